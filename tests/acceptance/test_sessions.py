@@ -198,6 +198,35 @@ async def test_a_roll_back_leaves_what_came_before(memory: Memory) -> None:
     assert [item.excluded for item in (await session.history()).items] == [None, None, "invalid_response", "invalid_response"]
 
 
+@pytest.mark.behaviour("C22")
+async def test_a_window_becomes_the_list_that_is_handed_in(memory: Memory) -> None:
+    session = memory.session("s1", system=SYSTEM)
+    await session.append([user(f"m{n}", f"m{n}") for n in range(1, 5)])
+    read = (await session.context()).messages
+    await memory.session("s1").append(user("meanwhile", "other"))
+    stored = await session.replace([read[0], *read[2:], user("m5", "m5")])
+    assert [message.id for message in stored] == ["m2", "m3", "m4", "m5"]
+    assert await window(session) == ["system", "m2", "m3", "m4", "other", "m5"]
+    assert {item.message.id: item.excluded for item in (await session.history()).items if item.excluded} == {"m1": "replaced"}
+    before = (await session.info()).version
+    await session.replace([{"role": "user", "content": f"m{n}"} for n in (2, 3, 4)] + [user("meanwhile", "other"), user("m5", "m5")])
+    assert (await window(session), (await session.info()).version) == (["system", "m2", "m3", "m4", "other", "m5"], before)
+    await session.replace([user("m1", "m1")])
+    assert await window(session) == ["system", "m1"]
+    assert await session.replace([]) == []
+    assert await window(session) == ["system"]
+
+
+@pytest.mark.behaviour("C22")
+async def test_a_changed_message_without_an_id_takes_what_is_behind_it_along(memory: Memory) -> None:
+    session = memory.session("s1")
+    await session.append([user("u1", "u1"), assistant("a1", "a1"), user("u2", "u2")])
+    await session.replace([{"role": "user", "content": "u1"}, {"role": "assistant", "content": "better"}, {"role": "user", "content": "u2"}])
+    assert [message.text for message in (await session.context()).messages] == ["u1", "better", "u2"]
+    with pytest.raises(InvalidInput, match="messages: must be a list"):
+        await session.replace("u1")
+
+
 @pytest.mark.behaviour("B47", "B53")
 async def test_calls_that_were_cut_off_are_mended_once(memory: Memory) -> None:
     session = memory.session("s1", system=SYSTEM)
