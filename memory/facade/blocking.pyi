@@ -20,13 +20,16 @@ from memory.facade.explain import RouteReport
 from memory.facade.importing import Imported, Source, Told
 from memory.facade.reports import Copy, Stats, StoreAudit, StoreReport, Vacuumed
 from memory.orchestrator.browsing import Retrieved
-from memory.orchestrator.conversations.conversation import Checkpoint, Summarise
+from memory.orchestrator.conversations.compacting import Summarise
+from memory.orchestrator.conversations.conversation import Checkpoint
 from memory.orchestrator.conversations.sessions import SessionDraft
 from memory.orchestrator.derivation import Callback
 from memory.orchestrator.maintenance import SweepReport
 from memory.orchestrator.promotion import PromotionReport
 from memory.orchestrator.relations import Relation
 from memory.orchestrator.searching import SearchResult
+from memory.policies.compacting import CompactingSettings
+from memory.policies.thresholds import WindowPolicy
 from memory.ports.clock import Clock
 from memory.ports.embedder import Embedder
 
@@ -249,6 +252,9 @@ class BlockingSession:
     ) -> HistoryPage: ...
     def search(self, query: str, *, limit: int | None = ...) -> list[FoundMessage]: ...
     def compact(self, summarise: Summarise, *, keep_last: int, reason: str = ..., trigger_id: str | None = ...) -> Compaction: ...
+    def compact_if_needed(
+        self, policy: WindowPolicy | CompactingSettings, summarise: Summarise = ..., *, tools: Sequence[Mapping[str, Any]] = ...
+    ) -> Compaction | None: ...
     def compactions(self) -> list[Compaction]: ...
     def end(self) -> PromotionReport: ...
     def archive(self) -> bool: ...

@@ -12,10 +12,14 @@ from memory.domain.scope import Scope
 from memory.domain.session import Compaction, Context, FoundMessage, HistoryPage, SessionInfo
 from memory.domain.shapes import messages_of
 from memory.facade.access import MAX_QUERY_BYTES, SEARCH_LIMIT, Access
-from memory.orchestrator.conversations.conversation import Checkpoint, Conversation, Summarise
+from memory.orchestrator.conversations.compacting import Summarise
+from memory.orchestrator.conversations.conversation import Checkpoint, Conversation
 from memory.orchestrator.conversations.history import HistoryAsked
 from memory.orchestrator.conversations.sessions import SessionDraft
 from memory.orchestrator.promotion import PromotionReport
+from memory.policies.compacting import CompactingSettings, summary_of
+from memory.policies.thresholds import MessageThreshold, TurnThreshold, WindowPolicy
+from memory.policies.window import Threshold
 
 MOST_AT_ONCE = 500
 """Messages of one append."""
@@ -197,6 +201,20 @@ class Session:
         return await (await self._conversation()).compact(
             summarise, keep_last=keep_last, reason=door.text("reason", reason, min_chars=1, max_chars=200), trigger_id=trigger_id
         )
+
+    async def compact_if_needed(
+        self, policy: WindowPolicy | CompactingSettings, summarise: Summarise = summary_of, *, tools: Sequence[Mapping[str, Any]] = ()
+    ) -> Compaction | None:
+        """Compact before a model is asked, where the policy says that it is time: appending never does (B43, B44). None where it is not.
+
+        By tokens, what the `tools` (their schemas) take among them: `Threshold(max_tokens)`; by `MessageThreshold(most)` or `TurnThreshold(most)`.
+        The last user message stays, with all that is behind it (B46). With `CompactingSettings` duplicates go first, then what matters least, then
+        the older part becomes a summary (A121): what goes without one leaves the window with that step as its reason. Without `summarise` the summary
+        is made of first sentences, by no model.
+        """
+        if not isinstance(policy, Threshold | MessageThreshold | TurnThreshold | CompactingSettings):
+            raise InvalidInput("policy", f"must be a Threshold, MessageThreshold, TurnThreshold or CompactingSettings, not {type(policy).__name__}")
+        return await (await self._conversation()).compact_if_needed(policy, summarise, tools=tools)
 
     async def compactions(self) -> list[Compaction]:
         """Every compaction of the session, the first one first."""

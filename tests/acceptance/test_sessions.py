@@ -9,6 +9,9 @@ import pytest
 
 from memory import Conflict, InvalidInput, Memory, Message, NotFound, Session
 from memory.facade.memory import Memory as Opened
+from memory.policies.compacting import CompactingSettings
+from memory.policies.thresholds import MessageThreshold, TurnThreshold
+from memory.policies.window import Threshold
 from tests.acceptance.support import HOUR, Clock
 
 SYSTEM = "You are kind."
@@ -185,6 +188,63 @@ async def test_a_later_compaction_takes_the_earlier_summary(memory: Memory) -> N
     assert await window(session) == ["system", "sum3"]
     assert [made.archived_ids for made in await session.compactions()] == [["m0"], ["sum0", "m1"], ["sum1", "m2"], ["sum2", "m3"]]
     assert len(await history(session)) == 9
+
+
+@pytest.mark.behaviour("B43", "B44", "B45", "B46", "B50")
+async def test_a_window_is_compacted_before_a_model_is_asked_and_only_then(memory: Memory) -> None:
+    session, policy = memory.session("s1", system=SYSTEM), Threshold(100, keep_last=2)
+    await session.append([user("x" * 64, "u1"), assistant("x" * 64, "a1"), user("x" * 64, "u2")])
+    assert await session.compact_if_needed(policy, summary("sum")) is None
+    await session.append([assistant("", f"a{n}", tool_calls=[{"id": f"c{n}", "name": "look", "arguments": "{}"}]) for n in range(2, 4)])
+    await session.append([{"role": "tool", "content": "found", "tool_call_id": f"c{n}", "id": f"t{n}"} for n in range(2, 4)])
+    assert len(await session.compactions()) == 0
+    tools = [{"name": "look", "description": "x" * 60}]
+    made = await session.compact_if_needed(policy, summary("sum"), tools=tools)
+    assert made is not None
+    assert (made.archived_ids, made.reason) == (["u1", "a1"], "Threshold")
+    assert await window(session) == await window(memory.session("s1")) == ["system", "sum", "u2", "a2", "t2", "a3", "t3"]
+    assert await session.compact_if_needed(Threshold(1, keep_last=0), summary("again")) is None
+    with pytest.raises(InvalidInput, match="policy: must be a Threshold"):
+        await session.compact_if_needed("tokens")  # type: ignore[arg-type]
+
+
+@pytest.mark.behaviour("B43")
+async def test_a_policy_counts_messages_or_turns_and_needs_no_model(memory: Memory) -> None:
+    by_messages, by_turns = memory.session("messages"), memory.session("turns")
+    for session in (by_messages, by_turns):
+        for n in range(3):
+            await session.append([user(f"u{n}. And more.", f"u{n}"), assistant(f"a{n}", f"a{n}")])
+    assert await by_messages.compact_if_needed(MessageThreshold(6, keep_last=3)) is None
+    assert await by_turns.compact_if_needed(TurnThreshold(3, keep_last=1)) is None
+    made = await by_messages.compact_if_needed(MessageThreshold(5, keep_last=3))
+    other = await by_turns.compact_if_needed(TurnThreshold(2, keep_last=1))
+    assert made is not None
+    assert other is not None
+    assert (made.archived_ids, other.archived_ids) == (["u0", "a0", "u1"], ["u0", "a0", "u1", "a1"])
+    assert made.summary.text == "Summary of the conversation so far: u0. a0 u1."
+    for wrong in ({"most": 1, "keep_last": 2}, {"most": 1, "keep_last": -1}):
+        with pytest.raises(InvalidInput, match="keep_last: must be 0 or more and at most the 1"):
+            MessageThreshold(**wrong)
+
+
+@pytest.mark.behaviour("A121", "A122")
+async def test_compaction_of_lists_is_a_policy_of_a_session(memory: Memory) -> None:
+    settings = CompactingSettings(max_tokens=300, threshold=1.0, target=0.5, keep_recent=2, min_importance=0)
+    session = memory.session("s1", system=SYSTEM)
+    await session.append([user(" ".join(f"w{n}x{i}yyyy" for i in range(40))[:94], f"m{n}") for n in range(10)])
+
+    async def short(messages: list[Message]) -> str:
+        return f"of {len(messages)}"
+
+    made = await session.compact_if_needed(settings, short)
+    assert made is not None
+    assert (made.summary.text, made.archived_ids) == ("of 8", [f"m{n}" for n in range(8)])
+    assert await window(session) == ["system", str(made.summary.id), "m8", "m9"]
+    same = memory.session("s2")
+    await same.append([user("the very same words of everybody, again and again, until nobody listens to them", f"m{n}") for n in range(12)])
+    assert await same.compact_if_needed(settings, short) is None
+    assert await window(same) == ["m0", "m10", "m11"]
+    assert {item.excluded for item in (await same.history()).items} == {None, "dedupe"}
 
 
 @pytest.mark.behaviour("B52")

@@ -2,32 +2,28 @@
 
 from __future__ import annotations
 
-import inspect
 import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
 from typing import Any, TypeAlias
 
-from memory.domain.errors import CompactionError, Conflict, InvalidInput, MemoryTiersError, NotFound, StoreError
+from memory.domain.errors import Conflict, InvalidInput, NotFound
 from memory.domain.message import Message, Role
-from memory.domain.session import Compaction, Context, FoundMessage, HistoryPage, SessionInfo
+from memory.domain.session import Context, FoundMessage, HistoryPage, SessionInfo
 from memory.orchestrator.collections import MESSAGES
+from memory.orchestrator.conversations.compacting import Compacting
 from memory.orchestrator.conversations.events import Draft, Event, EventType
-from memory.orchestrator.conversations.history import History, HistoryAsked, item_of
-from memory.orchestrator.conversations.log import Log, Seen
-from memory.orchestrator.conversations.places import Places
+from memory.orchestrator.conversations.history import HistoryAsked, item_of
+from memory.orchestrator.conversations.log import Seen
 from memory.orchestrator.conversations.replacing import AT_ONCE, Replacement
-from memory.orchestrator.conversations.sessions import FOLLOWS_WITHIN, SessionRecords, info_of, system_of
-from memory.orchestrator.placement import Placement
+from memory.orchestrator.conversations.sessions import info_of, system_of
 from memory.orchestrator.steps import step
 from memory.orchestrator.turns import Patience
 from memory.policies.ranking import rank_by_words
 from memory.policies.tokens import message_tokens, tools_tokens
-from memory.policies.window import arranged, fitted, newest, split_for_compaction
-from memory.ports.query import WORDS, And, Eq, Order, Query, Search, Words, within
-from memory.ports.record import FieldValue, JsonValue, Record
-from memory.ports.tokens import TokenCounter
+from memory.policies.window import arranged, fitted, newest
+from memory.ports.query import WORDS, Query, Search, Words, within
+from memory.ports.record import JsonValue
 
 log = logging.getLogger(__name__)
 
@@ -52,35 +48,10 @@ class _SeenSince(Exception):
     """A message of an id that was looked up has come into the log meanwhile, or may have."""
 
 
-class Conversation:
+class Conversation(Compacting):
     """One session, as one handle has it."""
 
-    def __init__(self, placement: Placement, sessions: SessionRecords, record: Record, log: Log, counter: TokenCounter) -> None:
-        self._placement = placement
-        self._sessions = sessions
-        self._record = record
-        self._log = log
-        self._counter = counter
-        self._history = History(placement, log)
-        self._known: Places | None = None
-        """The places of the window that this handle's caller has read or written; None where neither was done yet."""
-
-    @property
-    def id(self) -> str:
-        return self._log.life.session_id
-
     # -- reading ------------------------------------------------------------------------------------------------------
-
-    async def info(self) -> SessionInfo:
-        """The session as it is now."""
-        self._record = await self._same_life()
-        return info_of(self._record, (await self._log.load()).state)
-
-    async def _same_life(self) -> Record:
-        record = await self._sessions.record(self._log.life.tenant, self.id)
-        if record.body["incarnation"] != self._log.life.incarnation:
-            raise NotFound(self.id, "session")  # deleted, and created again since: this handle is of its former life
-        return record
 
     async def context(
         self, budget: int | None = None, *, last: int | None = None, tools: Sequence[Mapping[str, Any]] = (), turns: bool = False
@@ -113,19 +84,6 @@ class Conversation:
             of_tools,
         )
 
-    def _messages(self, events: Sequence[Event]) -> list[Message]:
-        """The window in the order that a model reads it: system, summaries, then by place."""
-        system = system_of(self._record)
-        said = [(event, message) for event in events if (message := event.message) is not None]
-        summaries = [message for event, message in said if event.type is EventType.COMPACTION]
-        others = [message for event, message in said if event.type is not EventType.COMPACTION]
-        return [*([] if system is None else [system]), *summaries, *others]
-
-    def _counted(self, events: Sequence[Event]) -> dict[str | None, int]:
-        """What messages take, as far as this counter has counted them when they were stored."""
-        drafts = ((event.message, event.draft) for event in events)
-        return {m.id: d.tokens for m, d in drafts if m is not None and d.tokens is not None and d.data.get("counter") == self._counter.name}
-
     async def history(self, asked: HistoryAsked) -> HistoryPage:
         self._record = await self._same_life()
         return await self._history.page(asked, system_of(self._record))
@@ -146,15 +104,6 @@ class Conversation:
         told = zip(found, await self._history.gone(found), strict=True)
         messages = [FoundMessage(item_of(event, gone), scores[event.key]) for event, gone in told if gone.excluded is None]
         return sorted(messages, key=lambda message: (-message.score, message.item.number))[:limit]
-
-    async def compactions(self) -> list[Compaction]:
-        """Every compaction, the first one first (B39)."""
-        life = self._log.life
-        asked = And((Eq("conversation_id", life.session_id), Eq("event", EventType.COMPACTION.value)))
-        query = Query(MESSAGES, within(life.partition), asked, (Order("created_at"),), self._placement.settings.page)
-        pages = self._placement.pages("history.compactions", self._log.store, query)
-        events = [event async for page in pages for event in self._log.events_of(page.records)]
-        return [await self._told(event) for event in events]
 
     # -- messages -----------------------------------------------------------------------------------------------------
 
@@ -183,10 +132,6 @@ class Conversation:
         await self._touch()
         answers = [stored.get(id(message if message.id is None else given[message.id])) for message in messages]
         return [answer for answer in answers if answer is not None]
-
-    def _wrote(self, *events: Event) -> None:
-        for event in events:
-            self._known = (self._known or Places()).with_one(event.place)
 
     async def _stand_ins(self, messages: Sequence[Message]) -> list[int]:
         """The places of the results that were made up for calls which these messages answer after all."""
@@ -314,93 +259,12 @@ class Conversation:
         await self._left(EventType.REPLACE, made.leaving, "replaced")
         return made.as_stored(told)
 
-    async def _left(self, event: EventType, known: Places, reason: str) -> int:
-        """Let those of the known places that are in the window leave it."""
-        left = 0
-
-        def decide(seen: Seen) -> list[Draft]:
-            nonlocal left
-            leaving = Places.of(place for place in known if place in seen.state.window)
-            left = len(leaving)
-            return [Draft(event, data={"left": leaving.to_json(), "reason": reason})] if left else []
-
-        await self._done(decide)
-        return left
-
-    async def _done(self, decide: Callable[[Seen], list[Draft]]) -> bool:
-        done = bool(await self._log.append(decide))
-        await self._touch()
-        return done
-
     async def mend_tool_calls(self) -> list[Message]:
         """Answer each call of the window that was never answered, once, with a result that says so (B53)."""
         _, events = await self._log.window()
         calls = [found.call.id for found in arranged(self._messages(events)).interrupted]
         made = [Message(id=_stand_in(call), role=Role.TOOL, content=INTERRUPTED, tool_call_id=call, is_error=True) for call in calls]
         return await self.append(made) if made else []
-
-    # -- compaction ---------------------------------------------------------------------------------------------------
-
-    async def compact(self, summarise: Summarise, *, keep_last: int, reason: str, trigger_id: str | None = None) -> Compaction:
-        """Let a summary stand for all but the last messages of the window: one write. An earlier summary goes with them (B34 to B42).
-
-        Where another compaction took some of them meanwhile nothing is written, and that one is returned. Raises `CompactionError`, and nothing has
-        changed, where the summary cannot be had.
-        """
-        self._record = await self._same_life()
-        state, events = await self._log.window()
-        messages = self._messages(events)
-        places = {str(event.message.id): event.place for event in events if event.message is not None}
-        archived = [messages[at] for at in split_for_compaction(messages, keep_last).archived]
-        summary = await _summary(summarise, archived)
-        left = Places.of(places[str(message.id)] for message in archived)
-        before = len(messages)
-        cost = sum(message_tokens(m, self._counter) for m in messages)
-        after_cost = cost - sum(message_tokens(m, self._counter) for m in archived) + message_tokens(summary, self._counter)
-        said: dict[str, JsonValue] = {
-            "left": left.to_json(),
-            "archived": [str(message.id) for message in archived],
-            "before": before,
-            "after": before - len(archived) + 1,
-            "tokens": [cost, after_cost],
-            "reason": reason,
-            "trigger": trigger_id,
-            "counter": self._counter.name,
-        }
-
-        def decide(seen: Seen) -> list[Draft]:
-            if seen.state.after.status != "active":
-                raise Conflict(f"session '{self.id}' is {seen.state.after.status}; resume it first", self.id)
-            if seen.state.after.compactions != state.after.compactions or any(place not in seen.state.window for place in left):
-                return []
-            return [Draft(EventType.COMPACTION, summary, said, message_tokens(summary, self._counter))]
-
-        appended = await self._log.append(decide)
-        await self._touch()
-        if appended:
-            return await self._told(appended[0])
-        if (await self._log.load()).state.after.compactions != state.after.compactions:
-            return (await self.compactions())[state.after.compactions]
-        return await self.compact(summarise, keep_last=keep_last, reason=reason, trigger_id=trigger_id)  # a message of them left the window meanwhile
-
-    async def _told(self, event: Event) -> Compaction:
-        data: Mapping[str, Any] = event.draft.data
-        message = event.message
-        assert message is not None  # noqa: S101 - a compaction is a message
-        before, after = data.get("tokens") or (None, None)
-        return Compaction(
-            event.key.id,
-            self.id,
-            event.created_at,
-            message,
-            list(data["archived"]),
-            data["before"],
-            data["after"],
-            data["reason"],
-            before,
-            after,
-            data.get("trigger"),
-        )
 
     # -- its life -----------------------------------------------------------------------------------------------------
 
@@ -435,52 +299,7 @@ class Conversation:
         self._record = await self._sessions.follow(record, state, self._placement.now(), **changes)
         return info_of(self._record, state)
 
-    async def describe(self, *, tags: Sequence[str], agent: str | None) -> None:
-        """Let the session have these tags and this agent, instead of those it had."""
-        named: dict[str, FieldValue] = {"tags": tuple(tags), "agent": agent}
-        if any((self._record.fields.get(name) or None) != (value or None) for name, value in named.items()):
-            record, seen = await self._same_life(), await self._log.load()
-            self._record = await self._sessions.follow(record, seen.state, self._placement.now(), named=named)
-
-    async def note_access(self) -> datetime:
-        """When it was read: now. Its own record is told not more often than lists are; that this fails is no reason not to show what was read."""
-        now, told = self._placement.now(), info_of(self._record).accessed_at
-        if told is None or now - told >= FOLLOWS_WITHIN:
-            try:
-                seen = self._log.seen or await self._log.load()
-                touched: Any = self._record.fields["touched_at"]
-                self._record = await self._sessions.follow(self._record, seen.state, touched, accessed_at=now.isoformat())
-            except StoreError as error:
-                log.info("the record of session %s does not say when it was read: %s", self.id, error)
-        return now
-
-    async def _touch(self) -> None:
-        """Tell the session's own record, for lists; not with each message of a burst. What was said is stored: that this fails is no reason to say
-        that it is not."""
-        touched: Any = self._record.fields["touched_at"]
-        if self._log.seen is not None and self._placement.now() - touched >= FOLLOWS_WITHIN:
-            try:
-                self._record = await self._sessions.follow(self._record, self._log.seen.state, self._placement.now())
-            except MemoryTiersError as error:
-                log.info("the record of session %s is behind its log: %s", self.id, error)
-
 
 def _stand_in(call_id: str) -> str:
     """The id of the result that is made up for a call."""
     return f"interrupted:{call_id}"
-
-
-async def _summary(summarise: Summarise, archived: list[Message]) -> Message:
-    names = [str(message.id) for message in archived]
-    try:
-        made = summarise([message.model_copy(deep=True) for message in archived])
-        said = await made if inspect.isawaitable(made) else made
-    except Exception as error:
-        raise CompactionError(names, str(error)) from error
-    if isinstance(said, str):
-        said = Message(role=Role.SYSTEM, content=said)
-    if not isinstance(said, Message):
-        raise CompactionError(names, f"the summary must be text or a message, not {type(said).__name__}")
-    if not said.text.strip() or said.tool_calls:
-        raise CompactionError(names, "Summary generation failed: it says nothing, or asks for a tool")
-    return said.model_copy(update={"is_summary": True})
