@@ -100,6 +100,8 @@ class Context(Shown):
     invalid: list[str] = field(default_factory=list)
     interrupted: list[str] = field(default_factory=list)
     tools_tokens: int = 0
+    layers: list[str] = field(default_factory=list)
+    """Of each message: `system`, `summary` or `recent` (B51), or `recalled`."""
 
     @property
     def total_tokens(self) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Literal
 
 from memory.domain import door
@@ -12,12 +13,15 @@ from memory.domain.scope import Scope
 from memory.domain.session import Compaction, Context, FoundMessage, HistoryPage, SessionInfo
 from memory.domain.shapes import messages_of
 from memory.facade.access import MAX_QUERY_BYTES, SEARCH_LIMIT, Access
+from memory.facade.arguments import flag
+from memory.facade.recalling import found_for, room_for, with_recalled
 from memory.orchestrator.conversations.compacting import Summarise
 from memory.orchestrator.conversations.conversation import Checkpoint, Conversation
 from memory.orchestrator.conversations.history import HistoryAsked
 from memory.orchestrator.conversations.sessions import SessionDraft
 from memory.orchestrator.promotion import PromotionReport
 from memory.policies.compacting import CompactingSettings, summary_of
+from memory.policies.reading import ContextAsked
 from memory.policies.thresholds import MessageThreshold, TurnThreshold, WindowPolicy
 from memory.policies.window import Threshold
 
@@ -136,17 +140,35 @@ class Session:
         last: int | None = None,
         tools: Sequence[Mapping[str, Any]] = (),
         by: Literal["blocks", "turns"] = "blocks",
+        slack: float = 0,
+        layered: bool = False,
+        recall: str | None = None,
     ) -> Context:
         """What a model is to be sent, within a budget of tokens: the system message, the newest summary, then the newest messages that fit.
 
         A result never comes without its call, nor a call of several parts in part; with `by="turns"` no turn is cut. The last user message is always
         kept, and `over_budget` says by how much that is too much. What `tools` (their schemas) take counts too.
+
+        With `slack`, a share of the budget, what exceeds it is cut down by that share at once: until it is filled again every context begins as the
+        one before it, to the byte, which is what a prompt cache needs. With `layered` all summaries come, archived ones too, and the newest 80
+        messages or `last` (B51); `layers` says of each what it is. With `recall` what memory finds for that query, in the scopes of the session and
+        of its user, comes as one message before the last one of the user, and takes a quarter of the budget at most.
         """
         for name, value in (("budget", budget), ("last", last)):
             if value is not None and (isinstance(value, bool) or not isinstance(value, int) or value < 0):
                 raise InvalidInput(name, "must be a whole number, not below 0")
-        door.one_of("by", by, ("blocks", "turns"))
-        return await (await self._conversation()).context(budget, last=last, tools=tools, turns=by == "turns")
+        if isinstance(slack, bool) or not isinstance(slack, int | float) or not 0 <= slack < 1:
+            raise InvalidInput("slack", "must be a share of the budget: 0 or more, and below 1")
+        asked = ContextAsked(budget, last, door.one_of("by", by, ("blocks", "turns")) == "turns", slack, flag("layered", layered))
+        conversation = await self._conversation()
+        if recall is None:
+            return await conversation.context(asked, tools=tools)
+        info = await conversation.info()
+        recalled = await found_for(self._access, recall, self.id, info.user, budget)
+        if budget is not None:
+            asked = replace(asked, budget=max(0, budget - room_for(recalled, budget, steady=slack > 0)))
+        context = await conversation.context(asked, tools=tools)
+        return with_recalled(context, recalled, budget)
 
     async def history(
         self,
@@ -235,6 +257,21 @@ class Session:
     async def resume(self) -> bool:
         """Go on with a session that was ended or archived; false where it is active."""
         return await (await self._conversation()).resume()
+
+    async def fork(self, at: str | None = None, session_id: str | None = None) -> Session:
+        """A new session that begins with copies of what a model was sent up to the message `at`, that one included, under the same ids; or all of it.
+
+        To answer again, fork at the user's message; to edit it and ask again, `update` it there. This session stays as it is, also one that has
+        ended. The new one has its user, agent, namespace, title, tags and metadata, and `forked_from` in the metadata. What was excluded since is not
+        copied. Raises `NotFound` where there is no such message, `Conflict` where there is a session of that id. Cut off half-way, it leaves the new
+        session with the first of its messages.
+        """
+        at = None if at is None else door.identifier("at", at)
+        draft, messages = await (await self._conversation()).as_of(at)
+        draft = replace(draft, id=None if session_id is None else door.identifier("session_id", session_id))
+        forked = await self._access.engine.conversations.create(self._access.tenant, draft)
+        await forked.begin(messages)
+        return Session._of(self._access, forked)
 
     async def delete(self) -> bool:
         """Erase the session with everything said in it, and the entries of its scope; false where there was none."""

@@ -108,10 +108,10 @@ def fitted(
     even where there is none.
     """
     units = blocks(messages) if by == "blocks" else turns(messages)
-    pinned = _pinned(messages)
+    always = pinned(messages)
     last_user = _last_user(messages) if keep_last_user else None
     taken = {unit for unit in units if last_user in unit}
-    tokens = sum(costs[at] for unit in (pinned, *taken) for at in unit)
+    tokens = sum(costs[at] for unit in (always, *taken) for at in unit)
     for unit in reversed(units):
         if unit in taken:
             continue
@@ -120,7 +120,7 @@ def fitted(
             break
         taken.add(unit)
         tokens += cost
-    kept = (*pinned, *(at for unit in units if unit in taken for at in unit))
+    kept = (*always, *(at for unit in units if unit in taken for at in unit))
     return Fitted(kept, _others(messages, kept), tokens, max(0, tokens - budget))
 
 
@@ -202,10 +202,10 @@ def _split(messages: Sequence[Message], cut: int) -> Split:
     return Split(system, _others(messages, (*system, *kept)), kept)
 
 
-def _pinned(messages: Sequence[Message]) -> Block:
+def pinned(messages: Sequence[Message]) -> Block:
     """System messages, then summaries."""
-    pinned = [at for at, message in enumerate(messages) if _is_pinned(message)]
-    return tuple(sorted(pinned, key=lambda at: messages[at].is_summary))
+    those = [at for at, message in enumerate(messages) if _is_pinned(message)]
+    return tuple(sorted(those, key=lambda at: messages[at].is_summary))
 
 
 def _is_pinned(message: Message) -> bool:

@@ -247,6 +247,97 @@ async def test_compaction_of_lists_is_a_policy_of_a_session(memory: Memory) -> N
     assert {item.excluded for item in (await same.history()).items} == {None, "dedupe"}
 
 
+async def test_a_fork_begins_as_its_session_did_up_to_a_message(memory: Memory) -> None:
+    session = memory.session("s1", system=SYSTEM, user="ada", tags=["work"], metadata={"a": 1})
+    await session.append([user("u1", "u1"), assistant("a1", "a1"), user("u2", "u2"), assistant("a2", "a2")])
+    await session.compact(summary("sum"), keep_last=2)
+    await session.append([user("u3", "u3"), {"role": "assistant", "content": "a3"}])
+    await session.exclude("a2")
+    await session.archive()
+    for at, expected in (
+        ("u2", ["system", "u1", "a1", "u2"]),
+        ("a2", ["system", "u1", "a1", "u2", "a2"]),
+        ("u3", ["system", "sum", "u2", "u3"]),
+        ("system", ["system"]),
+    ):
+        forked = await session.fork(at)
+        assert await window(forked) == await window(memory.session(forked.id, create=False)) == expected
+        info = await forked.info()
+        assert (info.user, info.tags, info.metadata) == ("ada", ["work"], {"a": 1, "forked_from": {"session_id": "s1", "message_id": at}})
+    whole = await session.fork(session_id="whole")
+    assert [message.text for message in (await whole.context()).messages] == [SYSTEM, "so far", "u2", "u3", "a3"]
+    await whole.update("u3", content="edited")
+    await whole.append(assistant("answer", "a4"))
+    assert (await session.context()).messages[-2].text == "u3"
+    with pytest.raises(Conflict, match="Session already exists: whole"):
+        await session.fork("u2", "whole")
+    with pytest.raises(NotFound, match="message not found: nothing"):
+        await session.fork("nothing")
+
+
+async def test_a_fork_at_any_message_of_a_long_session_has_what_was_before_it(memory: Memory) -> None:
+    session = memory.session("s1")
+    for start in range(0, 150, 50):
+        await session.append([user(f"m{n}", f"m{n}") for n in range(start, start + 50)])
+    for at in (0, 61, 62, 63, 64, 149):
+        assert await window(await session.fork(f"m{at}")) == [f"m{n}" for n in range(at + 1)]
+
+
+async def test_a_context_is_cut_in_steps(memory: Memory) -> None:
+    session = memory.session("s1", system=SYSTEM)
+    starts = []
+    for n in range(30):
+        await session.append([user(f"question {n}", f"u{n}"), assistant(f"answer {n}", f"a{n}")])
+        context = await session.context(100, slack=0.5)
+        assert context.total_tokens <= 100
+        assert (context.messages[0].id, context.messages[-1].id) == ("system", f"a{n}")
+        starts.append(context.messages[1].id)
+    assert len(set(starts)) <= 30 * 14 / 50
+    for wrong in (1, -0.1, True, "a"):
+        with pytest.raises(InvalidInput, match="slack: must be a share"):
+            await session.context(100, slack=wrong)  # type: ignore[arg-type]
+
+
+@pytest.mark.behaviour("B45", "B51")
+async def test_a_layered_context_has_all_summaries_and_says_which_layer_each_message_is_of(memory: Memory) -> None:
+    session = memory.session("s1", system=SYSTEM)
+    for n in range(3):
+        await session.append([user(f"m{n}{part}", f"m{n}{part}") for part in "ab"])
+        await session.compact(summary(f"sum{n}"), keep_last=0)
+    await session.append([user(f"m{n}", f"m{n}") for n in range(90)])
+    context = await session.context(layered=True)
+    assert [message.id for message in context.messages] == ["system", "sum0", "sum1", "sum2", *(f"m{n}" for n in range(10, 90))]
+    assert context.layers == ["system", *["summary"] * 3, *["recent"] * 80]
+    assert context.left_out == [f"m{n}" for n in range(10)]
+    tools = [{"name": "look"}]
+    few = await session.context(60, layered=True, last=2, tools=tools)
+    assert [message.id for message in few.messages][4:] == ["m88", "m89"]
+    assert few.total_tokens == sum(few.tokens) + few.tools_tokens
+    assert few.tools_tokens > 0
+
+
+async def test_what_memory_finds_is_sent_along_under_the_same_budget(memory: Memory) -> None:
+    session = memory.session("s1", system=SYSTEM, user="ada")
+    await memory.write("Ada's cat is called Tom", scope="user:ada")
+    await memory.write("the cat sleeps on the printer", scope="session:s1")
+    await memory.write("the cat of another", scope="user:bob")
+    await session.append([m for n in range(30) for m in (user(f"question {n}", f"u{n}"), assistant(f"answer {n}", f"a{n}"))])
+    await session.append(user("what is my cat called?", "last"))
+    for slack in (0, 0.25):
+        context = await session.context(200, recall="cat", slack=slack)
+        recalled = context.messages[context.layers.index("recalled")]
+        assert context.messages[-2:] == [recalled, context.messages[-1]]
+        assert all(fact in recalled.text for fact in ("Tom", "printer"))
+        assert "another" not in recalled.text
+        assert context.total_tokens <= 200
+        assert context.over_budget == 0
+        assert len(context.tokens) == len(context.messages) == len(context.layers) > 6
+    tight = await session.context(70, recall="cat")
+    assert "recalled" not in tight.layers or tight.tokens[tight.layers.index("recalled")] <= 17
+    nothing = await session.context(recall="zebra")
+    assert (len(nothing.messages), "recalled" in nothing.layers) == (62, False)
+
+
 @pytest.mark.behaviour("B52")
 async def test_a_roll_back_leaves_what_came_before(memory: Memory) -> None:
     session = memory.session("s1", system=SYSTEM)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
 from memory.domain.errors import Conflict, InvalidInput, NotFound
@@ -16,12 +16,13 @@ from memory.orchestrator.conversations.events import Draft, Event, EventType
 from memory.orchestrator.conversations.history import HistoryAsked, item_of
 from memory.orchestrator.conversations.log import Seen
 from memory.orchestrator.conversations.replacing import AT_ONCE, Replacement
-from memory.orchestrator.conversations.sessions import info_of, system_of
+from memory.orchestrator.conversations.sessions import SessionDraft, draft_like, info_of, system_of
 from memory.orchestrator.steps import step
 from memory.orchestrator.turns import Patience
 from memory.policies.ranking import rank_by_words
+from memory.policies.reading import ContextAsked, read_out
 from memory.policies.tokens import message_tokens, tools_tokens
-from memory.policies.window import arranged, fitted, newest
+from memory.policies.window import arranged
 from memory.ports.query import WORDS, Query, Search, Words, within
 from memory.ports.record import JsonValue
 
@@ -33,6 +34,7 @@ SEARCHED = 200
 INTERRUPTED = "TOOL_CALL_INTERRUPTED"
 """What the result says of a call that was never answered (B53)."""
 SYSTEM = "system"
+EVERYTHING = ContextAsked()
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,36 +55,16 @@ class Conversation(Compacting):
 
     # -- reading ------------------------------------------------------------------------------------------------------
 
-    async def context(
-        self, budget: int | None = None, *, last: int | None = None, tools: Sequence[Mapping[str, Any]] = (), turns: bool = False
-    ) -> Context:
+    async def context(self, asked: ContextAsked = EVERYTHING, *, tools: Sequence[Mapping[str, Any]] = ()) -> Context:
         """What a model is to be sent: the system message, the newest summary, then the messages of the window, results behind their calls."""
         self._record = await self._same_life()
         state, events = await self._log.window()
         self._known = state.window
-        messages = self._messages(events)
-        arrangement = arranged(messages)
-        shown, counted = arrangement.order, self._counted(events)
-        if last is not None:
-            within = {*newest(messages, last), *(at for at in shown if messages[at].role is Role.SYSTEM or messages[at].is_summary)}
-            shown = tuple(at for at in shown if at in within)
-        costs = [counted.get(message.id) or message_tokens(message, self._counter) for message in messages]
-        of_tools, over = tools_tokens(tools, self._counter), 0
-        if budget is not None:
-            some = [messages[at] for at in shown]
-            found = fitted(some, [costs[at] for at in shown], budget - of_tools, by="turns" if turns else "blocks")
-            shown, over = tuple(shown[at] for at in found.kept), found.over_budget
-        invalid = set(arrangement.invalid_response)
-        return Context(
-            [messages[at] for at in shown],
-            [costs[at] for at in shown],
-            state.after.version,
-            [str(message.id) for at, message in enumerate(messages) if at not in shown and at not in invalid],
-            over,
-            [str(messages[at].id) for at in arrangement.invalid_response],
-            [open_call.call.id for open_call in arrangement.interrupted],
-            of_tools,
-        )
+        if asked.layered:
+            asked = replace(asked, earlier=[made.summary for made in await self.compactions()])
+        window, counted = self._messages(events), self._counted(events)
+        costs = {message.id: counted.get(message.id) or message_tokens(message, self._counter) for message in [*window, *asked.earlier]}
+        return read_out(window, costs, state.after.version, asked, tools_tokens(tools, self._counter))
 
     async def history(self, asked: HistoryAsked) -> HistoryPage:
         self._record = await self._same_life()
@@ -138,6 +120,12 @@ class Conversation(Compacting):
         calls = [message.tool_call_id for message in messages if message.role is Role.TOOL and message.tool_call_id is not None]
         named = {_stand_in(call) for call in calls} - {message.id for message in messages}
         return [event.place for name in sorted(named) if (event := await self._log.find(name, as_seen=True)) is not None]
+
+    async def begin(self, messages: Sequence[Message]) -> None:
+        """What a session that was created just now begins with: no other message of theirs has these ids."""
+        for start in range(0, len(messages), AT_ONCE):
+            known = (self._log.seen or await self._log.load()).state.place
+            self._wrote(*await self._log.append(self._drafts(messages[start : start + AT_ONCE], True, known, [])))
 
     def _drafts(self, messages: Sequence[Message], in_history: bool, looked_up: int, late: Sequence[int]) -> Callable[[Seen], list[Draft]]:
         """The messages as events; `looked_up` is the place up to which their ids are known not to be there, and what is at the `late` places goes."""
@@ -195,6 +183,25 @@ class Conversation(Compacting):
         said = new.model_dump(mode="json", exclude_defaults=True, exclude={"id"})
         self._record = await self._sessions.follow(record, (await self._log.load()).state, self._placement.now(), system=said)
         return new
+
+    async def as_of(self, message_id: str | None) -> tuple[SessionDraft, list[Message]]:
+        """What a session that forks off from this one behind a message begins with: the window as it was then, less what was excluded since.
+
+        None is the end. Raises `NotFound` where there is no such message.
+        """
+        self._record = await self._same_life()
+        event = None if message_id in (None, SYSTEM) else await self._log.find(str(message_id))
+        if event is None and message_id not in (None, SYSTEM):
+            raise NotFound(str(message_id), "message")
+        events: list[Event] = []
+        if message_id is None:
+            _, events = await self._log.window()
+        elif event is not None:
+            events = await self._log.window_at(event.place)
+        told = zip(events, await self._history.gone(events), strict=True)
+        kept = [each for each, gone in told if gone.excluded is None or (event is not None and each.place == event.place)]
+        messages = [message for message in self._messages(kept) if message.id != SYSTEM]
+        return draft_like(self._record, forked_from={"session_id": self.id, "message_id": message_id}), messages
 
     async def exclude(self, message_id: str, reason: str) -> bool:
         """Take a message out of the window, not out of the history (B27, B28); false where it is not in the window, and for the system message."""

@@ -18,13 +18,13 @@ class Conversations:
 
     def __init__(self, placement: Placement, *, outbox: Outbox, erasure: Erasure, counter: TokenCounter | None = None) -> None:
         self._placement = placement
-        self._counter = counter or DefaultCounter()
+        self.counter = counter or DefaultCounter()
         self.sessions = SessionRecords(placement, outbox=outbox, erasure=erasure)
 
     async def create(self, tenant: str, draft: SessionDraft) -> Conversation:
         """A new session. Raises `Conflict` where there is one of its id (B12)."""
         record, log = await self.sessions.create(tenant, draft)
-        return Conversation(self._placement, self.sessions, record, log, self._counter)
+        return Conversation(self._placement, self.sessions, record, log, self.counter)
 
     async def open(self, tenant: str, draft: SessionDraft, *, create: bool) -> Conversation:
         """The session of this id; where there is none it is created, or `NotFound` is raised (B19)."""
@@ -37,7 +37,7 @@ class Conversations:
                 record = await self.find(tenant, session_id)  # somebody was first
         if record is None:
             raise NotFound(session_id, "session")
-        return Conversation(self._placement, self.sessions, record, self.sessions.log(record), self._counter)
+        return Conversation(self._placement, self.sessions, record, self.sessions.log(record), self.counter)
 
     async def find(self, tenant: str, session_id: str) -> Record | None:
         """The session's own record; None where there is none."""

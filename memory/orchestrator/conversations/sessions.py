@@ -242,6 +242,12 @@ def info_of(record: Record, state: State | None = None) -> SessionInfo:
     )
 
 
+def draft_like(record: Record, **metadata: Any) -> SessionDraft:
+    """A session that begins as this one does, its metadata added to."""
+    info, system = info_of(record), system_of(record)
+    return SessionDraft(None, system, info.user, info.agent, info.namespace, info.title, info.tags, {**info.metadata, **metadata})
+
+
 def _life_of(record: Record) -> Life:
     return Life(
         record.key.tenant,

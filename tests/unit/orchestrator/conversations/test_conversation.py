@@ -14,6 +14,7 @@ from memory.orchestrator.collections import MESSAGES, SESSIONS
 from memory.orchestrator.conversations.conversation import INTERRUPTED
 from memory.orchestrator.conversations.history import HistoryAsked
 from memory.orchestrator.conversations.sessions import SessionDraft, session_key
+from memory.policies.reading import ContextAsked
 from memory.ports.record import Key, Record
 from memory.ports.writes import Always, Put, RaiseGeneration
 from tests.unit.orchestrator.conversations.talking import SYSTEM, answer, assistant, begun, calling, marks, opened, told, user, window
@@ -228,7 +229,7 @@ async def test_a_budget_keeps_the_newest_that_fits_and_the_last_user_message(wor
     """C17 to C20, B46, B47"""
     session = await begun(world.engine, system=None)
     await session.append([user("x" * 400, "u1"), calling("c1", message_id="a1"), answer("c1", "y" * 40, "t1"), assistant("done", "a2")])
-    context = await session.context(30)
+    context = await session.context(ContextAsked(30))
     assert [m.id for m in context.messages] == ["u1"], "the last user message is kept whatever it takes"
     assert context.over_budget == context.total_tokens - 30 > 0
     assert context.left_out == ["a1", "t1", "a2"]
