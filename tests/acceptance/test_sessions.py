@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 from typing import Any
+from unittest.mock import patch
 
 import pytest
 
@@ -366,6 +368,29 @@ async def test_a_window_becomes_the_list_that_is_handed_in(memory: Memory) -> No
     assert await window(session) == ["system", "m1"]
     assert await session.replace([]) == []
     assert await window(session) == ["system"]
+
+
+@pytest.mark.behaviour("C22")
+async def test_a_replacement_that_was_cut_off_is_ended_by_the_same_again(memory: Memory) -> None:
+    session = memory.session("s1")
+    await session.append([user("u1", "u1"), assistant("a1", "a1")])
+    given = [{"role": "user", "content": "new"}, {"role": "assistant", "content": "newer"}]
+    with patch("memory.orchestrator.conversations.handle.Handle._left", side_effect=asyncio.CancelledError), pytest.raises(asyncio.CancelledError):
+        await session.replace(given)
+    for handle in (memory.session("s1"), memory.session("s1")):
+        await handle.replace(given)
+        assert [message.text for message in (await handle.context()).messages] == ["new", "newer"]
+    assert [item.message.text for item in (await session.history()).items] == ["u1", "a1", "new", "newer"]
+
+
+@pytest.mark.behaviour("C22")
+async def test_a_handle_that_has_only_written_replaces_what_was_there_before_it_did(memory: Memory) -> None:
+    await memory.session("s1").append(user("u1", "u1"))
+    session = memory.session("s1")
+    await session.append(user("u2", "u2"))
+    await memory.session("s1").append(user("u3", "u3"))
+    await session.replace([user("u4", "u4")])
+    assert await window(session) == ["u3", "u4"]
 
 
 @pytest.mark.behaviour("C22")

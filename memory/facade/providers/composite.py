@@ -48,9 +48,7 @@ class CompositeProvider:
     async def read(self, session_id: str = DEFAULT, *, limit: int | None = None, query: str | None = None, tags: Sequence[str] = ()) -> list[Message]:
         """What the parts have of a session; a part that fails is passed over, unless all do."""
         found = await self._read(session_id, limit=limit, query=query, tags=tags)
-        self._seen[session_id] = found
-        while len(self._seen) > HELD:
-            self._seen.pop(next(iter(self._seen)))
+        self._saw(session_id, found)
         return [message.model_copy(deep=True) for message in found]
 
     async def _read(self, session_id: str, *, limit: int | None, query: str | None, tags: Sequence[str]) -> list[Message]:
@@ -97,7 +95,7 @@ class CompositeProvider:
         """
         door.identifier("session_id", session_id)
         said = await self._named(session_id, spoken(messages), new)
-        self._seen[session_id] = [*self._seen.get(session_id, []), *said] if new else said
+        self._saw(session_id, [*self._seen.get(session_id, []), *said] if new else said)
 
         async def to(part: Any) -> list[str]:
             own = [message.model_copy(deep=True) for message in said]
@@ -108,6 +106,13 @@ class CompositeProvider:
         results = await asyncio.gather(*(to(part) for part in self._parts), return_exceptions=True)
         self._raise_where("write", results)
         return [note for result in results if not isinstance(result, BaseException) for note in result]
+
+    def _saw(self, session_id: str, messages: list[Message]) -> None:
+        self._seen.pop(session_id, None)
+        if len(messages) <= HELD:
+            self._seen[session_id] = messages
+        if len(self._seen) > HELD:
+            self._seen.pop(next(iter(self._seen)))
 
     async def _named(self, session_id: str, messages: Sequence[Message], new: bool) -> list[Message]:
         """The messages, each with an id: its own, that of the message that it is, or another."""

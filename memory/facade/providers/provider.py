@@ -24,7 +24,7 @@ from memory.policies.window import blocks, newest
 
 DEFAULT = "default"
 HELD = 1_000
-"""Sessions whose handles are kept."""
+"""Sessions whose handles an instance keeps, and messages of each that it knows again without asking."""
 PAGE = 200
 
 Messages: TypeAlias = "Message | Mapping[str, Any] | Sequence[Given]"

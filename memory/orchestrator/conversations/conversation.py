@@ -96,7 +96,8 @@ class Conversation(Compacting):
             raise InvalidInput("id", "'system' is the id of a session's system message: update it")
         patience = Patience(self._placement, self.id)
         while True:
-            known = (self._log.seen or await self._log.load()).state.place
+            state = (self._log.seen or await self._log.load()).state
+            known, self._known = state.place, state.window if self._known is None else self._known
             found = {message_id: await self._log.find(message_id, as_seen=True) for message_id in given}
             new = [message for message in messages if message.id is None or (found[message.id] is None and given[message.id] is message)]
             late = await self._stand_ins(new)

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from datetime import datetime
 from typing import Any
 
-from memory.domain.errors import MemoryTiersError, NotFound, StoreError
+from memory.domain.errors import MemoryTiersError, NotFound
 from memory.domain.message import Message
 from memory.domain.session import SessionInfo
 from memory.orchestrator.conversations.events import Draft, Event, EventType
@@ -100,7 +100,9 @@ class Handle:
                 seen = self._log.seen or await self._log.load()
                 touched: Any = self._record.fields["touched_at"]
                 self._record = await self._sessions.follow(self._record, seen.state, touched, accessed_at=now.isoformat())
-            except StoreError as error:
+            except NotFound:
+                raise
+            except MemoryTiersError as error:
                 log.info("the record of session %s does not say when it was read: %s", self.id, error)
         return now
 

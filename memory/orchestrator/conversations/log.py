@@ -177,6 +177,8 @@ class Log:
             return []
         base = there[place].after.base
         there |= await self.at(range(max(base, FIRST_PLACE), place))
+        if base >= FIRST_PLACE and base not in there:  # damaged, as in `load`
+            there |= await self.at(range(FIRST_PLACE, base))
         begun = there.get(base)
         state = State.born(self.life.has_system, self.life.created_at)
         if begun is not None and begun.window is not None:

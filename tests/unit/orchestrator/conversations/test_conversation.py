@@ -233,12 +233,12 @@ async def test_a_budget_keeps_the_newest_that_fits_and_the_last_user_message(wor
     assert [m.id for m in context.messages] == ["u1"], "the last user message is kept whatever it takes"
     assert context.over_budget == context.total_tokens - 30 > 0
     assert context.left_out == ["a1", "t1", "a2"]
-    assert [m.id for m in (await session.context(112)).messages] == ["u1", "a2"], "a call is not shown without its result"
-    whole = await session.context(1_000)
+    assert [m.id for m in (await session.context(ContextAsked(112))).messages] == ["u1", "a2"], "a call is not shown without its result"
+    whole = await session.context(ContextAsked(1_000))
     assert (whole.over_budget, whole.left_out) == (0, [])
-    assert [m.id for m in (await session.context(last=1)).messages] == ["a2"]
-    assert [m.id for m in (await session.context(last=2)).messages] == ["a2"], "half of a call is not shown"
-    assert (await session.context(1_000, tools=[{"name": "look"}])).tools_tokens > 0
+    assert [m.id for m in (await session.context(ContextAsked(last=1))).messages] == ["a2"]
+    assert [m.id for m in (await session.context(ContextAsked(last=2))).messages] == ["a2"], "half of a call is not shown"
+    assert (await session.context(ContextAsked(1_000), tools=[{"name": "look"}])).tools_tokens > 0
 
 
 async def test_a_summary_stands_for_all_but_the_last(world: World) -> None:
