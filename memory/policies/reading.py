@@ -16,7 +16,7 @@ LAYERED = 80
 
 @dataclass(frozen=True, slots=True)
 class ContextAsked:
-    """What of a window is asked for: see `Session.context`. `budget` is what there is for messages, tools aside."""
+    """What of a window is asked for: see `Session.context`. `budget` is what there is for messages and tools together."""
 
     budget: int | None = None
     last: int | None = None

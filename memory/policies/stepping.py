@@ -18,14 +18,14 @@ def stepped(messages: Sequence[Message], costs: Sequence[int], budget: int, slac
     units = blocks(messages) if by == "blocks" else turns(messages)
     first_ones = pinned(messages)
     weights = [sum(costs[at] for at in unit) for unit in units]
-    aside = sum(costs[at] for at in first_ones)
+    always = sum(costs[at] for at in first_ones)
     first, held, user = 0, 0, -1
     for number, unit in enumerate(units):
         held += weights[number]
         if any(messages[at].role is Role.USER for at in unit):
             user = number
         limit: float = budget
-        while first <= number and aside + held + (weights[user] if 0 <= user < first else 0) > limit:
+        while first <= number and always + held + (weights[user] if 0 <= user < first else 0) > limit:
             held -= weights[first]
             first += 1
             limit = (1 - slack) * budget

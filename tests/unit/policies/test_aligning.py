@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from memory.domain.message import Message
-from memory.policies.aligning import aligned, begins_at, merged
+from memory.policies.aligning import aligned, begins_at, behind, merged
 from tests.unit.policies.talk import said
 
 WORDS = st.lists(st.sampled_from("abc"), max_size=12)
@@ -70,6 +70,16 @@ def test_a_list_is_the_whole_talk_where_it_begins_as_the_talk_does() -> None:
     assert not begins_at(talk("b c"), named("a b"))
     assert not begins_at([said("u", "a", id="other")], named("a"))
     assert not begins_at([], named("a"))
+
+
+@pytest.mark.behaviour("C33")
+def test_only_a_list_that_begins_as_the_talk_does_or_has_its_ids_is_taken_for_it() -> None:
+    shown = named("a b c")
+    assert [m.text for m in behind(talk("a b c d"), shown)] == ["d"]
+    assert [m.text for m in behind(talk("b c"), shown)] == ["b", "c"]
+    assert [m.text for m in behind([*named("b c"), *talk("c")], shown)] == ["c"]
+    assert [m.text for m in behind([said("u", "older", id="0"), *named("a"), *talk("e")], shown)] == ["e"]
+    assert behind(talk("a b"), shown) == []
 
 
 @pytest.mark.behaviour("C48", "C49")
