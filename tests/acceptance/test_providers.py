@@ -338,7 +338,9 @@ async def test_the_request_has_the_earlier_summary_and_who_said_what(memory: Mem
     assert first == [{"role": "system", "content": "Be short."}, {"role": "user", "content": "USER: q1\nASSISTANT: r1"}]
     assert second[1]["content"] == "Previous summary:\nof 2\n\nNew conversation to add:\nUSER: q2\nASSISTANT: r2"
     assert texts(await provider.read())[1:] == ["q3", "r3"]
-    assert len(await said(memory, "summarizing/default")) == 8
+    await provider.write([*talk, q("q3"), r("r3"), q("q4")])
+    assert texts(await provider.read())[1:] == ["q3", "r3", "q4"]
+    assert await said(memory, "summarizing/default") == ["q1", "r1", "q2", "r2", "of 2", "q3", "r3", "of 2", "q4"]
 
 
 @pytest.mark.behaviour("C39", "AC-C19")
