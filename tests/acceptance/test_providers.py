@@ -154,8 +154,8 @@ async def test_clear_reaches_the_sessions_of_its_namespace_only(memory: Memory, 
     await provider.clear()
     assert await provider.entries() == []
     assert len(await other.entries()) == 3
-    for loose in ("a", "b", f"{kind}/loose"):
-        assert texts((await memory.session(loose, create=False).context()).messages) == ["no provider's"]
+    for name in ("a", "b", f"{kind}/loose"):
+        assert texts((await memory.session(name, create=False).context()).messages) == ["no provider's"]
     await provider.write([q("new")], "b")
     assert texts(await provider.read("b")) == ["new"]
 
