@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from memory.domain.message import Message
 from memory.policies.stepping import stepped
 from memory.policies.tokens import DefaultCounter, message_tokens
-from memory.policies.window import arranged, fitted
+from memory.policies.window import arranged, blocks, fitted
 from tests.unit.policies.talk import answer, asks, said, talks
 
 
@@ -59,6 +59,9 @@ def test_what_is_shown_fits_and_is_whole_and_ends_as_it_does_without_steps(messa
     assert found.over_budget == max(0, found.tokens - budget)
     users = [at for at, message in enumerate(messages) if message.role == "user" and not message.is_summary]
     assert not users or users[-1] in found.kept
+    if found.over_budget:
+        shown = [block for block in blocks(messages) if block[0] in found.kept]
+        assert all(users and users[-1] in block for block in shown), "only what must be kept exceeds a budget"
 
 
 @given(talks(), talks(), st.integers(20, 60))
