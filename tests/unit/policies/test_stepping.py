@@ -70,3 +70,9 @@ def test_what_came_behind_moves_no_cut_that_was_made_but_forward(messages: list[
     some = plain[: len(plain) // 2]
     before, after = stepped(some, costs(some), budget, 0.25).kept, stepped(plain, costs(plain), budget, 0.25).kept
     assert not before or not after or min(after) >= min(before)
+
+
+def test_the_last_user_message_has_its_room_before_what_was_said_behind_it() -> None:
+    messages = [said("u", "x" * 16), said("a", "aaaa"), said("a", "bbbb")]
+    found = stepped(messages, costs(messages), 15, 0.25)
+    assert (found.kept, found.tokens, found.over_budget) == ((0,), 8, 0)
