@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from memory.domain.errors import NotFound as NotFound
     from memory.domain.errors import NotOpen as NotOpen
     from memory.domain.errors import PartialWrite as PartialWrite
+    from memory.domain.errors import PartsFailed as PartsFailed
     from memory.domain.errors import StoreError as StoreError
     from memory.domain.errors import StoreFull as StoreFull
     from memory.domain.errors import StoreTimeout as StoreTimeout
@@ -37,11 +38,21 @@ if TYPE_CHECKING:
     from memory.facade.blocking import BlockingScopedMemory as BlockingScopedMemory
     from memory.facade.config import MemoryConfig as MemoryConfig
     from memory.facade.memory import Memory as Memory
+    from memory.facade.providers import BufferProvider as BufferProvider
+    from memory.facade.providers import CompositeProvider as CompositeProvider
+    from memory.facade.providers import Provider as Provider
+    from memory.facade.providers import SemanticProvider as SemanticProvider
+    from memory.facade.providers import SlidingWindowProvider as SlidingWindowProvider
+    from memory.facade.providers import SummarizingProvider as SummarizingProvider
     from memory.facade.session import Session as Session
     from memory.facade.view import ScopedMemory as ScopedMemory
     from memory.orchestrator.searching import FoundEntry as FoundEntry
     from memory.orchestrator.searching import SearchResult as SearchResult
+    from memory.policies.compacting import CompactingSettings as CompactingSettings
     from memory.policies.onward import Leaving as Leaving
+    from memory.policies.thresholds import MessageThreshold as MessageThreshold
+    from memory.policies.thresholds import TurnThreshold as TurnThreshold
+    from memory.policies.window import Threshold as Threshold
 
 _HOMES = {
     "memory.domain.entry": ("Entry", "EntryDraft", "EntryType"),
@@ -58,6 +69,7 @@ _HOMES = {
         "NotFound",
         "NotOpen",
         "PartialWrite",
+        "PartsFailed",
         "StoreError",
         "StoreFull",
         "StoreTimeout",
@@ -70,17 +82,31 @@ _HOMES = {
     "memory.facade.memory": ("Memory",),
     "memory.facade.blocking": ("BlockingMemory", "BlockingScopedMemory"),
     "memory.facade.config": ("MemoryConfig",),
+    "memory.facade.providers": (
+        "BufferProvider",
+        "CompositeProvider",
+        "Provider",
+        "SemanticProvider",
+        "SlidingWindowProvider",
+        "SummarizingProvider",
+    ),
     "memory.facade.session": ("Session",),
     "memory.facade.view": ("ScopedMemory",),
     "memory.orchestrator.searching": ("FoundEntry", "SearchResult"),
     "memory.policies.onward": ("Leaving",),
+    "memory.policies.compacting": ("CompactingSettings",),
+    "memory.policies.thresholds": ("MessageThreshold", "TurnThreshold"),
+    "memory.policies.window": ("Threshold",),
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 
 __all__ = [
     "BlockingMemory",
     "BlockingScopedMemory",
+    "BufferProvider",
+    "CompactingSettings",
     "CompactionError",
+    "CompositeProvider",
     "ConfigError",
     "Conflict",
     "Contended",
@@ -97,19 +123,27 @@ __all__ = [
     "MemoryConfig",
     "MemoryTiersError",
     "Message",
+    "MessageThreshold",
     "NotFound",
     "NotOpen",
     "PartialWrite",
+    "PartsFailed",
+    "Provider",
     "Scope",
     "ScopeKind",
     "ScopedMemory",
     "SearchResult",
+    "SemanticProvider",
     "Session",
+    "SlidingWindowProvider",
     "StoreError",
     "StoreFull",
     "StoreTimeout",
     "StoreUnavailable",
+    "SummarizingProvider",
+    "Threshold",
     "ToolCall",
+    "TurnThreshold",
     "Unsupported",
     "WrongEventLoop",
     "__version__",

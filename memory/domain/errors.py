@@ -107,6 +107,15 @@ class CompactionError(MemoryTiersError):
         self.source_entry_ids = tuple(source_entry_ids)
 
 
+class PartsFailed(MemoryTiersError):
+    """Parts of a composite provider failed; every other one did what it was asked (C51). `failed` has what each said, by its name."""
+
+    def __init__(self, call: str, failed: Mapping[str, str]) -> None:
+        super().__init__(f"{call} failed for {'; '.join(f'{name}: {problem}' for name, problem in failed.items())}")
+        self.call = call
+        self.failed = dict(failed)
+
+
 class Unsupported(MemoryTiersError):
     """A store was asked for what it does not claim. `missing` names the capabilities."""
 

@@ -40,6 +40,8 @@ class SessionInfo(Shown):
     last_compaction_id: str | None = None
     expires_at: datetime | None = None
     """After this moment it is hidden, and erased by a sweep."""
+    accessed_at: datetime | None = None
+    """When a provider last read it (C9); None where none did."""
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -120,6 +122,8 @@ class Context(Shown):
     invalid: list[str] = field(default_factory=list)
     interrupted: list[str] = field(default_factory=list)
     tools_tokens: int = 0
+    layers: list[str] = field(default_factory=list)
+    """Of each message: `system`, `summary` or `recent` (B51), or `recalled`."""
 
     @property
     def total_tokens(self) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from secrets import token_hex
 from typing import Any, Literal
 
@@ -13,22 +14,25 @@ from memory.domain.scope import Scope
 from memory.domain.session import Compaction, Context, FoundMessage, HistoryPage, SessionInfo
 from memory.domain.shapes import messages_of
 from memory.facade.access import MAX_QUERY_BYTES, SEARCH_LIMIT, Access
-from memory.facade.arguments import changes_of
+from memory.facade.arguments import changes_of, flag
+from memory.facade.recalling import found_for, room_for, with_recalled
 from memory.facade.runs import Runs
 from memory.facade.streaming import MessageStream
 from memory.facade.tasks import Tasks
+from memory.orchestrator.conversations.compacting import Summarise
 from memory.orchestrator.conversations.conversation import Checkpoint, Conversation
 from memory.orchestrator.conversations.history import HistoryAsked
 from memory.orchestrator.conversations.sessions import SessionDraft
 from memory.orchestrator.conversations.streaming import Streamed
-from memory.orchestrator.conversations.summaries import Summarise
 from memory.orchestrator.promotion import PromotionReport
+from memory.policies.compacting import CompactingSettings, summary_of
+from memory.policies.reading import ContextAsked
+from memory.policies.thresholds import MessageThreshold, TurnThreshold, WindowPolicy
 from memory.policies.window import Threshold
 
 MOST_AT_ONCE = 500
 """Messages of one append."""
 HISTORY_LIMIT = 100
-LAYERED = 80
 
 Given = Message | Mapping[str, Any] | object
 """A message as one of the common frameworks has it; see `memory.domain.shapes`."""
@@ -140,6 +144,16 @@ class Session:
         """Take all messages out of the window but the system message; the history keeps them (B30, B31). How many."""
         return await (await self._conversation()).clear()
 
+    async def replace(self, messages: Sequence[Given]) -> list[Message]:
+        """Let the window consist of these messages, and return them as stored; the history keeps the others, and gains only what is new (C22).
+
+        A message is one that is there when its id is; without ids, when it says the same at the same place of the longest common run. So what was
+        read can be changed and handed back whole, again too. One that is there stands at its first place (B29), so new ones come behind those with
+        ids. What others said meanwhile, and this handle has not read, stays behind the list; the system message stays as it is.
+        """
+        said = [one for each in door.sequence("messages", messages) for one in messages_of(each)]
+        return await (await self._conversation()).replace(said)
+
     async def checkpoint(self, name: str | None = None) -> Checkpoint:
         """A point to roll back to. One with a name is noted in the log."""
         return await (await self._conversation()).checkpoint(None if name is None else door.identifier("name", name))
@@ -167,28 +181,36 @@ class Session:
         last: int | None = None,
         tools: Sequence[Mapping[str, Any]] = (),
         by: Literal["blocks", "turns"] = "blocks",
-        slack: float = 0.0,
+        slack: float = 0,
         layered: bool = False,
+        recall: str | None = None,
     ) -> Context:
         """What a model is to be sent, within a budget of tokens: the system message, the newest summary, then the newest messages that fit.
 
         A result never comes without its call, nor a call of several parts in part; with `by="turns"` no turn is cut. The last user message is always
         kept, and `over_budget` says by how much that is too much. What `tools` (their schemas) take counts too.
 
-        With `slack=0.25` older messages go in steps of a quarter of the budget, so that what is sent begins the same from one call to the next, and a
-        provider's prefix cache holds. With `layered` every summary there has been is shown, and the newest 80 messages, or the `last` so many (B51).
+        With `slack`, a share of the budget, older messages go in steps of that size: until one has to go every context begins as the one before it,
+        to the byte, which is what a prompt cache needs. With `layered` all summaries come, archived ones too, and the newest 80
+        messages or `last` (B51); `layers` says of each what it is. With `recall` what memory finds for that query, in the scopes of the session and
+        of its user, comes as one message before the last one of the user, and takes a quarter of the budget at most.
         """
         for name, value in (("budget", budget), ("last", last)):
             if value is not None and (isinstance(value, bool) or not isinstance(value, int) or value < 0):
                 raise InvalidInput(name, "must be a whole number, not below 0")
-        door.one_of("by", by, ("blocks", "turns"))
         if isinstance(slack, bool) or not isinstance(slack, int | float) or not 0 <= slack < 1:
-            raise InvalidInput("slack", "must be a share of the budget, from 0 to below 1")
-        if layered:
-            if budget is not None:
-                raise InvalidInput("layered", "takes no budget; say how many with `last`")
-            return await (await self._conversation()).layered(LAYERED if last is None else last)
-        return await (await self._conversation()).context(budget, last=last, tools=tools, by=by, slack=slack)
+            raise InvalidInput("slack", "must be a share of the budget: 0 or more, and below 1")
+        door.one_of("by", by, ("blocks", "turns"))
+        asked = ContextAsked(budget, last, by, slack, flag("layered", layered))
+        conversation = await self._conversation()
+        if recall is None:
+            return await conversation.context(asked, tools=tools)
+        info = await conversation.info()
+        recalled = await found_for(self._access, recall, self.id, info.user, budget)
+        if budget is not None:
+            asked = replace(asked, budget=max(0, budget - room_for(recalled, budget, steady=slack > 0)))
+        context = await conversation.context(asked, tools=tools)
+        return with_recalled(context, recalled, budget)
 
     async def history(
         self,
@@ -245,27 +267,18 @@ class Session:
         )
 
     async def compact_if_needed(
-        self,
-        summarise: Summarise,
-        *,
-        max_tokens: int,
-        max_output_tokens: int = 0,
-        keep_last: int = 40,
-        share: float = 0.9,
-        tools: Sequence[Mapping[str, Any]] = (),
+        self, policy: WindowPolicy | CompactingSettings, summarise: Summarise = summary_of, *, tools: Sequence[Mapping[str, Any]] = ()
     ) -> Compaction | None:
-        """Before a model is asked: compact where the window takes `share` of what the model has for its input, `max_tokens` less its output, and has
-        more than `keep_last` messages (B43, B44). None where there is no need.
+        """Compact before a model is asked, where the policy says that it is time: appending never does (B43, B44). None where it is not.
 
-        What is kept begins no later than the last user message, and with no result whose call was archived (B46, B47).
+        By tokens, what the `tools` (their schemas) take among them: `Threshold(max_tokens)`; by `MessageThreshold(most)` or `TurnThreshold(most)`.
+        The last user message stays, with all that is behind it (B46). With `CompactingSettings` duplicates go first, then what matters least, then
+        the older part becomes a summary (A121): what goes without one leaves the window with that step as its reason. Without `summarise` the summary
+        is made of first sentences, by no model.
         """
-        for name, value, least in (("max_tokens", max_tokens, 1), ("max_output_tokens", max_output_tokens, 0), ("keep_last", keep_last, 0)):
-            if isinstance(value, bool) or not isinstance(value, int) or value < least:
-                raise InvalidInput(name, f"must be a whole number, not below {least}")
-        if isinstance(share, bool) or not isinstance(share, int | float) or not 0 < share <= 1:
-            raise InvalidInput("share", "must be above 0 and at most 1")
-        threshold = Threshold(max_tokens, max_output_tokens, keep_last, share)
-        return await (await self._conversation()).compact_if_needed(summarise, threshold, tools)
+        if not isinstance(policy, Threshold | MessageThreshold | TurnThreshold | CompactingSettings):
+            raise InvalidInput("policy", f"must be a Threshold, MessageThreshold, TurnThreshold or CompactingSettings, not {type(policy).__name__}")
+        return await (await self._conversation()).compact_if_needed(policy, summarise, tools=tools)
 
     async def compactions(self) -> list[Compaction]:
         """Every compaction of the session, the first one first."""
@@ -291,6 +304,21 @@ class Session:
     async def resume(self) -> bool:
         """Go on with a session that was ended or archived; false where it is active."""
         return await (await self._conversation()).resume()
+
+    async def fork(self, at: str | None = None, session_id: str | None = None) -> Session:
+        """A new session that begins with copies of what a model was sent up to the message `at`, that one included, under the same ids; or all of it.
+
+        To answer again, fork at the user's message; to edit it and ask again, `update` it there. This session stays as it is, also one that has
+        ended. The new one has its user, agent, namespace, title, tags and metadata, and `forked_from` in the metadata. What was excluded since is not
+        copied. Raises `NotFound` where there is no such message, `Conflict` where there is a session of that id. Cut off half-way, it leaves the new
+        session with the first of its messages.
+        """
+        at = None if at is None else door.identifier("at", at)
+        draft, messages = await (await self._conversation()).as_of(at)
+        draft = replace(draft, id=None if session_id is None else door.identifier("session_id", session_id))
+        forked = await self._access.engine.conversations.create(self._access.tenant, draft)
+        await forked.begin(messages)
+        return Session._of(self._access, forked)
 
     async def delete(self) -> bool:
         """Erase the session with everything said in it, the entries of its scope, and those that `onward` made of it; false where there was none."""

@@ -119,7 +119,7 @@ class Sessions:
         return await self._access.engine.conversations.sessions.list(
             self._access.tenant,
             asked=asked,
-            tags=door.tags(list(tags)),
+            tags=door.tags(door.sequence("tags", tags)),
             since=moment("since", since),
             until=moment("until", until),
             order=door.one_of("by", by, ("updated", "created")),
@@ -183,7 +183,7 @@ def draft_of(
         id=None if session_id is None else door.identifier("session_id", session_id),
         system=said,
         title=check_title(title),
-        tags=door.tags(list(tags)),
+        tags=door.tags(door.sequence("tags", tags)),
         metadata=door.json_object("metadata", {} if metadata is None else metadata),
         expires_at=check_expiry(expires_at),
         **{name: None if value is None else door.identifier(name, value) for name, value in given.items()},

@@ -108,10 +108,10 @@ def fitted(
     even where there is none.
     """
     units = blocks(messages) if by == "blocks" else turns(messages)
-    pinned = _pinned(messages)
+    always = pinned(messages)
     last_user = _last_user(messages) if keep_last_user else None
     taken = {unit for unit in units if last_user in unit}
-    tokens = sum(costs[at] for unit in (pinned, *taken) for at in unit)
+    tokens = sum(costs[at] for unit in (always, *taken) for at in unit)
     for unit in reversed(units):
         if unit in taken:
             continue
@@ -120,7 +120,7 @@ def fitted(
             break
         taken.add(unit)
         tokens += cost
-    kept = (*pinned, *(at for unit in units if unit in taken for at in unit))
+    kept = (*always, *(at for unit in units if unit in taken for at in unit))
     return Fitted(kept, _others(messages, kept), tokens, max(0, tokens - budget))
 
 
@@ -140,14 +140,14 @@ def fitted_in_steps(
     process, cut at the same place. Where no step fits, it is cut as `fitted` cuts.
     """
     units = blocks(messages) if by == "blocks" else turns(messages)
-    pinned, last_user = _pinned(messages), _last_user(messages)
-    tokens = sum(costs[at] for at in pinned)
+    always, last_user = pinned(messages), _last_user(messages)
+    tokens = sum(costs[at] for at in always)
     sizes = [sum(costs[at] for at in unit) for unit in units]
     left = tokens + sum(sizes)
     for first, unit in enumerate(units):
         begins = first == 0 or said_by_then[units[first - 1][0]] // step != said_by_then[unit[0]] // step
         if begins and left <= budget and (last_user is None or any(last_user in later for later in units[first:])):
-            kept = (*pinned, *(at for later in units[first:] for at in later))
+            kept = (*always, *(at for later in units[first:] for at in later))
             return Fitted(kept, _others(messages, kept), left, 0)
         left -= sizes[first]
     return fitted(messages, costs, budget, by=by)
@@ -249,7 +249,7 @@ def _split(messages: Sequence[Message], cut: int) -> Split:
     return Split(system, _others(messages, (*system, *kept)), kept)
 
 
-def _pinned(messages: Sequence[Message]) -> Block:
+def pinned(messages: Sequence[Message]) -> Block:
     """System messages, then summaries."""
     pinned = [at for at, message in enumerate(messages) if is_pinned(message)]
     return tuple(sorted(pinned, key=lambda at: messages[at].is_summary))

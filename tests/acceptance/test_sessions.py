@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 from typing import Any
+from unittest.mock import patch
 
 import pytest
 
 from memory import Conflict, InvalidInput, Memory, Message, NotFound, Session
 from memory.facade.memory import Memory as Opened
+from memory.policies.compacting import CompactingSettings
+from memory.policies.thresholds import MessageThreshold, TurnThreshold
+from memory.policies.window import Threshold
 from tests.acceptance.support import HOUR, Clock
 
 SYSTEM = "You are kind."
@@ -205,46 +210,152 @@ async def test_a_later_compaction_takes_the_earlier_summary(memory: Memory) -> N
     assert len(await history(session)) == 9
 
 
-@pytest.mark.behaviour("B43", "B44", "B46", "B47")
-async def test_a_window_is_compacted_before_a_model_is_asked_and_not_by_adding(memory: Memory) -> None:
-    session = memory.session("s1", system=SYSTEM)
-    for n in range(12):
-        await session.append([user(f"question number {n}", f"q{n}"), assistant(f"answer number {n}", f"a{n}")])
-    assert await session.compactions() == []
-    assert await session.compact_if_needed(summary("sum"), max_tokens=10_000, keep_last=4) is None
-    assert await session.compact_if_needed(summary("sum"), max_tokens=100, keep_last=24) is None, "no more is there than would be kept"
-    tools = [{"name": "f", "description": "x" * 4_000}]
-    made = await session.compact_if_needed(summary("sum"), max_tokens=1_000, keep_last=3, tools=tools)
+@pytest.mark.behaviour("B43", "B44", "B45", "B46", "B50")
+async def test_a_window_is_compacted_before_a_model_is_asked_and_only_then(memory: Memory) -> None:
+    session, policy = memory.session("s1", system=SYSTEM), Threshold(100, keep_last=2)
+    await session.append([user("x" * 64, "u1"), assistant("x" * 64, "a1"), user("x" * 64, "u2")])
+    assert await session.compact_if_needed(policy, summary("sum")) is None
+    await session.append([assistant("", f"a{n}", tool_calls=[{"id": f"c{n}", "name": "look", "arguments": "{}"}]) for n in range(2, 4)])
+    await session.append([{"role": "tool", "content": "found", "tool_call_id": f"c{n}", "id": f"t{n}"} for n in range(2, 4)])
+    assert len(await session.compactions()) == 0
+    tools = [{"name": "look", "description": "x" * 60}]
+    made = await session.compact_if_needed(policy, summary("sum"), tools=tools)
     assert made is not None
-    assert (made.reason, len(made.archived_ids)) == ("token_limit", 21)
-    assert await window(session) == ["system", "sum", "a10", "q11", "a11"]
-    await session.append([assistant(f"more {n}", f"m{n}") for n in range(10)])
-    assert await session.compact_if_needed(summary("sum2"), max_tokens=60, keep_last=2) is not None
-    assert (await window(session))[:4] == ["system", "sum2", "q11", "a11"], "the last user message stays"
-    assert await session.compact_if_needed(summary("sum3"), max_tokens=60, keep_last=2) is None, "nothing but a summary could go"
+    assert (made.archived_ids, made.reason) == (["u1", "a1"], "token_limit")
+    assert await window(session) == await window(memory.session("s1")) == ["system", "sum", "u2", "a2", "t2", "a3", "t3"]
+    assert await session.compact_if_needed(Threshold(1, keep_last=0), summary("again")) is None
+    with pytest.raises(InvalidInput, match="policy: must be a Threshold"):
+        await session.compact_if_needed("tokens")  # type: ignore[arg-type]
 
 
-@pytest.mark.behaviour("B51")
-async def test_a_layered_read_out_has_every_summary_and_the_newest_messages(memory: Memory) -> None:
+@pytest.mark.behaviour("B43")
+async def test_a_policy_counts_messages_or_turns_and_needs_no_model(memory: Memory) -> None:
+    by_messages, by_turns = memory.session("messages"), memory.session("turns")
+    for session in (by_messages, by_turns):
+        for n in range(3):
+            await session.append([user(f"u{n}. And more.", f"u{n}"), assistant(f"a{n}", f"a{n}")])
+    assert await by_messages.compact_if_needed(MessageThreshold(6, keep_last=3)) is None
+    assert await by_turns.compact_if_needed(TurnThreshold(3, keep_last=1)) is None
+    made = await by_messages.compact_if_needed(MessageThreshold(5, keep_last=3))
+    other = await by_turns.compact_if_needed(TurnThreshold(2, keep_last=1))
+    assert made is not None
+    assert other is not None
+    assert (made.archived_ids, other.archived_ids) == (["u0", "a0", "u1"], ["u0", "a0", "u1", "a1"])
+    assert made.summary.text == "Summary of the conversation so far: u0. a0 u1."
+    for wrong in ({"most": 1, "keep_last": 2}, {"most": 1, "keep_last": -1}):
+        with pytest.raises(InvalidInput, match="keep_last: must be 0 or more and at most the 1"):
+            MessageThreshold(**wrong)
+
+
+@pytest.mark.behaviour("A121", "A122")
+async def test_compaction_of_lists_is_a_policy_of_a_session(memory: Memory) -> None:
+    settings = CompactingSettings(max_tokens=300, threshold=1.0, target=0.5, keep_recent=2, min_importance=0)
     session = memory.session("s1", system=SYSTEM)
-    for n in range(4):
-        await session.append([user(f"m{n}", f"m{n}"), assistant(f"r{n}", f"r{n}")])
-        if n < 2:
-            await session.compact(summary(f"sum{n}"), keep_last=1)
-    shown = await session.context(layered=True)
-    assert [message.id for message in shown.messages] == ["system", "sum0", "sum1", "r1", "m2", "r2", "m3", "r3"]
-    assert [message.id for message in (await session.context(layered=True, last=3)).messages] == ["system", "sum0", "sum1", "r2", "m3", "r3"]
+    await session.append([user(" ".join(f"w{n}x{i}yyyy" for i in range(40))[:94], f"m{n}") for n in range(10)])
+
+    async def short(messages: list[Message]) -> str:
+        return f"of {len(messages)}"
+
+    made = await session.compact_if_needed(settings, short)
+    assert made is not None
+    assert (made.summary.text, made.archived_ids) == ("of 8", [f"m{n}" for n in range(8)])
+    assert await window(session) == ["system", str(made.summary.id), "m8", "m9"]
+    same = memory.session("s2")
+    await same.append([user("the very same words of everybody, again and again, until nobody listens to them", f"m{n}") for n in range(12)])
+    assert await same.compact_if_needed(settings, short) is None
+    assert await window(same) == ["m0", "m10", "m11"]
+    assert {item.excluded for item in (await same.history()).items} == {None, "dedupe"}
 
 
-async def test_in_steps_a_context_begins_the_same_from_call_to_call(memory: Memory) -> None:
-    session, begins = memory.session("s1", system=SYSTEM), list[str]()
-    for n in range(60):
-        await session.append([user(f"question number {n:03}", f"q{n}"), assistant(f"answer number {n:03}", f"a{n}")])
-        shown = await session.context(200, slack=0.5)
-        assert shown.total_tokens <= 200
-        assert shown.messages[-1].id == f"a{n}"
-        begins.append(str(shown.messages[1].id))
-    assert 3 <= len(set(begins)) <= 13, "not once a turn"
+async def test_a_fork_begins_as_its_session_did_up_to_a_message(memory: Memory) -> None:
+    session = memory.session("s1", system=SYSTEM, user="ada", tags=["work"], metadata={"a": 1})
+    await session.append([user("u1", "u1"), assistant("a1", "a1"), user("u2", "u2"), assistant("a2", "a2")])
+    await session.compact(summary("sum"), keep_last=2)
+    await session.append([user("u3", "u3"), {"role": "assistant", "content": "a3"}])
+    await session.exclude("a2")
+    await session.archive()
+    for at, expected in (
+        ("u2", ["system", "u1", "a1", "u2"]),
+        ("a2", ["system", "u1", "a1", "u2", "a2"]),
+        ("u3", ["system", "sum", "u2", "u3"]),
+        ("system", ["system"]),
+    ):
+        forked = await session.fork(at)
+        assert await window(forked) == await window(memory.session(forked.id, create=False)) == expected
+        info = await forked.info()
+        assert (info.user, info.tags, info.metadata) == ("ada", ["work"], {"a": 1, "forked_from": {"session_id": "s1", "message_id": at}})
+    whole = await session.fork(session_id="whole")
+    assert [message.text for message in (await whole.context()).messages] == [SYSTEM, "so far", "u2", "u3", "a3"]
+    await whole.update("u3", content="edited")
+    await whole.append(assistant("answer", "a4"))
+    assert (await session.context()).messages[-2].text == "u3"
+    with pytest.raises(Conflict, match="Session already exists: whole"):
+        await session.fork("u2", "whole")
+    with pytest.raises(NotFound, match="message not found: nothing"):
+        await session.fork("nothing")
+
+
+async def test_a_fork_at_any_message_of_a_long_session_has_what_was_before_it(memory: Memory) -> None:
+    session = memory.session("s1")
+    for start in range(0, 150, 50):
+        await session.append([user(f"m{n}", f"m{n}") for n in range(start, start + 50)])
+    for at in (0, 61, 62, 63, 64, 149):
+        assert await window(await session.fork(f"m{at}")) == [f"m{n}" for n in range(at + 1)]
+
+
+async def test_a_context_is_cut_in_steps(memory: Memory) -> None:
+    session = memory.session("s1", system=SYSTEM)
+    starts = []
+    for n in range(30):
+        await session.append([user(f"question {n}", f"u{n}"), assistant(f"answer {n}", f"a{n}")])
+        context = await session.context(100, slack=0.5)
+        assert context.total_tokens <= 100
+        assert (context.messages[0].id, context.messages[-1].id) == ("system", f"a{n}")
+        starts.append(context.messages[1].id)
+    assert len(set(starts)) <= 30 * 14 / 50
+    for wrong in (1, -0.1, True, "a"):
+        with pytest.raises(InvalidInput, match="slack: must be a share"):
+            await session.context(100, slack=wrong)  # type: ignore[arg-type]
+
+
+@pytest.mark.behaviour("B45", "B51")
+async def test_a_layered_context_has_all_summaries_and_says_which_layer_each_message_is_of(memory: Memory) -> None:
+    session = memory.session("s1", system=SYSTEM)
+    for n in range(3):
+        await session.append([user(f"m{n}{part}", f"m{n}{part}") for part in "ab"])
+        await session.compact(summary(f"sum{n}"), keep_last=0)
+    await session.append([user(f"m{n}", f"m{n}") for n in range(90)])
+    context = await session.context(layered=True)
+    assert [message.id for message in context.messages] == ["system", "sum0", "sum1", "sum2", *(f"m{n}" for n in range(10, 90))]
+    assert context.layers == ["system", *["summary"] * 3, *["recent"] * 80]
+    assert context.left_out == 10
+    tools = [{"name": "look"}]
+    few = await session.context(60, layered=True, last=2, tools=tools)
+    assert [message.id for message in few.messages][4:] == ["m88", "m89"]
+    assert few.total_tokens == sum(few.tokens) + few.tools_tokens
+    assert few.tools_tokens > 0
+
+
+async def test_what_memory_finds_is_sent_along_under_the_same_budget(memory: Memory) -> None:
+    session = memory.session("s1", system=SYSTEM, user="ada")
+    await memory.write("Ada's cat is called Tom", scope="user:ada")
+    await memory.write("the cat sleeps on the printer", scope="session:s1")
+    await memory.write("the cat of another", scope="user:bob")
+    await session.append([m for n in range(30) for m in (user(f"question {n}", f"u{n}"), assistant(f"answer {n}", f"a{n}"))])
+    await session.append(user("what is my cat called?", "last"))
+    for slack in (0, 0.25):
+        context = await session.context(200, recall="cat", slack=slack)
+        recalled = context.messages[context.layers.index("recalled")]
+        assert context.messages[-2:] == [recalled, context.messages[-1]]
+        assert all(fact in recalled.text for fact in ("Tom", "printer"))
+        assert "another" not in recalled.text
+        assert context.total_tokens <= 200
+        assert context.over_budget == 0
+        assert len(context.tokens) == len(context.messages) == len(context.layers) > 6
+    tight = await session.context(70, recall="cat")
+    assert "recalled" not in tight.layers or tight.tokens[tight.layers.index("recalled")] <= 17
+    nothing = await session.context(recall="zebra")
+    assert (len(nothing.messages), "recalled" in nothing.layers) == (62, False)
 
 
 @pytest.mark.behaviour("B52")
@@ -256,6 +367,58 @@ async def test_a_roll_back_leaves_what_came_before(memory: Memory) -> None:
     assert await session.roll_back(here, "invalid_response") == 2
     assert await window(session) == ["system", "u1"]
     assert [item.excluded for item in (await session.history()).items] == [None, None, "invalid_response", "invalid_response"]
+
+
+@pytest.mark.behaviour("C22")
+async def test_a_window_becomes_the_list_that_is_handed_in(memory: Memory) -> None:
+    session = memory.session("s1", system=SYSTEM)
+    await session.append([user(f"m{n}", f"m{n}") for n in range(1, 5)])
+    read = (await session.context()).messages
+    await memory.session("s1").append(user("meanwhile", "other"))
+    stored = await session.replace([read[0], *read[2:], user("m5", "m5")])
+    assert [message.id for message in stored] == ["m2", "m3", "m4", "m5"]
+    assert await window(session) == ["system", "m2", "m3", "m4", "other", "m5"]
+    assert {item.message.id: item.excluded for item in (await session.history()).items if item.excluded} == {"m1": "replaced"}
+    before = (await session.info()).version
+    await session.replace([{"role": "user", "content": f"m{n}"} for n in (2, 3, 4)] + [user("meanwhile", "other"), user("m5", "m5")])
+    assert (await window(session), (await session.info()).version) == (["system", "m2", "m3", "m4", "other", "m5"], before)
+    await session.replace([user("m1", "m1")])
+    assert await window(session) == ["system", "m1"]
+    assert await session.replace([]) == []
+    assert await window(session) == ["system"]
+
+
+@pytest.mark.behaviour("C22")
+async def test_a_replacement_that_was_cut_off_is_ended_by_the_same_again(memory: Memory) -> None:
+    session = memory.session("s1")
+    await session.append([user("u1", "u1"), assistant("a1", "a1")])
+    given = [{"role": "user", "content": "new"}, {"role": "assistant", "content": "newer"}]
+    with patch("memory.orchestrator.conversations.handle.Handle._left", side_effect=asyncio.CancelledError), pytest.raises(asyncio.CancelledError):
+        await session.replace(given)
+    for handle in (memory.session("s1"), memory.session("s1")):
+        await handle.replace(given)
+        assert [message.text for message in (await handle.context()).messages] == ["new", "newer"]
+    assert [item.message.text for item in (await session.history()).items] == ["u1", "a1", "new", "newer"]
+
+
+@pytest.mark.behaviour("C22")
+async def test_a_handle_that_has_only_written_replaces_what_was_there_before_it_did(memory: Memory) -> None:
+    await memory.session("s1").append(user("u1", "u1"))
+    session = memory.session("s1")
+    await session.append(user("u2", "u2"))
+    await memory.session("s1").append(user("u3", "u3"))
+    await session.replace([user("u4", "u4")])
+    assert await window(session) == ["u3", "u4"]
+
+
+@pytest.mark.behaviour("C22")
+async def test_a_changed_message_without_an_id_takes_what_is_behind_it_along(memory: Memory) -> None:
+    session = memory.session("s1")
+    await session.append([user("u1", "u1"), assistant("a1", "a1"), user("u2", "u2")])
+    await session.replace([{"role": "user", "content": "u1"}, {"role": "assistant", "content": "better"}, {"role": "user", "content": "u2"}])
+    assert [message.text for message in (await session.context()).messages] == ["u1", "better", "u2"]
+    with pytest.raises(InvalidInput, match="messages: must be a list"):
+        await session.replace("u1")
 
 
 @pytest.mark.behaviour("B47", "B53")

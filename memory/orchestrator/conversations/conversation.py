@@ -2,39 +2,34 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from datetime import datetime
-from typing import Any, Literal
+from typing import Any
 
-from memory.domain.errors import Conflict, InvalidInput, MemoryTiersError, NotFound
+from memory.domain.errors import Conflict, InvalidInput, NotFound
 from memory.domain.message import Message, Role
-from memory.domain.session import Compaction, Context, FoundMessage, HistoryPage, SessionInfo
+from memory.domain.session import Context, FoundMessage, HistoryPage
+from memory.orchestrator.conversations.compacting import Compacting
 from memory.orchestrator.conversations.events import Draft, Event, EventType, copy_of
 from memory.orchestrator.conversations.finding import Finding
-from memory.orchestrator.conversations.history import History, HistoryAsked
-from memory.orchestrator.conversations.log import Log, Seen
-from memory.orchestrator.conversations.onward import Left, Onward
-from memory.orchestrator.conversations.places import Places
-from memory.orchestrator.conversations.reading import Asked, Window, both, read_window
-from memory.orchestrator.conversations.sessions import FOLLOWS_WITHIN, SessionRecords, info_of, system_of
-from memory.orchestrator.conversations.summaries import Summaries, Summarise
-from memory.orchestrator.placement import Placement
+from memory.orchestrator.conversations.history import HistoryAsked
+from memory.orchestrator.conversations.log import Seen
+from memory.orchestrator.conversations.onward import Left
+from memory.orchestrator.conversations.reading import Asked, in_order
+from memory.orchestrator.conversations.replacing import AT_ONCE, Replacement
+from memory.orchestrator.conversations.sessions import SessionDraft, draft_like, system_of
 from memory.orchestrator.turns import Patience
+from memory.policies.reading import ContextAsked, read_out
 from memory.policies.tokens import message_tokens, tools_tokens
-from memory.policies.window import Threshold, arranged, fitted, fitted_in_steps, is_pinned, layered, newest
+from memory.policies.window import arranged, is_pinned
 from memory.ports.query import within
-from memory.ports.record import FieldValue, JsonValue, Record
-from memory.ports.tokens import TokenCounter
-
-log = logging.getLogger(__name__)
+from memory.ports.record import JsonValue
 
 INTERRUPTED = "TOOL_CALL_INTERRUPTED"
 """What the result says of a call that was never answered (B53)."""
 SYSTEM = "system"
-_ALL = Asked()
+EVERYTHING = ContextAsked()
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,81 +45,22 @@ class _SeenSince(Exception):
     """A message of an id that was looked up has come into the log meanwhile, or may have."""
 
 
-class Conversation:
+class Conversation(Compacting):
     """One session, as one handle has it."""
-
-    def __init__(self, placement: Placement, sessions: SessionRecords, onward: Onward, record: Record, log: Log, counter: TokenCounter) -> None:
-        self._placement = placement
-        self._onward = onward
-        self._sessions = sessions
-        self._record = record
-        self._log = log
-        self._counter = counter
-        self._history = History(placement, log)
-        self._summaries = Summaries(placement, log, counter, onward, self._window)
-
-    @property
-    def id(self) -> str:
-        return self._log.life.session_id
-
-    @property
-    def log(self) -> Log:
-        return self._log
 
     # -- reading ------------------------------------------------------------------------------------------------------
 
-    async def info(self) -> SessionInfo:
-        """The session as it is now."""
-        self._record, seen = await both(self._same_life(), self._log.load())
-        return info_of(self._record, seen.state)
-
-    async def _same_life(self) -> Record:
-        record = await self._sessions.record(self._log.life.tenant, self.id)
-        if record.body["incarnation"] != self._log.life.incarnation:
-            raise NotFound(self.id, "session")  # deleted, and created again since: this handle is of its former life
-        return record
-
-    async def context(
-        self,
-        budget: int | None = None,
-        *,
-        last: int | None = None,
-        tools: Sequence[Mapping[str, Any]] = (),
-        by: Literal["blocks", "turns"] = "blocks",
-        slack: float = 0.0,
-    ) -> Context:
+    async def context(self, asked: ContextAsked = EVERYTHING, *, tools: Sequence[Mapping[str, Any]] = ()) -> Context:
         """What a model is to be sent: the system message, the newest summary, then the messages of the window, results behind their calls.
 
         No more of the window is read than tells what is shown.
         """
         of_tools = tools_tokens(tools, self._counter)
-        room = None if budget is None else budget - of_tools
-        window = await self._window(Asked(last, room, by))
-        messages, costs = window.messages, window.costs
-        arrangement = arranged(messages)
-        shown, over = arrangement.order, 0
-        if last is not None:
-            within = {*newest(messages, last), *(at for at in shown if is_pinned(messages[at]))}
-            shown = tuple(at for at in shown if at in within)
-        if room is not None:
-            some, each = [messages[at] for at in shown], [costs[at] for at in shown]
-            if slack:
-                found = fitted_in_steps(some, each, [window.said_by_then(at) for at in shown], room, max(1, int(room * slack)), by=by)
-            else:
-                found = fitted(some, each, room, by=by)
-            shown, over = tuple(shown[at] for at in found.kept), found.over_budget
-        return _context(window, shown, over, of_tools)
-
-    async def layered(self, most: int) -> Context:
-        """The system message, every summary there has been, and the newest so many other messages (B51)."""
-        window = await self._window(Asked(last=most))
-        summaries = [compaction.summary for compaction in await self._summaries.all()]
-        shown = layered(window.messages, summaries, most)
-        return Context(shown, [message_tokens(message, self._counter) for message in shown], window.state.after.version)
-
-    async def _window(self, asked: Asked = _ALL) -> Window:
-        self._record, window = await read_window(self._log, self._same_life(), self._counter, asked)
-        return window
+        window = await self._window(Asked(asked.newest, None if asked.budget is None else asked.budget - of_tools, asked.by))
+        self._known = window.state.window
+        if asked.layered:
+            asked = replace(asked, earlier=[made.summary for made in await self.compactions()])
+        return read_out(window.messages, window.costs, window.said_by_then, window.count, window.state.after.version, asked, self._counter, of_tools)
 
     async def history(self, asked: HistoryAsked) -> HistoryPage:
         self._record = await self._same_life()
@@ -145,13 +81,15 @@ class Conversation:
             raise InvalidInput("id", "'system' is the id of a session's system message: update it")
         patience = Patience(self._placement, self.id)
         while True:
-            known = (self._log.seen or await self._log.load()).state.place
+            state = (self._log.seen or await self._log.load()).state
+            known, self._known = state.place, state.window if self._known is None else self._known
             found = {message_id: await self._log.find(message_id, as_seen=True) for message_id in given}
             new = [message for message in messages if message.id is None or (found[message.id] is None and given[message.id] is message)]
             late = await self._stand_ins(new)
             try:
                 events = await self._log.append(self._drafts(new, in_history, known, late)) if new else []
                 appended = [event for event in events if event.type is EventType.MESSAGE]
+                self._wrote(*appended)
                 stored = {id(message): event.message for message, event in zip(new, appended, strict=True)}
                 for message_id, event in found.items():
                     if event is not None:
@@ -168,6 +106,12 @@ class Conversation:
         calls = [message.tool_call_id for message in messages if message.role is Role.TOOL and message.tool_call_id is not None]
         named = {_stand_in(call) for call in calls} - {message.id for message in messages}
         return [event.place for name in sorted(named) if (event := await self._log.find(name, as_seen=True)) is not None]
+
+    async def begin(self, messages: Sequence[Message]) -> None:
+        """What a session that was created just now begins with: no other message of theirs has these ids."""
+        for start in range(0, len(messages), AT_ONCE):
+            known = (self._log.seen or await self._log.load()).state.place
+            self._wrote(*await self._log.append(self._drafts(messages[start : start + AT_ONCE], True, known, [])))
 
     def _drafts(self, messages: Sequence[Message], in_history: bool, looked_up: int, late: Sequence[int]) -> Callable[[Seen], list[Draft]]:
         """The messages as events; `looked_up` is the place up to which their ids are known not to be there, and what is at the `late` places goes."""
@@ -236,6 +180,25 @@ class Conversation:
         self._record = await self._sessions.follow(record, (await self._log.load()).state, self._placement.now(), system=said)
         return new
 
+    async def as_of(self, message_id: str | None) -> tuple[SessionDraft, list[Message]]:
+        """What a session that forks off from this one behind a message begins with: the window as it was then, less what was excluded since.
+
+        None is the end. Raises `NotFound` where there is no such message.
+        """
+        self._record = await self._same_life()
+        event = None if message_id in (None, SYSTEM) else await self._log.find(str(message_id))
+        if event is None and message_id not in (None, SYSTEM):
+            raise NotFound(str(message_id), "message")
+        events: list[Event] = []
+        if message_id is None:
+            events = [event for event in (await self._window()).events if event is not None]
+        elif event is not None:
+            events = await self._log.window_at(event.place)
+        told = zip(events, await self._history.gone(events), strict=True)
+        kept = [each for each, gone in told if gone.excluded is None or (event is not None and each.place == event.place)]
+        messages = [message for message, _ in in_order(kept)]
+        return draft_like(self._record, forked_from={"session_id": self.id, "message_id": message_id}), messages
+
     async def exclude(self, message_id: str, reason: str) -> bool:
         """Take a message out of the window, not out of the history (B27, B28); false where it is not in the window, and for the system message."""
         event = None if message_id == SYSTEM else await self._log.find(message_id)
@@ -285,45 +248,26 @@ class Conversation:
         seen = await self._log.load()
         return await self._left(EventType.ROLL_BACK, seen.state.window.between(checkpoint.place + 1, seen.state.place), reason)
 
-    async def _left(self, event: EventType, known: Places, reason: str) -> int:
-        """Let those of the known places that are in the window leave it."""
-        left = 0
+    async def replace(self, messages: Sequence[Message], *, by_content: bool = True) -> list[Message]:
+        """Let the window consist of these messages (C22); they as stored. Without `by_content` one without an id is new, whatever it says.
 
-        def decide(seen: Seen) -> list[Draft]:
-            nonlocal left
-            leaving = Places.of(place for place in known if place in seen.state.window)
-            left = len(leaving)
-            return [Draft(event, data={"left": leaving.to_json(), "reason": reason})] if left else []
-
-        await self._done(decide)
-        return left
-
-    async def _done(self, decide: Callable[[Seen], list[Draft]]) -> bool:
-        done = bool(await self._log.append(decide))
-        await self._touch()
-        return done
+        Messages of others that this handle's caller has not read stay, behind them.
+        """
+        window = await self._window()
+        shown = [window.messages[at] for at in arranged(window.messages).order]
+        known = window.state.window if self._known is None else self._known
+        made = Replacement([message for message in messages if message.id != SYSTEM], shown, window.places, known, by_content=by_content)
+        told: list[Message] = []
+        for start in range(0, len(made.told), AT_ONCE):
+            told += await self.append(made.told[start : start + AT_ONCE])
+        await self._left(EventType.REPLACE, made.leaving, "replaced")
+        return made.as_stored(told)
 
     async def mend_tool_calls(self) -> list[Message]:
         """Answer each call of the window that was never answered, once, with a result that says so (B53)."""
         calls = [found.call.id for found in arranged((await self._window()).messages).interrupted]
         made = [Message(id=_stand_in(call), role=Role.TOOL, content=INTERRUPTED, tool_call_id=call, is_error=True) for call in calls]
         return await self.append(made) if made else []
-
-    # -- compaction ---------------------------------------------------------------------------------------------------
-
-    async def compact(self, summarise: Summarise, *, keep_last: int, reason: str, trigger_id: str | None = None) -> Compaction:
-        compaction = await self._summaries.compact(summarise, keep_last=keep_last, reason=reason, trigger_id=trigger_id)
-        await self._touch()
-        return compaction
-
-    async def compact_if_needed(self, summarise: Summarise, threshold: Threshold, tools: Sequence[Mapping[str, Any]]) -> Compaction | None:
-        compaction = await self._summaries.compact_if_needed(summarise, threshold, tools_tokens(tools, self._counter))
-        if compaction is not None:
-            await self._touch()
-        return compaction
-
-    async def compactions(self) -> list[Compaction]:
-        return await self._summaries.all()
 
     # -- its life -----------------------------------------------------------------------------------------------------
 
@@ -364,41 +308,6 @@ class Conversation:
     async def onward(self) -> Left:
         """Carry what has left the window onward, as far as that is owed and can be done now."""
         return await self._onward.of_session(await self._same_life())
-
-    async def describe(self, told: Mapping[str, FieldValue], **changes: JsonValue) -> SessionInfo:
-        """Change what of the session is no affair of its log: title and metadata, and as fields tags and expiry."""
-        record = await self._same_life()
-        state = (await self._log.load()).state
-        self._record = await self._sessions.follow(record, state, self._placement.now(), told, **changes)
-        return info_of(self._record, state)
-
-    async def _touch(self) -> None:
-        """Tell the session's own record, for lists; not with each message of a burst. What was said is stored: that this fails is no reason to say
-        that it is not."""
-        if self._log.seen is None:
-            return
-        state, now, touched = self._log.seen.state, self._placement.now(), self._record.fields["touched_at"]
-        self._sessions.is_behind(self._record, state, now)
-        if isinstance(touched, datetime) and now - touched >= FOLLOWS_WITHIN:
-            try:
-                self._record = await self._sessions.tell(self._record, state, now)
-            except MemoryTiersError as error:
-                log.info("the record of session %s is behind its log: %s", self.id, error)
-
-
-def _context(window: Window, shown: Sequence[int], over: int, of_tools: int) -> Context:
-    messages, arrangement = window.messages, arranged(window.messages)
-    invalid = arrangement.invalid_response
-    return Context(
-        [messages[at] for at in shown],
-        [window.costs[at] for at in shown],
-        window.state.after.version,
-        window.count - len(shown) - len(invalid),
-        over,
-        [str(messages[at].id) for at in invalid],
-        [open_call.call.id for open_call in arrangement.interrupted if open_call.position in shown],
-        of_tools,
-    )
 
 
 def _stand_in(call_id: str) -> str:

@@ -41,7 +41,7 @@ class Conversations:
         counter: TokenCounter | None = None,
     ) -> None:
         self._placement = placement
-        self._counter = counter or DefaultCounter()
+        self.counter = counter or DefaultCounter()
         self.sessions = SessionRecords(placement, outbox=outbox, erasure=erasure)
         self.tasks = Tasks(placement, outbox=outbox, erasure=erasure)
         self.runs = Runs(placement, outbox=outbox)
@@ -56,7 +56,7 @@ class Conversations:
     async def create(self, tenant: str, draft: SessionDraft) -> Conversation:
         """A new session. Raises `Conflict` where there is one of its id (B12)."""
         record, log = await self.sessions.create(tenant, draft)
-        return Conversation(self._placement, self.sessions, self.onward, record, log, self._counter)
+        return Conversation(self._placement, self.sessions, self.onward, record, log, self.counter)
 
     async def open(self, tenant: str, draft: SessionDraft, *, create: bool) -> Conversation:
         """The session of this id; where there is none it is created, or `NotFound` is raised (B19)."""
@@ -69,7 +69,7 @@ class Conversations:
                 record = await self.find(tenant, session_id)  # somebody was first
         if record is None:
             raise NotFound(session_id, "session")
-        return Conversation(self._placement, self.sessions, self.onward, record, self.sessions.log(record), self._counter)
+        return Conversation(self._placement, self.sessions, self.onward, record, self.sessions.log(record), self.counter)
 
     async def search(self, tenant: str, asked: Filter | None, text: str, limit: int) -> list[FoundMessage]:
         """The messages over all sessions of a tenant that answer best by words; `asked` may name what records of messages declare."""

@@ -280,6 +280,25 @@ class Log:
         there |= await self.at([place for place in wanted if place not in there])
         return seen.state, {place: there[place] for place in wanted if place in there}
 
+    async def window_at(self, place: int) -> list[Event]:
+        """The messages of the window as it was right after this place, by place; damaged ones are left out."""
+        there = await self.at([place])
+        if place not in there:
+            return []
+        base = there[place].after.base
+        there |= await self.at(range(max(base, FIRST_PLACE), place))
+        if base >= FIRST_PLACE and base not in there:  # damaged, as in `load`
+            there |= await self.at(range(FIRST_PLACE, base))
+        begun = there.get(base)
+        state = State.born(self.life.has_system, self.life.created_at)
+        if begun is not None and begun.window is not None:
+            state = State(base, begun.after, begun.window, begun.created_at, begun.pinned)
+        for number in sorted(there):
+            if number > state.place:
+                state = state.with_event(there[number])
+        there |= await self.at([each for each in state.window if each not in there])
+        return [there[each] for each in state.window if each in there]
+
     async def find(self, message_id: str, *, as_seen: bool = False, redacted: bool = False) -> Event | None:
         """The message of this id as it is now: one that was given it, or the one whose record has it. None where the log has none.
 

@@ -41,10 +41,15 @@ class Window:
     count: int
     is_whole: bool
 
-    def said_by_then(self, at: int) -> int:
-        """Tokens of all that had ever been said when this message was."""
-        event = self.events[at]
-        return 0 if event is None else event.after.tokens
+    @property
+    def said_by_then(self) -> list[int]:
+        """Of each message the tokens of all that had ever been said when it was."""
+        return [0 if event is None else event.after.tokens for event in self.events]
+
+    @property
+    def places(self) -> dict[str, int]:
+        """Where each message stands, by its id; the system message nowhere."""
+        return {str(message.id): event.place for message, event in zip(self.messages, self.events, strict=True) if event is not None}
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,8 +78,7 @@ async def read_window(log: Log, record: Awaitable[Record], counter: TokenCounter
 
 def _window(record: Record, state: State, events: Iterable[Event], counter: TokenCounter, damaged: int, *, is_whole: bool) -> Window:
     system = system_of(record)
-    by_place = sorted(events, key=lambda event: (event.type is not EventType.COMPACTION, event.place))
-    said = [(message, event) for event in by_place if (message := event.message) is not None and not event.is_redacted]
+    said = in_order(events)
     first = [] if system is None else [system]
     return Window(
         state,
@@ -84,6 +88,12 @@ def _window(record: Record, state: State, events: Iterable[Event], counter: Toke
         len(first) + len(state.window) - damaged,
         is_whole,
     )
+
+
+def in_order(events: Iterable[Event]) -> list[tuple[Message, Event]]:
+    """The messages that can be shown, as a model reads them: summaries, then by place."""
+    by_place = sorted(events, key=lambda event: (event.type is not EventType.COMPACTION, event.place))
+    return [(message, event) for event in by_place if (message := event.message) is not None and not event.is_redacted]
 
 
 def _cost(message: Message, event: Event, counter: TokenCounter) -> int:

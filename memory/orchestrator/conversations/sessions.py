@@ -307,7 +307,14 @@ def info_of(record: Record, state: State | None = None) -> SessionInfo:
         version=None if state is None else state.after.version,
         last_compaction_id=None if state is None else state.after.last_compaction,
         expires_at=fields.get("hidden_from"),
+        accessed_at=datetime.fromisoformat(body["accessed_at"]) if "accessed_at" in body else None,
     )
+
+
+def draft_like(record: Record, **metadata: Any) -> SessionDraft:
+    """A session that begins as this one does, its metadata added to."""
+    info, system = info_of(record), system_of(record)
+    return SessionDraft(None, system, info.user, info.agent, info.namespace, info.title, info.tags, {**info.metadata, **metadata})
 
 
 def _life_of(record: Record) -> Life:

@@ -9,6 +9,7 @@ import pytest
 
 from memory.orchestrator.conversations.conversation import Conversation
 from memory.orchestrator.conversations.history import HistoryAsked
+from memory.policies.reading import ContextAsked
 from tests.unit.orchestrator.conversations.talking import assistant, begun, opened, user
 from tests.unit.orchestrator.world import World
 
@@ -23,8 +24,8 @@ CALLS: dict[str, tuple[Call, list[str]]] = {
     "exclude": (lambda s: s.exclude("u1", "manual"), ["log.read", "log.append"]),
     "clear": (lambda s: s.clear(), ["log.read", "log.append"]),
     "window": (lambda s: s.context(), ["session.read", "log.read"]),
-    "the newest five": (lambda s: s.context(last=5), ["session.read", "log.read"]),
-    "window under a budget": (lambda s: s.context(4_000), ["session.read", "log.read"]),
+    "the newest five": (lambda s: s.context(ContextAsked(last=5)), ["session.read", "log.read"]),
+    "window under a budget": (lambda s: s.context(ContextAsked(4_000)), ["session.read", "log.read"]),
     "info": (lambda s: s.info(), ["session.read", "log.read"]),
     "history": (lambda s: s.history(HistoryAsked()), ["session.read", "history.read", "history.marks"]),
 }

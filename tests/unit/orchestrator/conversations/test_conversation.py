@@ -16,6 +16,7 @@ from memory.orchestrator.conversations.history import HistoryAsked
 from memory.orchestrator.conversations.log import REMEMBERED_FOR
 from memory.orchestrator.conversations.sessions import SessionDraft, session_key
 from memory.orchestrator.engine import Engine
+from memory.policies.reading import ContextAsked
 from memory.ports.query import Everywhere, Query
 from memory.ports.record import Key, Record
 from memory.ports.writes import Always, Put, RaiseGeneration
@@ -231,16 +232,16 @@ async def test_a_budget_keeps_the_newest_that_fits_and_the_last_user_message(wor
     """C17 to C20, B46, B47"""
     session = await begun(world.engine, system=None)
     await session.append([user("x" * 400, "u1"), calling("c1", message_id="a1"), answer("c1", "y" * 40, "t1"), assistant("done", "a2")])
-    context = await session.context(30)
+    context = await session.context(ContextAsked(30))
     assert [m.id for m in context.messages] == ["u1"], "the last user message is kept whatever it takes"
     assert context.over_budget == context.total_tokens - 30 > 0
     assert context.left_out == 3
-    assert [m.id for m in (await session.context(112)).messages] == ["u1", "a2"], "a call is not shown without its result"
-    whole = await session.context(1_000)
+    assert [m.id for m in (await session.context(ContextAsked(112))).messages] == ["u1", "a2"], "a call is not shown without its result"
+    whole = await session.context(ContextAsked(1_000))
     assert (whole.over_budget, whole.left_out) == (0, 0)
-    assert [m.id for m in (await session.context(last=1)).messages] == ["a2"]
-    assert [m.id for m in (await session.context(last=2)).messages] == ["a2"], "half of a call is not shown"
-    assert (await session.context(1_000, tools=[{"name": "look"}])).tools_tokens > 0
+    assert [m.id for m in (await session.context(ContextAsked(last=1))).messages] == ["a2"]
+    assert [m.id for m in (await session.context(ContextAsked(last=2))).messages] == ["a2"], "half of a call is not shown"
+    assert (await session.context(ContextAsked(1_000), tools=[{"name": "look"}])).tools_tokens > 0
 
 
 async def test_a_summary_stands_for_all_but_the_last(world: World) -> None:

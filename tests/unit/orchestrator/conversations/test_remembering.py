@@ -16,6 +16,7 @@ from memory.orchestrator.conversations.conversation import Conversation
 from memory.orchestrator.conversations.history import HistoryAsked
 from memory.orchestrator.conversations.log import AHEAD, REMEMBERED, REMEMBERED_FOR, REMEMBERED_SIZE
 from memory.orchestrator.conversations.reading import MARGIN
+from memory.policies.reading import ContextAsked
 from memory.policies.window import fitted, is_pinned, newest
 from memory.ports.collections import Collection
 from memory.ports.query import Query
@@ -49,7 +50,7 @@ def _counted(world: World, monkeypatch: pytest.MonkeyPatch) -> list[int]:
 
 
 async def texts(session: Conversation, **asked: Any) -> list[str]:
-    return [f"{message.id}: {message.text}" for message in (await session.context(**asked)).messages]
+    return [f"{message.id}: {message.text}" for message in (await session.context(ContextAsked(**asked))).messages]
 
 
 @pytest.mark.parametrize("again", [False, True], ids=["updated", "said again"])
@@ -110,7 +111,7 @@ async def test_no_more_is_read_than_is_shown_and_nothing_that_is_remembered(
     other = await opened(await world.another_process())
     for handle, most in ((other, 80 + MARGIN + 100), (other, AHEAD + 100), (session, AHEAD), (session, AHEAD)):
         read.clear()
-        shown = (await handle.context(**asked)).messages
+        shown = (await handle.context(ContextAsked(**asked))).messages
         assert shown[-1].id == "m1199"
         assert sum(read) <= most
     assert len((await session.context()).messages) == 1_201
@@ -172,7 +173,7 @@ def _shown(whole: Context, *, last: int | None = None, budget: int | None = None
 
 
 async def _step(session: Conversation, chance: random.Random, said: int) -> None:
-    known = [str(message.id) for message in (await session.context(last=30)).messages if message.id != "system"]
+    known = [str(message.id) for message in (await session.context(ContextAsked(last=30))).messages if message.id != "system"]
     some = chance.choice(known) if known else None
     match chance.randrange(12):
         case 0 | 1 | 2 | 3:
@@ -210,7 +211,7 @@ async def test_what_was_read_before_an_edit_that_was_seen_since_is_not_remembere
         calls += collection is MESSAGES
         if collection is MESSAGES and calls == 1:  # a slow answer: meanwhile it is edited, and this process learns of that
             await other.update("m4", {"content": "changed"})
-            await session.context(last=1)
+            await session.context(ContextAsked(last=1))
         return rows
 
     monkeypatch.setattr(world.mid, "get", getting)

@@ -1,0 +1,76 @@
+"""The newest messages of each session."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import ClassVar
+
+from memory.domain.errors import InvalidInput
+from memory.domain.message import Message
+from memory.facade.memory import Memory
+from memory.facade.providers.provider import Held, Messages, SessionProvider, spoken
+from memory.facade.session import Session
+from memory.orchestrator.conversations.conversation import Conversation
+from memory.policies.window import blocks, newest
+
+
+class BufferProvider(SessionProvider):
+    """A written list takes the place of what is there; its newest `max_messages` are kept, a result never without its call (C21, C22, C27).
+
+    What is there already is known again (`Session.replace`), so nothing is doubled. With `max_tokens` a read shows what fits; the rest stays (C24).
+    `seed` has messages by session, for those that are not there yet.
+    """
+
+    type: ClassVar[str] = "buffer"
+
+    def __init__(
+        self,
+        memory: Memory,
+        *,
+        namespace: str | None = None,
+        max_messages: int = 20,
+        max_tokens: int | None = None,
+        seed: Mapping[str, Messages] | None = None,
+    ) -> None:
+        super().__init__(memory, namespace=namespace)
+        self._max_messages = whole("max_messages", max_messages)
+        self._max_tokens = None if max_tokens is None else whole("max_tokens", max_tokens)
+        self._seed = {session_id: spoken(messages) for session_id, messages in (seed or {}).items()}
+
+    async def session_count(self) -> int:
+        """How many sessions there are (C25)."""
+        await self._sow()
+        return len([info async for info in self._infos()])
+
+    async def _sow(self) -> None:
+        """Write the sessions that were given and are not there."""
+        while self._seed:
+            session_id, messages = self._seed.popitem()
+            if await self._memory.sessions.get(self._key(session_id)) is None:
+                await self.write(messages, session_id)
+
+    async def _before(self) -> None:
+        await self._sow()
+
+    async def _shown(self, held: Held, query: str | None) -> list[Message]:
+        messages = await super()._shown(held, query)
+        return messages if self._max_tokens is None else await fitting(held.session, messages, self._max_tokens, by_turns=False)
+
+    async def _store(self, held: Held, conversation: Conversation, messages: list[Message], new: bool) -> list[str]:
+        whole = [*await self._window(held.session), *messages] if new else messages
+        await conversation.replace([whole[at] for at in newest(whole, self._max_messages)], by_content=not new)
+        return []
+
+
+async def fitting(session: Session, messages: Sequence[Message], budget: int, *, by_turns: bool) -> list[Message]:
+    """The newest of the messages that fit, as the session counts them, whole turns or whole blocks; the last user message always."""
+    context = await session.context(budget, by="turns" if by_turns else "blocks")
+    kept = {message.id for message in context.messages}
+    shown = [block for block in blocks(messages) if messages[block[0]].id in kept]
+    return [messages[at] for block in shown for at in block]
+
+
+def whole(name: str, value: object) -> int:
+    if isinstance(value, bool) or not isinstance(value, int) or value < 0:
+        raise InvalidInput(name, "must be a whole number, not below 0")
+    return value

@@ -1,0 +1,164 @@
+"""Several providers as one."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Sequence
+from contextlib import AbstractAsyncContextManager
+from typing import Any, ClassVar, Literal
+from uuid import uuid4
+
+from memory.domain import door
+from memory.domain.errors import InvalidInput, PartsFailed
+from memory.domain.message import Message
+from memory.facade.providers.provider import DEFAULT, HELD, Messages, Provider, ProviderEntry, spoken, trimmed
+from memory.facade.providers.turn import Emit, Turn, turn_of, written_new
+from memory.facade.session import Given
+from memory.policies.aligning import aligned, begins_at, merged
+
+log = logging.getLogger(__name__)
+
+
+class CompositeProvider:
+    """Several providers, each any object with `read` and `write`: written to all, read from the first that has something, or from all.
+
+    With `read="first-hit"` what an earlier part lacks is written to it when a later one has it (C47, C51). With `read="merge"` their messages come
+    behind each other, each once (C48, C49). Messages get their ids here, so that the parts agree on which is which; a list without ids that begins
+    as what was last read or written here is known again by that.
+    """
+
+    type: ClassVar[str] = "composite"
+    takes_new: ClassVar[bool] = True
+
+    def __init__(self, parts: Sequence[Provider], *, read: Literal["first-hit", "merge"] = "first-hit") -> None:
+        self._parts = door.sequence("parts", parts)
+        if not self._parts:
+            raise InvalidInput("parts", "At least one provider required.")
+        for part in self._parts:
+            if not isinstance(part, Provider):
+                raise InvalidInput("parts", f"each must have read and write, which {type(part).__name__} has not")
+        names = [part.namespace for part in self._parts if hasattr(part, "namespace")]
+        if len(names) != len(set(names)):
+            raise InvalidInput("parts", f"must have different namespaces, not {', '.join(map(str, names))}")
+        self._seen: dict[str, list[Message]] = {}
+        """What was last read or written of each session, with ids."""
+        self._merges = door.one_of("read", read, ("first-hit", "merge")) == "merge"
+
+    async def read(self, session_id: str = DEFAULT, *, limit: int | None = None, query: str | None = None, tags: Sequence[str] = ()) -> list[Message]:
+        """What the parts have of a session; a part that fails is passed over, unless all do."""
+        found = await self._read(session_id, limit=limit, query=query, tags=tags)
+        self._saw(session_id, found)
+        return [message.model_copy(deep=True) for message in found]
+
+    async def _read(self, session_id: str, *, limit: int | None, query: str | None, tags: Sequence[str]) -> list[Message]:
+        door.identifier("session_id", session_id)
+        asked = {"limit": limit, "query": query, "tags": tags}
+        if self._merges:
+            results = await asyncio.gather(*(part.read(session_id, **asked) for part in self._parts), return_exceptions=True)
+            self._raise_where("read", results, all_of_them=True)
+            together = merged([result for result in results if not isinstance(result, BaseException)])
+            return together if limit is None else trimmed(together, limit)
+        failed: list[BaseException | None] = []
+        for number, part in enumerate(self._parts):
+            try:
+                found = await part.read(session_id, **asked)
+            except Exception as error:  # noqa: BLE001 - a part is anybody's
+                log.warning("%s could not be read: %s", _name(part), error)
+                failed.append(error)
+                continue
+            failed.append(None)
+            if found:
+                missing = [earlier for earlier, error in zip(self._parts[:number], failed, strict=False) if error is None]
+                if limit is None and query is None and not tags:
+                    await self._fill(missing, part, session_id, found)
+                return list(found)
+        self._raise_where("read", failed, all_of_them=True)
+        return []
+
+    async def _fill(self, missing: Sequence[Any], source: Any, session_id: str, found: Sequence[Message]) -> None:
+        """Write what was found to those before it. That this fails is no reason not to show what was found."""
+        entries = await source.entries(session_id) if missing and hasattr(source, "entries") else []
+        described = {"tags": entries[0].tags, "agent": entries[0].agent} if entries else {}
+        for part in missing:
+            try:
+                await part.write([message.model_copy(deep=True) for message in found], session_id, **described)
+            except Exception as error:  # noqa: BLE001 - a part is anybody's
+                log.warning("%s could not be filled from %s: %s", _name(part), _name(source), error)
+
+    async def write(
+        self, messages: Messages, session_id: str = DEFAULT, *, tags: Sequence[str] = (), agent: str | None = None, new: bool = False
+    ) -> list[str]:
+        """Write to all parts, whatever becomes of one; `PartsFailed` names those that failed, and the same again doubles nothing (C50, C51).
+
+        Says what could not be kept to, mostly nothing.
+        """
+        door.identifier("session_id", session_id)
+        said = await self._named(session_id, spoken(messages), new)
+        self._saw(session_id, [*self._seen.get(session_id, []), *said] if new else said)
+
+        async def to(part: Any) -> list[str]:
+            own = [message.model_copy(deep=True) for message in said]
+            if new:
+                return await written_new(part, own, session_id, tags=tags, agent=agent)
+            return list(await part.write(own, session_id, tags=tags, agent=agent) or [])
+
+        results = await asyncio.gather(*(to(part) for part in self._parts), return_exceptions=True)
+        self._raise_where("write", results)
+        return [note for result in results if not isinstance(result, BaseException) for note in result]
+
+    def _saw(self, session_id: str, messages: list[Message]) -> None:
+        self._seen.pop(session_id, None)
+        if len(messages) <= HELD:
+            self._seen[session_id] = messages
+        if len(self._seen) > HELD:
+            self._seen.pop(next(iter(self._seen)))
+
+    async def _named(self, session_id: str, messages: Sequence[Message], new: bool) -> list[Message]:
+        """The messages, each with an id: its own, that of the message that it is, or another."""
+        ids = [message.id for message in messages]
+        if not new and None in ids:
+            seen = self._seen[session_id] if session_id in self._seen else await self.read(session_id)
+            if begins_at(messages, seen):
+                ids = [own or (None if at is None else seen[at].id) for own, at in zip(ids, aligned(messages, seen), strict=True)]
+        return [message.model_copy(update={"id": known or str(uuid4())}) for message, known in zip(messages, ids, strict=True)]
+
+    async def clear(self, session_id: str | None = None) -> None:
+        """Clear every part that can be (C15, C50)."""
+        if session_id is not None:
+            door.identifier("session_id", session_id)
+            self._seen.pop(session_id, None)
+        else:
+            self._seen.clear()
+        able = [part for part in self._parts if hasattr(part, "clear")]
+        self._raise_where("clear", await asyncio.gather(*(part.clear(session_id) for part in able), return_exceptions=True), of=able)
+
+    async def entries(self, session_id: str | None = None) -> list[ProviderEntry]:
+        """The entries of every part that has them, part by part."""
+        able = [part for part in self._parts if hasattr(part, "entries")]
+        return [entry for part in able for entry in await part.entries(session_id)]
+
+    def turn(
+        self,
+        user: str | Given | Sequence[Given],
+        session_id: str = DEFAULT,
+        *,
+        system: str | None = None,
+        limit: int | None = None,
+        query: str | None = None,
+        tags: Sequence[str] = (),
+        agent: str | None = None,
+        emit: Emit | None = None,
+    ) -> AbstractAsyncContextManager[Turn]:
+        """One run of an agent: see `turn_of`."""
+        return turn_of(self, user, session_id, system=system, limit=limit, query=query, tags=tags, agent=agent, emit=emit)
+
+    def _raise_where(self, call: str, results: Sequence[object], *, of: Sequence[Any] | None = None, all_of_them: bool = False) -> None:
+        pairs = zip(self._parts if of is None else of, results, strict=True)
+        failed = [(_name(part), error) for part, error in pairs if isinstance(error, BaseException)]
+        if failed and (not all_of_them or len(failed) == len(results)):
+            raise PartsFailed(call, {name: str(error) for name, error in failed}) from failed[0][1]
+
+
+def _name(part: Any) -> str:
+    return str(getattr(part, "namespace", None) or getattr(part, "type", None) or type(part).__name__)

@@ -1,0 +1,236 @@
+"""What a provider of messages is, and what those that come with this library share: each session of a provider is one of its memory's sessions."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any, ClassVar, Protocol, TypeAlias, runtime_checkable
+
+from memory.domain import door
+from memory.domain.errors import InvalidInput, NotFound
+from memory.domain.message import Message, Role
+from memory.domain.session import SessionInfo
+from memory.domain.shapes import messages_of
+from memory.domain.shown import Shown
+from memory.facade.access import MAX_QUERY_BYTES
+from memory.facade.memory import Memory
+from memory.facade.providers.turn import Emit, Turn, turn_of
+from memory.facade.session import Given, Session
+from memory.orchestrator.conversations.conversation import Conversation
+from memory.policies.window import blocks, newest
+
+DEFAULT = "default"
+HELD = 1_000
+"""Sessions whose handles an instance keeps, and messages of each that it knows again without asking."""
+PAGE = 200
+
+Messages: TypeAlias = "Message | Mapping[str, Any] | Sequence[Given]"
+
+
+@runtime_checkable
+class Provider(Protocol):
+    """Anything that keeps the messages of sessions (C1 to C4). `clear` and `entries`, as `SessionProvider` has them, may be missing (C15)."""
+
+    async def read(
+        self, session_id: str = DEFAULT, *, limit: int | None = None, query: str | None = None, tags: Sequence[str] = ()
+    ) -> Sequence[Message]: ...
+
+    async def write(self, messages: Sequence[Message], session_id: str = DEFAULT, *, tags: Sequence[str] = (), agent: str | None = None) -> Any: ...
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class ProviderEntry(Shown):
+    """One session of a provider (C7). `id` and `created_at` stay when it is written again; `tags` and `agent` are those of the latest write (C8)."""
+
+    id: str
+    session_id: str
+    messages: list[Message]
+    created_at: datetime
+    accessed_at: datetime | None = None
+    agent: str | None = None
+    tags: list[str] = field(default_factory=list)
+    token_count: int | None = None
+
+
+@dataclass(slots=True)
+class Held:
+    """A session as this instance has it."""
+
+    session: Session
+    shown: list[Message] | None = None
+    """What was last read from or written to it here; None where nothing was yet."""
+    accessed_at: datetime | None = None
+
+
+class SessionProvider:
+    """What the providers share. A provider reaches the sessions of its namespace only, which is its type unless told; `clear` too.
+
+    A message is taken in any of the shapes that `Session.append` takes; what is returned are copies (C12). System messages are the run's affair and
+    not stored (C22). Several processes may use providers of one namespace.
+    """
+
+    type: ClassVar[str] = "session"
+    takes_new: ClassVar[bool] = True
+    """Whether `write` takes `new`."""
+
+    def __init__(self, memory: Memory, *, namespace: str | None = None) -> None:
+        self.namespace = door.identifier("namespace", self.type if namespace is None else namespace)
+        if "/" in self.namespace:
+            raise InvalidInput("namespace", "must not hold '/', which stands between it and a session's id")
+        self._memory = memory
+        self._held: OrderedDict[str, Held] = OrderedDict()
+
+    async def read(self, session_id: str = DEFAULT, *, limit: int | None = None, query: str | None = None, tags: Sequence[str] = ()) -> list[Message]:
+        """The messages of a session; none where there is none, or where it has not all of the tags (C3, C11).
+
+        With `limit` the newest so many, at most, a call never without its results. With `query` those that answer it, by words.
+        """
+        most = None if limit is None else door.whole_limit(limit, default=0)
+        asked = None if query is None else door.text("query", query, max_bytes=MAX_QUERY_BYTES)
+        wanted = set(door.tags(door.sequence("tags", tags)))
+        await self._before()
+        while True:
+            held = self._handle(session_id)
+            was_open = held.session._held is not None
+            try:
+                if wanted and not wanted <= set((await held.session.info()).tags):
+                    return []
+                messages = await self._shown(held, asked)
+                held.accessed_at = await (await held.session._conversation()).note_access()
+            except NotFound:
+                self._held.pop(session_id, None)
+                if was_open:
+                    continue  # it was cleared by another, and perhaps written again
+                return []
+            held.shown = messages if most is None else trimmed(messages, most)
+            return [message.model_copy(deep=True) for message in held.shown]
+
+    async def write(
+        self, messages: Messages, session_id: str = DEFAULT, *, tags: Sequence[str] = (), agent: str | None = None, new: bool = False
+    ) -> list[str]:
+        """Store what a run has come to; with `new` these messages behind what is there, whatever they say.
+
+        Returns what could not be kept to, in words: mostly nothing. The tags and the agent are those of the latest write (C8).
+        """
+        said = spoken(messages)
+        described = {"tags": tuple(door.tags(door.sequence("tags", tags))), "agent": None if agent is None else door.identifier("agent", agent)}
+        await self._before()
+        try:
+            return await self._written(session_id, said, described, new)
+        except NotFound:  # cleared since by another
+            self._held.pop(session_id, None)
+            return await self._written(session_id, said, described, new)
+
+    async def _written(self, session_id: str, said: list[Message], described: Mapping[str, Any], new: bool) -> list[str]:
+        held = self._handle(session_id, create=True)
+        conversation = await held.session._conversation()
+        notes = await self._store(held, conversation, said, new)
+        await conversation.describe(described)
+        return notes
+
+    async def clear(self, session_id: str | None = None) -> None:
+        """Erase one session, or all of this provider's namespace; where there is none, nothing happens (C5). An empty id is refused (C13)."""
+        await self._before()
+        if session_id is not None:
+            await self._memory.sessions.delete(self._key(session_id))
+            self._held.pop(session_id, None)
+            return
+        for info in [info async for info in self._infos()]:
+            await self._memory.sessions.delete(info.id)
+        self._held.clear()
+
+    async def entries(self, session_id: str | None = None) -> list[ProviderEntry]:
+        """One session, or all of this provider's namespace, with what is stored of each; none where there is none (C6)."""
+        await self._before()
+        if session_id is None:
+            return [entry async for info in self._infos() if (entry := await self._entry(info.id[len(self.namespace) + 1 :])) is not None]
+        entry = await self._entry(session_id)
+        return [] if entry is None else [entry]
+
+    def turn(
+        self,
+        user: Given | Sequence[Given],
+        session_id: str = DEFAULT,
+        *,
+        system: str | None = None,
+        limit: int | None = None,
+        query: str | None = None,
+        tags: Sequence[str] = (),
+        agent: str | None = None,
+        emit: Emit | None = None,
+    ) -> AbstractAsyncContextManager[Turn]:
+        """One run of an agent: see `turn_of`."""
+        return turn_of(self, user, session_id, system=system, limit=limit, query=query, tags=tags, agent=agent, emit=emit)
+
+    # -- what each provider does its own way --------------------------------------------------------------------------
+
+    async def _before(self) -> None:
+        """Before any call."""
+
+    async def _shown(self, held: Held, query: str | None) -> list[Message]:
+        """What a read shows, the newest last."""
+        messages = await self._window(held.session)
+        return messages if query is None else await answering(held.session, messages, query)
+
+    async def _store(self, held: Held, conversation: Conversation, messages: list[Message], new: bool) -> list[str]:
+        """Store what was written; what could not be kept to."""
+        raise NotImplementedError
+
+    # -- what they share ----------------------------------------------------------------------------------------------
+
+    async def _window(self, session: Session) -> list[Message]:
+        return [message for message in (await session.context()).messages if message.is_summary or message.role is not Role.SYSTEM]
+
+    def _key(self, session_id: str) -> str:
+        return f"{self.namespace}/{door.identifier('session_id', session_id)}"
+
+    def _handle(self, session_id: str, *, create: bool = False) -> Held:
+        key = self._key(session_id)
+        held = self._held.pop(session_id, None)
+        if held is None or (create and not held.session._creates and held.session._held is None):
+            held = Held(self._memory.session(key, create=create, namespace=self.namespace))
+        self._held[session_id] = held
+        if len(self._held) > HELD:
+            self._held.popitem(last=False)
+        return held
+
+    async def _infos(self) -> AsyncIterator[SessionInfo]:
+        cursor, more = None, True
+        while more:
+            page = await self._memory.sessions.list(namespace=self.namespace, by="created", order="oldest", limit=PAGE, cursor=cursor)
+            for info in page.sessions:
+                if info.id.startswith(f"{self.namespace}/"):
+                    yield info
+            cursor, more = page.cursor, page.cursor is not None
+
+    async def _entry(self, session_id: str) -> ProviderEntry | None:
+        session = self._memory.session(self._key(session_id), create=False)
+        try:
+            info, context = await session.info(), await session.context()
+        except NotFound:
+            return None
+        held = self._held.get(session_id)
+        moments = [info.accessed_at, None if held is None else held.accessed_at]
+        accessed_at = max((moment for moment in moments if moment is not None), default=None)
+        return ProviderEntry(info.id, session_id, context.messages, info.created_at, accessed_at, info.agent, info.tags, sum(context.tokens))
+
+
+def spoken(messages: Messages) -> list[Message]:
+    """The messages as ours, without those of the system: copies."""
+    given = [messages] if isinstance(messages, Message | Mapping) else door.sequence("messages", messages)
+    return [said for one in given for said in messages_of(one) if said.role is not Role.SYSTEM]
+
+
+async def answering(session: Session, messages: Sequence[Message], query: str) -> list[Message]:
+    """Those of the messages that answer the query, in order, each with what it cannot be shown without."""
+    found = {hit.message.id for hit in await session.search(query, limit=PAGE)}
+    answers = [block for block in blocks(messages) if any(messages[at].id in found for at in block)]
+    return [messages[at] for block in answers for at in block]
+
+
+def trimmed(messages: Sequence[Message], most: int) -> list[Message]:
+    """The newest so many, at most: a call never without its results."""
+    return list(messages) if len(messages) <= most else [messages[at] for at in newest(messages, most)]

@@ -1,0 +1,49 @@
+"""What answers a question, and the last of what was said."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from memory.domain.message import Message
+from memory.facade.memory import Memory
+from memory.facade.providers.buffer import whole
+from memory.facade.providers.provider import HELD, Held, SessionProvider
+from memory.orchestrator.conversations.conversation import Conversation
+from memory.orchestrator.conversations.replacing import AT_ONCE
+from memory.policies.aligning import behind
+from memory.policies.window import arranged, newest
+
+
+class SemanticProvider(SessionProvider):
+    """A read with a query shows the `found` messages that answer it best, however old, and the `last` ones, in the order in which they were said.
+
+    Without a query the last ones only. What is written comes behind what is there, as a sliding window takes it; nothing leaves.
+    """
+
+    type: ClassVar[str] = "semantic"
+
+    def __init__(self, memory: Memory, *, namespace: str | None = None, last: int = 10, found: int = 10) -> None:
+        super().__init__(memory, namespace=namespace)
+        self._last = whole("last", last)
+        self._found = whole("found", found)
+
+    async def _shown(self, held: Held, query: str | None) -> list[Message]:
+        window = await self._window(held.session)
+        last = [window[at] for at in newest(window, self._last)]
+        if not query or not self._found:
+            return last
+        hits = await held.session.search(query, limit=self._found)
+        known = {message.id for message in last}
+        earlier = [hit.item for hit in hits if hit.message.id not in known and not hit.message.tool_calls]
+        shown = [item.message for item in sorted(earlier, key=lambda item: item.number)] + last
+        return [shown[at] for at in arranged(shown).order]
+
+    async def _store(self, held: Held, conversation: Conversation, messages: list[Message], new: bool) -> list[str]:
+        seen = await self._window(held.session) if held.shown is None else held.shown
+        more = messages if new else behind(messages, seen)
+        named = {message.id: message for message in seen if message.id is not None}
+        told = [message for message in messages if message.id in named and message != named[message.id]] + more
+        for start in range(0, len(told), AT_ONCE):
+            await conversation.append(told[start : start + AT_ONCE])
+        held.shown = [*seen, *more] if len(seen) <= HELD else None
+        return []

@@ -1,0 +1,54 @@
+"""The newest turns of each session."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from memory.domain.message import Message
+from memory.facade.memory import Memory
+from memory.facade.providers.buffer import fitting, whole
+from memory.facade.providers.provider import HELD, Held, SessionProvider
+from memory.orchestrator.conversations.conversation import Conversation
+from memory.policies.aligning import behind
+from memory.policies.window import turns
+
+
+class SlidingWindowProvider(SessionProvider):
+    """What is written comes behind what is there, and the newest `max_turns` turns are kept; a read shows those that fit `max_tokens` (C28 to C34).
+
+    A turn is never shown in part. A list that begins as what this instance last read or wrote is the whole talk: of it only what is new is appended.
+    """
+
+    type: ClassVar[str] = "sliding-window"
+
+    def __init__(self, memory: Memory, *, namespace: str | None = None, max_turns: int = 50, max_tokens: int | None = 4_000) -> None:
+        super().__init__(memory, namespace=namespace)
+        self._max_turns = whole("max_turns", max_turns)
+        self._max_tokens = None if max_tokens is None else whole("max_tokens", max_tokens)
+
+    async def stats(self, session_id: str = "default") -> dict[str, int] | None:
+        """How many turns are stored, and what they take (C32); None where there is no such session."""
+        entries = await self.entries(session_id)
+        return {"turns": len(turns(entries[0].messages)), "estimated_tokens": entries[0].token_count or 0} if entries else None
+
+    async def _shown(self, held: Held, query: str | None) -> list[Message]:
+        messages = await super()._shown(held, query)
+        return messages if self._max_tokens is None else await fitting(held.session, messages, self._max_tokens, by_turns=True)
+
+    async def _store(self, held: Held, conversation: Conversation, messages: list[Message], new: bool) -> list[str]:
+        there = await self._window(held.session)
+        seen = there if held.shown is None else held.shown
+        more = messages if new else behind(messages, seen)
+        together = with_changes(there, messages) + more
+        units = turns(together)
+        kept = [at for unit in units[max(0, len(units) - self._max_turns) :] for at in unit]
+        stored = await conversation.replace([together[at] for at in kept], by_content=False)
+        named = stored[max(0, len(stored) - len(more)) :]
+        held.shown = [*seen, *more[: len(more) - len(named)], *named] if len(seen) <= HELD else None
+        return []
+
+
+def with_changes(there: list[Message], written: list[Message]) -> list[Message]:
+    """What is there, saying what was written under its id."""
+    changed: dict[str | None, Message] = {message.id: message for message in written if message.id is not None}
+    return [changed.get(message.id, message) for message in there]

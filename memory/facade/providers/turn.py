@@ -1,0 +1,82 @@
+"""One run of an agent over a provider: read before it, write after it, and only if it went well (C52 to C54)."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias
+
+from memory.domain.message import Message, Role
+from memory.domain.shapes import messages_of
+from memory.facade.session import Given
+
+Emit: TypeAlias = Callable[[str, Mapping[str, Any]], object]
+"""Is told `memory:read` and `memory:write`, with the session, the agent, and how many messages."""
+
+
+@dataclass(slots=True)
+class Turn:
+    """What a run is given and what it adds. `messages` are what a model is to be sent: system, history, user, then what was added."""
+
+    system: list[Message]
+    history: list[Message]
+    new: list[Message]
+    notes: list[str] = field(default_factory=list)
+    """What the provider could not keep to when it wrote; known after the run."""
+
+    @property
+    def messages(self) -> list[Message]:
+        return [*self.system, *self.history, *self.new]
+
+    def add(self, message: Given | Sequence[Given]) -> None:
+        """What the model answered, or a tool found: part of `messages` from now on, and stored when the run has gone well."""
+        self.new += said_of(message)
+
+
+@asynccontextmanager
+async def turn_of(
+    provider: Any,
+    user: Given | Sequence[Given],
+    session_id: str = "default",
+    *,
+    system: str | None = None,
+    limit: int | None = None,
+    query: str | None = None,
+    tags: Sequence[str] = (),
+    agent: str | None = None,
+    emit: Emit | None = None,
+) -> AsyncIterator[Turn]:
+    """One run over any provider: reads, gives the run its messages, and writes what is new when it ends without an exception; else nothing.
+
+        async with provider.turn("what is my name?", "s1", system="You are kind.") as turn:
+            turn.add(await model(turn.messages))
+
+    `user` is text or messages; `limit` and `query` are those of `read`, `tags` and `agent` those of `write`.
+    """
+    given = said_of({"role": "user", "content": user} if isinstance(user, str) else user)
+    history = await provider.read(session_id, limit=limit, query=query)
+    tell(emit, "memory:read", session_id, agent, len(history))
+    said = [] if system is None else [Message(role=Role.SYSTEM, content=system)]
+    turn = Turn(said, list(history), given)
+    yield turn
+    turn.notes = await written_new(provider, turn.new, session_id, tags=tags, agent=agent)
+    tell(emit, "memory:write", session_id, agent, len(turn.new))
+
+
+async def written_new(provider: Any, messages: Sequence[Message], session_id: str, *, tags: Sequence[str], agent: str | None) -> list[str]:
+    """Write messages behind those that are there, to any provider: one that only takes whole lists is given what it has, and they."""
+    if getattr(provider, "takes_new", False):
+        return list(await provider.write(messages, session_id, tags=tags, agent=agent, new=True))
+    there = await provider.read(session_id)
+    return list(await provider.write([*there, *messages], session_id, tags=tags, agent=agent) or [])
+
+
+def said_of(given: Given | Sequence[Given]) -> list[Message]:
+    """One message or several, in any shape, as ours: copies."""
+    return [said for one in (given if isinstance(given, list | tuple) else [given]) for said in messages_of(one)]
+
+
+def tell(emit: Emit | None, name: str, session_id: str, agent: str | None, count: int) -> None:
+    if emit is not None:
+        emit(name, {"session_id": session_id, "agent": agent, "messages": count})

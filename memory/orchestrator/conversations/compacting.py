@@ -1,0 +1,167 @@
+"""Compaction of a session's window: a summary stands for what leaves it, by one write (B34 to B50)."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, TypeAlias
+
+from memory.domain.errors import CompactionError, Conflict
+from memory.domain.message import Message, Role
+from memory.domain.session import Compaction
+from memory.orchestrator.collections import MESSAGES
+from memory.orchestrator.conversations.events import Draft, Event, EventType
+from memory.orchestrator.conversations.handle import Handle
+from memory.orchestrator.conversations.log import Seen
+from memory.orchestrator.conversations.places import Places
+from memory.policies.compacting import Compacted, CompactingSettings, compacted
+from memory.policies.thresholds import WindowPolicy, archived_by
+from memory.policies.tokens import message_tokens, messages_tokens, tools_tokens
+from memory.policies.window import Threshold, split_for_compaction
+from memory.ports.query import And, Eq, Order, Query, within
+from memory.ports.record import JsonValue
+
+Summarise: TypeAlias = Callable[[list[Message]], str | Message | Awaitable[str | Message]]
+Choose: TypeAlias = Callable[[list[Message]], Awaitable[tuple[list[Message], Message] | None]]
+"""Of the messages of a window: those that leave it, and the summary that stands for them; None where none do."""
+
+
+class Compacting(Handle):
+    """What one session does about the length of its window."""
+
+    async def compactions(self) -> list[Compaction]:
+        """Every compaction, the first one first (B39)."""
+        life = self._log.life
+        asked = And((Eq("conversation_id", life.session_id), Eq("event", EventType.COMPACTION.value)))
+        query = Query(MESSAGES, within(life.partition), asked, (Order("created_at"),), self._placement.settings.page)
+        pages = self._placement.pages("history.compactions", self._log.store, query)
+        events = [event async for page in pages for event in self._log.events_of(page.records)]
+        return [self._told(event) for event in events]
+
+    async def compact(self, summarise: Summarise, *, keep_last: int, reason: str, trigger_id: str | None = None) -> Compaction:
+        """Let a summary stand for all but the last messages of the window: one write. An earlier summary goes with them (B34 to B42).
+
+        Where another compaction took some of them meanwhile nothing is written, and that one is returned. Raises `CompactionError`, and nothing has
+        changed, where the summary cannot be had.
+        """
+
+        async def choose(messages: list[Message]) -> tuple[list[Message], Message]:
+            archived = [messages[at] for at in split_for_compaction(messages, keep_last).archived]
+            return archived, await _summary(summarise, archived)
+
+        made = await self._compacted(choose, reason, trigger_id)
+        assert made is not None  # noqa: S101 - it always chooses
+        return made
+
+    async def compact_if_needed(
+        self, policy: WindowPolicy | CompactingSettings, summarise: Summarise, *, tools: Sequence[Mapping[str, Any]] = ()
+    ) -> Compaction | None:
+        """Compact where the policy says so, with what the tools take counted in (B43 to B46); None where there is no new summary."""
+        of_tools = tools_tokens(tools, self._counter)
+
+        async def choose(messages: list[Message]) -> tuple[list[Message], Message] | None:
+            if isinstance(policy, CompactingSettings):
+                return await self._as_list(messages, policy, summarise)
+            archived = [messages[at] for at in archived_by(policy, messages, messages_tokens(messages, self._counter) + of_tools)]
+            return (archived, await _summary(summarise, archived)) if archived else None
+
+        return await self._compacted(choose, "token_limit" if isinstance(policy, Threshold | CompactingSettings) else "auto", None)
+
+    async def _as_list(self, messages: list[Message], policy: CompactingSettings, summarise: Summarise) -> tuple[list[Message], Message] | None:
+        """What compaction of a plain list comes to (A114 to A126). What goes without a summary leaves the window here, its step the reason."""
+        asked: list[list[Message]] = []
+
+        def stand_in(sources: Sequence[Message]) -> str:
+            asked.append(list(sources))
+            return ""
+
+        found = compacted(messages, policy, self._counter, stand_in)
+        if asked:
+            said = await _summary(summarise, asked[0])
+            found = compacted(messages, policy, self._counter, lambda _: said)
+        left = [messages[at] for at in found.removed]
+        if found.summary is not None:
+            return left, found.summary.model_copy(update={"id": None})
+        await self._dropped(left, found)
+        return None
+
+    async def _dropped(self, left: Sequence[Message], found: Compacted) -> None:
+        if left:
+            names = {message.id for message in left}
+            places = Places.of(place for message_id, place in (await self._window()).places.items() if message_id in names)
+            await self._left(EventType.REPLACE, places, found.strategy)
+
+    async def _compacted(self, choose: Choose, reason: str, trigger_id: str | None) -> Compaction | None:
+        while True:
+            window = await self._window()
+            messages, costs, state = window.messages, dict(zip([m.id for m in window.messages], window.costs, strict=True)), window.state
+            chosen = await choose(messages)
+            if chosen is None:
+                return None
+            archived, summary = chosen
+            left = Places.of(window.places[str(message.id)] for message in archived)
+            cost = sum(window.costs)
+            said: dict[str, JsonValue] = {
+                "left": left.to_json(),
+                "archived": [str(message.id) for message in archived],
+                "before": len(messages),
+                "after": len(messages) - len(archived) + 1,
+                "tokens": [cost, cost - sum(costs[message.id] for message in archived) + message_tokens(summary, self._counter)],
+                "reason": reason,
+                "trigger": trigger_id,
+                "counter": self._counter.name,
+            }
+            seen_before, draft = state.after.compactions, Draft(EventType.COMPACTION, summary, said, message_tokens(summary, self._counter))
+
+            def decide(seen: Seen, left: Places = left, before: int = seen_before, draft: Draft = draft) -> list[Draft]:
+                if seen.state.after.status != "active":
+                    raise Conflict(f"session '{self.id}' is {seen.state.after.status}; resume it first", self.id)
+                if seen.state.after.compactions != before or any(at not in seen.state.window for at in left):
+                    return []
+                leaves, owed = self._onward.leaving(left.between(seen.state.after.onward + 1, left.last))
+                return [replace(draft, data={**draft.data, **leaves}, owed=owed)]
+
+            appended = await self._log.append(decide)
+            await self._touch()
+            if appended:
+                self._wrote(*appended)
+                return self._told(appended[0])
+            if (await self._log.load()).state.after.compactions != seen_before:
+                return (await self.compactions())[seen_before]
+            # a message of them left the window meanwhile: what leaves it now is another question
+
+    def _told(self, event: Event) -> Compaction:
+        data: Mapping[str, Any] = event.draft.data
+        message = event.message
+        assert message is not None  # noqa: S101 - a compaction is a message
+        before, after = data.get("tokens") or (None, None)
+        return Compaction(
+            event.key.id,
+            self.id,
+            event.created_at,
+            message,
+            list(data.get("archived", ())),  # none are named by one that was erased
+            data["before"],
+            data["after"],
+            data["reason"],
+            before,
+            after,
+            data.get("trigger"),
+        )
+
+
+async def _summary(summarise: Summarise, archived: list[Message]) -> Message:
+    names = [str(message.id) for message in archived]
+    try:
+        made = summarise([message.model_copy(deep=True) for message in archived])
+        said = await made if inspect.isawaitable(made) else made
+    except Exception as error:
+        raise CompactionError(names, str(error)) from error
+    if isinstance(said, str):
+        said = Message(role=Role.SYSTEM, content=said)
+    if not isinstance(said, Message):
+        raise CompactionError(names, f"the summary must be text or a message, not {type(said).__name__}")
+    if not said.text.strip() or said.tool_calls:
+        raise CompactionError(names, "Summary generation failed: it says nothing, or asks for a tool")
+    return said.model_copy(update={"is_summary": True})

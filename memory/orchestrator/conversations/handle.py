@@ -1,0 +1,121 @@
+"""What all that is done with one session has in common: its record, its log, and what its caller knows of it."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping
+from datetime import datetime
+from typing import Any
+
+from memory.domain.errors import MemoryTiersError, NotFound
+from memory.domain.session import SessionInfo
+from memory.orchestrator.conversations.events import Draft, Event, EventType
+from memory.orchestrator.conversations.history import History
+from memory.orchestrator.conversations.log import Log, Seen
+from memory.orchestrator.conversations.onward import Onward
+from memory.orchestrator.conversations.places import NOWHERE, Places
+from memory.orchestrator.conversations.reading import Asked, Window, both, read_window
+from memory.orchestrator.conversations.sessions import FOLLOWS_WITHIN, SessionRecords, info_of
+from memory.orchestrator.placement import Placement
+from memory.ports.record import FieldValue, JsonValue, Record
+from memory.ports.tokens import TokenCounter
+
+log = logging.getLogger(__name__)
+
+_ALL = Asked()
+
+
+class Handle:
+    """One session, as one handle has it."""
+
+    def __init__(self, placement: Placement, sessions: SessionRecords, onward: Onward, record: Record, log: Log, counter: TokenCounter) -> None:
+        self._placement = placement
+        self._onward = onward
+        self._sessions = sessions
+        self._record = record
+        self._log = log
+        self._counter = counter
+        self._history = History(placement, log)
+        self._known: Places | None = None
+        """The places of the window that this handle's caller has read or written; None where neither was done yet."""
+
+    @property
+    def id(self) -> str:
+        return self._log.life.session_id
+
+    @property
+    def log(self) -> Log:
+        return self._log
+
+    async def _same_life(self) -> Record:
+        record = await self._sessions.record(self._log.life.tenant, self.id)
+        if record.body["incarnation"] != self._log.life.incarnation:
+            raise NotFound(self.id, "session")  # deleted, and created again since: this handle is of its former life
+        return record
+
+    async def _window(self, asked: Asked = _ALL) -> Window:
+        """The window, or as much of its end as is asked for; what of it this handle's caller knows from now on."""
+        self._record, window = await read_window(self._log, self._same_life(), self._counter, asked)
+        return window
+
+    def _wrote(self, *events: Event) -> None:
+        for event in events:
+            self._known = (self._known or NOWHERE).with_one(event.place)
+
+    async def _left(self, event: EventType, known: Places, reason: str) -> int:
+        """Let those of the known places that are in the window leave it."""
+        left = 0
+
+        def decide(seen: Seen) -> list[Draft]:
+            nonlocal left
+            leaving = Places.of(place for place in known if place in seen.state.window)
+            left = len(leaving)
+            return [Draft(event, data={"left": leaving.to_json(), "reason": reason})] if left else []
+
+        await self._done(decide)
+        return left
+
+    async def _done(self, decide: Callable[[Seen], list[Draft]]) -> bool:
+        done = bool(await self._log.append(decide))
+        await self._touch()
+        return done
+
+    async def info(self) -> SessionInfo:
+        """The session as it is now."""
+        self._record, seen = await both(self._same_life(), self._log.load())
+        return info_of(self._record, seen.state)
+
+    async def describe(self, told: Mapping[str, FieldValue], **changes: JsonValue) -> SessionInfo:
+        """Change what of the session is no affair of its log: title and metadata, and as fields tags, agent and expiry."""
+        record, seen = await both(self._same_life(), self._log.load())
+        if changes or any((record.fields.get(name) or None) != (value or None) for name, value in told.items()):
+            record = await self._sessions.follow(record, seen.state, self._placement.now(), told, **changes)
+        self._record = record
+        return info_of(record, seen.state)
+
+    async def note_access(self) -> datetime:
+        """When it was read: now. Its own record is told not more often than lists are; that this fails is no reason not to show what was read."""
+        now, told = self._placement.now(), info_of(self._record).accessed_at
+        if told is None or now - told >= FOLLOWS_WITHIN:
+            try:
+                seen = self._log.seen or await self._log.load()
+                touched: Any = self._record.fields["touched_at"]
+                self._record = await self._sessions.follow(self._record, seen.state, touched, accessed_at=now.isoformat())
+            except NotFound:
+                raise
+            except MemoryTiersError as error:
+                log.info("the record of session %s does not say when it was read: %s", self.id, error)
+        return now
+
+    async def _touch(self) -> None:
+        """Tell the session's own record, for lists; not with each message of a burst. What was said is stored: that this fails is no reason to say
+        that it is not."""
+        if self._log.seen is None:
+            return
+        state, now, touched = self._log.seen.state, self._placement.now(), self._record.fields["touched_at"]
+        self._sessions.is_behind(self._record, state, now)
+        if isinstance(touched, datetime) and now - touched >= FOLLOWS_WITHIN:
+            try:
+                self._record = await self._sessions.tell(self._record, state, now)
+            except MemoryTiersError as error:
+                log.info("the record of session %s is behind its log: %s", self.id, error)

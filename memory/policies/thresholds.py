@@ -1,0 +1,62 @@
+"""When a session's window is compacted before a model is asked, and what of it a summary then stands for. Pure.
+
+By tokens (`Threshold`), by messages, by turns. Compaction of plain lists (`CompactingSettings`) is a policy of its own: see `compacting`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from memory.domain.errors import InvalidInput
+from memory.domain.message import Message, Role
+from memory.policies.window import Threshold, split_by_policy, turns
+
+
+@dataclass(frozen=True, slots=True)
+class MessageThreshold:
+    """Compacts a window of more than `most` messages, system and summary aside, down to the last `keep_last`."""
+
+    most: int = 80
+    keep_last: int = 40
+
+    def __post_init__(self) -> None:
+        _checked(self.most, "keep_last", self.keep_last)
+
+
+@dataclass(frozen=True, slots=True)
+class TurnThreshold:
+    """Compacts a window of more than `most` turns down to the last `keep_last`; a turn that has not ended is one."""
+
+    most: int = 40
+    keep_last: int = 20
+
+    def __post_init__(self) -> None:
+        _checked(self.most, "keep_last", self.keep_last)
+
+
+WindowPolicy: TypeAlias = Threshold | MessageThreshold | TurnThreshold
+
+
+def archived_by(policy: WindowPolicy, messages: Sequence[Message], tokens: int) -> tuple[int, ...]:
+    """The positions of the messages that leave a window of so many tokens; none where it is not due, or nothing would.
+
+    The last user message stays, and all behind it (B46); a result stays with its call (B47).
+    """
+    count = sum(1 for message in messages if message.role is not Role.SYSTEM and not message.is_summary)
+    match policy:
+        case Threshold():
+            due, keep_last = policy.is_reached(messages, tokens), policy.keep_last
+        case MessageThreshold():
+            due, keep_last = count > policy.most, policy.keep_last
+        case TurnThreshold():
+            units = turns(messages)
+            due, keep_last = len(units) > policy.most, sum(map(len, units[len(units) - policy.keep_last :]))
+    archived = split_by_policy(messages, keep_last).archived if due else ()
+    return archived if any(not messages[at].is_summary for at in archived) else ()
+
+
+def _checked(most: int, name: str, value: int) -> None:
+    if not 0 <= value <= most:
+        raise InvalidInput(name, f"must be 0 or more and at most the {most} at which it is compacted, not {value}")
