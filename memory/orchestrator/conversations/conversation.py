@@ -352,7 +352,10 @@ class Conversation:
         if appended:
             return await self._told(appended[0])
         if (await self._log.load()).state.after.compactions != state.after.compactions:
-            return (await self.compactions())[state.after.compactions]
+            made = await self.compactions()
+            if len(made) <= state.after.compactions:
+                raise NotFound(self.id, "session")  # deleted since
+            return made[state.after.compactions]
         return await self.compact(summarise, keep_last=keep_last, reason=reason, trigger_id=trigger_id)  # a message of them left the window meanwhile
 
     async def _told(self, event: Event) -> Compaction:
