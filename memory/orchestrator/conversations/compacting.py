@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, TypeAlias
 
-from memory.domain.errors import CompactionError, Conflict
+from memory.domain.errors import CompactionError, Conflict, NotFound
 from memory.domain.message import Message, Role
 from memory.domain.session import Compaction
 from memory.orchestrator.collections import MESSAGES
@@ -128,7 +128,10 @@ class Compacting(Handle):
                 self._wrote(*appended)
                 return self._told(appended[0])
             if (await self._log.load()).state.after.compactions != seen_before:
-                return (await self.compactions())[seen_before]
+                made = await self.compactions()
+                if len(made) <= seen_before:
+                    raise NotFound(self.id, "session")  # deleted since
+                return made[seen_before]
             # a message of them left the window meanwhile: what leaves it now is another question
 
     def _told(self, event: Event) -> Compaction:

@@ -10,6 +10,7 @@ import pytest
 
 from memory.domain.errors import CompactionError, Conflict, InvalidInput, NotFound
 from memory.domain.message import Message, Role
+from memory.domain.session import Compaction
 from memory.orchestrator.collections import MESSAGES, SESSIONS
 from memory.orchestrator.conversations.conversation import INTERRUPTED, Conversation
 from memory.orchestrator.conversations.history import HistoryAsked
@@ -565,3 +566,21 @@ async def test_an_erasure_of_an_expired_session_that_was_cut_off_is_ended_by_a_s
     await world.engine.maintenance.sweep()
     assert (await world.mid.count(Query(MESSAGES, Everywhere()))).records == 0
     assert (await world.mid.count(Query(SESSIONS, Everywhere()))).records == 0
+
+
+async def test_a_compaction_that_lost_to_another_tells_of_a_session_that_was_deleted_meanwhile(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    conversation = await begun(world.engine)
+    await conversation.append([Message(role=Role.USER, content=f"m{n}") for n in range(4)])
+    other, asked = await opened(world.engine), conversation.compactions
+
+    async def slow(_: list[Message]) -> str:
+        await other.compact(lambda _: "first", keep_last=1, reason="manual")
+        return "second"
+
+    async def after_a_deletion() -> list[Compaction]:
+        await world.engine.conversations.sessions.delete(conversation._log.life.tenant, conversation.id)
+        return await asked()
+
+    monkeypatch.setattr(conversation, "compactions", after_a_deletion)
+    with pytest.raises(NotFound):
+        await conversation.compact(slow, keep_last=1, reason="manual")
