@@ -32,6 +32,7 @@ def register(app: typer.Typer) -> None:
     command(sessions, "context")(context)
     command(sessions, "import")(import_messages)
     command(sessions, "export")(export_messages)
+    command(sessions, "fork")(fork)
     command(sessions, "end")(end)
     command(sessions, "delete")(delete)
     app.add_typer(sessions, name="session")
@@ -220,6 +221,20 @@ async def export_messages(
     if output is not None:
         said = f"{output}: {len(messages)} messages exported"
         cli.emit({"file": str(output), "exported": len(messages)}, lambda out: out.print(said, markup=False, soft_wrap=True))
+
+
+async def fork(
+    cli: Cli,
+    session_id: SessionId,
+    at: Annotated[str | None, typer.Option("--at", metavar="MESSAGE", help="The last message to take along; by default all of them.")] = None,
+    new_id: Annotated[str | None, typer.Option("--id", metavar="ID", help="The new session; by default an id of its own.")] = None,
+) -> None:
+    """Begin another session with copies of what a model was sent up to a message: to ask again otherwise, or to be answered again."""
+    async with cli.memory() as memory:
+        forked = await memory.session(session_id, create=False).fork(at, new_id)
+        info = await forked.info()
+    said = f"session {info.id} begins with {info.message_count} messages of {session_id}"
+    cli.emit({"session_id": info.id, "messages": info.message_count, "forked_from": session_id}, lambda out: out.print(said, markup=False))
 
 
 async def end(cli: Cli, session_id: SessionId) -> None:

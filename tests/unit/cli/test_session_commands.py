@@ -159,6 +159,17 @@ def test_show_tells_what_became_of_each_message(chat: CommandLine) -> None:
         assert words in text
 
 
+def test_a_session_is_forked_at_a_message_and_the_first_stays(chat: CommandLine) -> None:
+    first = chat.json("session", "show", "chat")
+    at = next(item["message"]["id"] for item in first["newest"] if item["message"]["role"] == "user")
+    assert chat.json("session", "fork", "chat", "--at", at, "--id", "again") == {"session_id": "again", "messages": 2, "forked_from": "chat"}
+    assert lines(chat.ok("session", "export", "again", "--as", "openai")) == OPENAI[:2]
+    assert "begins with 5 messages of chat" in chat.ok("session", "fork", "chat")
+    assert chat.json("session", "show", "chat") == first
+    refused = chat("session", "fork", "chat", "--at", "nothing")
+    assert (refused.exit_code, "message not found: nothing" in refused.stderr) == (1, True)
+
+
 def test_a_session_that_has_ended_takes_nothing_and_one_that_is_erased_is_gone(chat: CommandLine) -> None:
     chat.ok("write", "Ada lives in Porto", "-s", "session:chat", "-t", "fact")
     assert len(chat.json("session", "end", "chat")["moved"]) == 1
