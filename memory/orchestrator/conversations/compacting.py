@@ -13,8 +13,8 @@ from memory.domain.session import Compaction
 from memory.orchestrator.collections import MESSAGES
 from memory.orchestrator.conversations.events import Draft, Event, EventType
 from memory.orchestrator.conversations.handle import Handle
-from memory.orchestrator.conversations.log import Seen
 from memory.orchestrator.conversations.places import Places
+from memory.orchestrator.conversations.seen import Seen
 from memory.policies.compacting import Compacted, CompactingSettings, compacted
 from memory.policies.thresholds import WindowPolicy, archived_by
 from memory.policies.tokens import message_tokens, messages_tokens, tools_tokens

@@ -14,10 +14,10 @@ from memory.orchestrator.conversations.compacting import Compacting
 from memory.orchestrator.conversations.events import Draft, Event, EventType, copy_of
 from memory.orchestrator.conversations.finding import Finding
 from memory.orchestrator.conversations.history import HistoryAsked
-from memory.orchestrator.conversations.log import Seen
 from memory.orchestrator.conversations.onward import Left
 from memory.orchestrator.conversations.reading import Asked, in_order
 from memory.orchestrator.conversations.replacing import AT_ONCE, Replacement
+from memory.orchestrator.conversations.seen import Seen
 from memory.orchestrator.conversations.sessions import SessionDraft, draft_like, system_of
 from memory.orchestrator.turns import Patience
 from memory.policies.reading import ContextAsked, read_out

@@ -11,10 +11,11 @@ from memory.domain.errors import MemoryTiersError, NotFound
 from memory.domain.session import SessionInfo
 from memory.orchestrator.conversations.events import Draft, Event, EventType
 from memory.orchestrator.conversations.history import History
-from memory.orchestrator.conversations.log import Log, Seen
+from memory.orchestrator.conversations.log import Log
 from memory.orchestrator.conversations.onward import Onward
 from memory.orchestrator.conversations.places import NOWHERE, Places
 from memory.orchestrator.conversations.reading import Asked, Window, both, read_window
+from memory.orchestrator.conversations.seen import Seen
 from memory.orchestrator.conversations.sessions import FOLLOWS_WITHIN, SessionRecords, info_of
 from memory.orchestrator.placement import Placement
 from memory.ports.record import FieldValue, JsonValue, Record

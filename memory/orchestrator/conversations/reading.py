@@ -10,7 +10,8 @@ from typing import Literal, TypeVar
 from memory.domain.message import Message
 from memory.orchestrator.conversations.events import Event, EventType
 from memory.orchestrator.conversations.folding import State
-from memory.orchestrator.conversations.log import Log, Seen
+from memory.orchestrator.conversations.log import Log
+from memory.orchestrator.conversations.seen import Seen
 from memory.orchestrator.conversations.sessions import system_of
 from memory.policies.tokens import message_tokens
 from memory.policies.window import reaches_back

@@ -16,8 +16,9 @@ from memory.domain.session import ErasedUser
 from memory.orchestrator.collections import MESSAGES, OPERATIONS
 from memory.orchestrator.conversations.events import Draft, Event, EventType
 from memory.orchestrator.conversations.folding import left_by
-from memory.orchestrator.conversations.log import Log, Seen
+from memory.orchestrator.conversations.log import Log
 from memory.orchestrator.conversations.onward import Onward
+from memory.orchestrator.conversations.seen import Seen
 from memory.orchestrator.conversations.sessions import SessionRecords
 from memory.orchestrator.erasure import Erasure
 from memory.orchestrator.generations import OPERATIONS_SCOPE, SYSTEM_TENANT

@@ -14,7 +14,7 @@ from memory.domain.session import Compaction
 from memory.orchestrator.collections import MESSAGES, SESSIONS
 from memory.orchestrator.conversations.conversation import INTERRUPTED, Conversation
 from memory.orchestrator.conversations.history import HistoryAsked
-from memory.orchestrator.conversations.log import REMEMBERED_FOR
+from memory.orchestrator.conversations.seen import REMEMBERED_FOR
 from memory.orchestrator.conversations.sessions import SessionDraft, session_key
 from memory.orchestrator.engine import Engine
 from memory.policies.reading import ContextAsked

@@ -14,8 +14,9 @@ from memory.domain.session import Context
 from memory.orchestrator.collections import MESSAGES
 from memory.orchestrator.conversations.conversation import Conversation
 from memory.orchestrator.conversations.history import HistoryAsked
-from memory.orchestrator.conversations.log import AHEAD, REMEMBERED, REMEMBERED_FOR, REMEMBERED_SIZE
+from memory.orchestrator.conversations.log import AHEAD
 from memory.orchestrator.conversations.reading import MARGIN
+from memory.orchestrator.conversations.seen import REMEMBERED, REMEMBERED_FOR, REMEMBERED_SIZE
 from memory.policies.reading import ContextAsked
 from memory.policies.window import fitted, is_pinned, newest
 from memory.ports.collections import Collection
