@@ -11,7 +11,7 @@ from memory.domain.errors import CompactionError, Conflict, NotFound
 from memory.domain.message import Message, Role
 from memory.domain.session import Compaction
 from memory.orchestrator.collections import MESSAGES
-from memory.orchestrator.conversations.events import Draft, Event, EventType
+from memory.orchestrator.conversations.events import Draft, Event, EventType, copy_of
 from memory.orchestrator.conversations.handle import Handle
 from memory.orchestrator.conversations.places import Places
 from memory.orchestrator.conversations.seen import Seen
@@ -100,7 +100,8 @@ class Compacting(Handle):
             if chosen is None:
                 return None
             archived, summary = chosen
-            left = Places.of(window.places[str(message.id)] for message in archived)
+            places = window.places
+            left = Places.of(places[str(message.id)] for message in archived)
             cost = sum(window.costs)
             said: dict[str, JsonValue] = {
                 "left": left.to_json(),
@@ -157,7 +158,7 @@ class Compacting(Handle):
 async def _summary(summarise: Summarise, archived: list[Message]) -> Message:
     names = [str(message.id) for message in archived]
     try:
-        made = summarise([message.model_copy(deep=True) for message in archived])
+        made = summarise([copy_of(message, message.id) for message in archived])
         said = await made if inspect.isawaitable(made) else made
     except Exception as error:
         raise CompactionError(names, str(error)) from error

@@ -15,7 +15,7 @@ from memory.orchestrator.conversations.events import Draft, Event, EventType, co
 from memory.orchestrator.conversations.finding import Finding
 from memory.orchestrator.conversations.history import HistoryAsked
 from memory.orchestrator.conversations.onward import Left
-from memory.orchestrator.conversations.reading import Asked, in_order
+from memory.orchestrator.conversations.reading import Asked, ordered
 from memory.orchestrator.conversations.replacing import AT_ONCE, Replacement
 from memory.orchestrator.conversations.seen import Seen
 from memory.orchestrator.conversations.sessions import SessionDraft, draft_like, system_of
@@ -196,7 +196,7 @@ class Conversation(Compacting):
             events = await self._log.window_at(event.place)
         told = zip(events, await self._history.gone(events), strict=True)
         kept = [each for each, gone in told if gone.excluded is None or (event is not None and each.place == event.place)]
-        messages = [message for message, _ in in_order(kept)]
+        messages = [message for each in ordered(kept) if (message := each.message) is not None]
         return draft_like(self._record, forked_from={"session_id": self.id, "message_id": message_id}), messages
 
     async def exclude(self, message_id: str, reason: str) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 
@@ -18,6 +18,7 @@ from memory.orchestrator.placement import Placement, refused
 from memory.orchestrator.steps import step
 from memory.orchestrator.turns import Patience
 from memory.orchestrator.versions import version_at
+from memory.ports.pace import paced
 from memory.ports.query import And, Eq, Filter, Order, Query, within
 from memory.ports.record import FieldValue, Key, Owed, Partition, Record, Stored
 from memory.ports.store import Store
@@ -25,6 +26,8 @@ from memory.ports.writes import Absent, AtVersion, Outcome, Put, Status
 
 AHEAD = 8
 """Places behind the last one that are looked at for what came since, before the end is read anew."""
+ROWS = 100
+"""Rows that are made events of between which other tasks have a turn."""
 TAKEN_FROM_US = 2
 """Places lost to others one after the other before the log is read again, rather than taken in event by event."""
 
@@ -107,16 +110,16 @@ class Log:
         wanted, known = list(places), seen.events
         read = [*(place for place in wanted if place not in known), *ahead]
         rows = dict(zip(read, await self._rows(read), strict=True))
-        found = {place: event for place, row in rows.items() if (event := self._event(row)) is not None}
+        found = {event.place: event async for event in self._paced(rows.values())}
         found |= await self.at(edited_while_read(found))
         if rows[ahead[-1]] is not None:
             await self._read_end()
         elif rows[ahead[0]] is not None:
             new = seen.copy()
-            for place in ahead:
+            for place in range(new.state.place + 1, ahead[-1]):  # some may have been seen meanwhile
                 if place in found:
                     new.take(found[place])
-                elif rows[place] is not None:
+                elif rows.get(place) is not None:
                     new.state = new.state.past(place)
                 else:
                     break
@@ -173,7 +176,13 @@ class Log:
 
     async def at(self, places: Iterable[int]) -> dict[int, Event]:
         """The events at these places, those that can be read."""
-        return {event.place: event for event in self.events_of(await self._rows(list(places)))}
+        return {event.place: event async for event in self._paced(await self._rows(list(places)))}
+
+    async def _paced(self, rows: Iterable[object]) -> AsyncIterator[Event]:
+        """The events of rows that were read."""
+        async for row in paced(rows, ROWS):
+            if (event := self._event(row)) is not None:
+                yield event
 
     async def _rows(self, places: Sequence[int]) -> list[Stored | None]:
         """What stands at these places."""

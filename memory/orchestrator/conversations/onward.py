@@ -188,11 +188,11 @@ class Onward:
         ]
         gone = await History(self._placement, log).gone(events)
         kept = [(e.message, e.number) for e, why in zip(events, gone, strict=True) if why.excluded is None]
-        said = [(message.model_copy(deep=True), number) for message, number in kept if message is not None and number is not None]
+        said = [(message, number) for message, number in kept if message is not None and number is not None]
         if not said:
             return None
         user, agent, namespace = (None if (value := session.fields.get(name)) is None else str(value) for name in ("subject", "agent", "namespace"))
-        summary = event.message.model_copy(deep=True) if event.message is not None else None
+        summary = event.message
         messages, numbers = [message for message, _ in said], [number for _, number in said]
         return Leaving(log.life.session_id, user, agent, namespace, messages, numbers, summary)
 

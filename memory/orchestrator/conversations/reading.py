@@ -15,6 +15,7 @@ from memory.orchestrator.conversations.seen import Seen
 from memory.orchestrator.conversations.sessions import system_of
 from memory.policies.tokens import message_tokens
 from memory.policies.window import reaches_back
+from memory.ports.pace import paced
 from memory.ports.record import Record
 from memory.ports.tokens import TokenCounter
 
@@ -23,6 +24,8 @@ B = TypeVar("B")
 
 MARGIN = 8
 """Messages read beyond those that are expected to be shown: a cut may fall into a call's results."""
+COPIED = 500
+"""Messages that are copied between which other tasks have a turn."""
 LEAST_COST = 4
 """Tokens: no message is expected to take less, so that no budget makes many thousands be read at once."""
 
@@ -70,16 +73,16 @@ async def read_window(log: Log, record: Awaitable[Record], counter: TokenCounter
         read = state.window if reach is None else state.window.newest(reach)
         earlier = state.window.without(read)
         damaged = len(read) - sum(place in events for place in read)
-        window = _window(told, state, events.values(), counter, damaged, is_whole=not earlier.ranges)
+        window = await _window(told, state, events.values(), counter, damaged, is_whole=not earlier.ranges)
         if reach is None or window.is_whole or reaches_back(window.messages, window.costs, last=asked.last, budget=asked.budget, by=asked.by):
             return told, window
         events |= await log.at(earlier.newest(reach))
         reach *= 2
 
 
-def _window(record: Record, state: State, events: Iterable[Event], counter: TokenCounter, damaged: int, *, is_whole: bool) -> Window:
+async def _window(record: Record, state: State, events: Iterable[Event], counter: TokenCounter, damaged: int, *, is_whole: bool) -> Window:
     system = system_of(record)
-    said = in_order(events)
+    said = [(message, event) async for event in paced(ordered(events), COPIED) if (message := event.message) is not None]
     first = [] if system is None else [system]
     return Window(
         state,
@@ -91,10 +94,10 @@ def _window(record: Record, state: State, events: Iterable[Event], counter: Toke
     )
 
 
-def in_order(events: Iterable[Event]) -> list[tuple[Message, Event]]:
-    """The messages that can be shown, as a model reads them: summaries, then by place."""
-    by_place = sorted(events, key=lambda event: (event.type is not EventType.COMPACTION, event.place))
-    return [(message, event) for event in by_place if (message := event.message) is not None and not event.is_redacted]
+def ordered(events: Iterable[Event]) -> list[Event]:
+    """The events whose messages can be shown, as a model reads them: summaries, then by place."""
+    shown = [event for event in events if event.draft.message is not None and not event.is_redacted]
+    return sorted(shown, key=lambda event: (event.type is not EventType.COMPACTION, event.place))
 
 
 def _cost(message: Message, event: Event, counter: TokenCounter) -> int:

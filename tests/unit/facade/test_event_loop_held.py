@@ -194,6 +194,20 @@ async def test_an_import_does_not_hold_the_loop(memory: Memory, holding: Holding
     assert len((await holding.of(lambda: memory.sessions.end("s"))).kept) == 500
 
 
+@everywhere
+async def test_a_session_of_thousands_does_not_hold_the_loop(memory: Memory, holding: Holding) -> None:
+    session = memory.session("long", user="ada", system="You are kind.")
+    for start in range(0, 3_000, 500):
+        said = [{"role": "user" if n % 2 else "assistant", "content": f"{n} {LONGEST[n : n + 400]}", "id": str(n)} for n in range(start, start + 500)]
+        assert len(await holding.of(lambda said=said: session.append(said))) == 500
+    assert len((await holding.of(session.context)).messages) == 3_001
+    assert len((await holding.of(lambda: session.context(20_000))).messages) < 1_000
+    assert len((await holding.of(lambda: session.history(limit=1_000))).items) == 1_000
+    assert await holding.of(lambda: session.search("ferry boat harbour", limit=100))
+    assert await holding.of(lambda: session.compact(lambda messages: f"{len(messages)} of them", keep_last=20))
+    assert await holding.of(session.delete)
+
+
 async def test_an_import_of_the_longest_entries_with_the_same_ids_does_not_hold_the_loop(memory: Memory, holding: Holding, tmp_path: Path) -> None:
     for number in range(60):
         entry = await memory.write(LONGEST, scope="user:ada", metadata=LARGEST if number % 10 == 0 else {}, tags=TAGS)
