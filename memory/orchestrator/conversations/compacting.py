@@ -14,11 +14,13 @@ from memory.orchestrator.collections import MESSAGES
 from memory.orchestrator.conversations.events import Draft, Event, EventType, copy_of
 from memory.orchestrator.conversations.handle import Handle
 from memory.orchestrator.conversations.places import Places
+from memory.orchestrator.conversations.reading import COPIED
 from memory.orchestrator.conversations.seen import Seen
 from memory.policies.compacting import Compacted, CompactingSettings, compacted
 from memory.policies.thresholds import WindowPolicy, archived_by
 from memory.policies.tokens import message_tokens, messages_tokens, tools_tokens
 from memory.policies.window import Threshold, split_for_compaction
+from memory.ports.pace import paced
 from memory.ports.query import And, Eq, Order, Query, within
 from memory.ports.record import JsonValue
 
@@ -156,9 +158,9 @@ class Compacting(Handle):
 
 
 async def _summary(summarise: Summarise, archived: list[Message]) -> Message:
-    names = [str(message.id) for message in archived]
+    names, copies = [str(message.id) for message in archived], [copy_of(message, message.id) async for message in paced(archived, COPIED)]
     try:
-        made = summarise([copy_of(message, message.id) for message in archived])
+        made = summarise(copies)
         said = await made if inspect.isawaitable(made) else made
     except Exception as error:
         raise CompactionError(names, str(error)) from error
