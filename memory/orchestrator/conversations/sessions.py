@@ -248,6 +248,7 @@ class SessionRecords:
             pass
         entries = await self._erasure.erase_scope(tenant, Scope.session(session_id))
         await self._erasure.erase(Partition(tenant, scope_of(session_id)), then)
+        self._logs.pop((tenant, session_id), None)
         return bool(then) or entries > 0
 
     async def erase_expired(self, record: Record) -> None:
