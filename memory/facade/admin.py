@@ -63,6 +63,7 @@ class Admin:
         """
         engine, tenant, there = self._access.engine, self._access.tenant, set[str]()
         wanted = None if scope is None else scope_of(scope)
+        await engine.conversations.sessions.catch_up()
         async for record, versions in engine.transfer.entries(tenant, wanted):
             there.add(record.key.id)
             yield exported(entry_of(record), noted_of(record))

@@ -20,7 +20,7 @@ from memory.orchestrator.tiering import MOST_AT_ONCE, MoveResult, Tiering
 from memory.policies.promotion import Decision, Event, Facts, PromotionRule, decide
 from memory.ports.collections import Collection
 from memory.ports.query import SYSTEM_FIELDS, And, Eq, Everywhere, Filter, Head, Or, Order, Query, Where, within
-from memory.ports.record import Key, Partition
+from memory.ports.record import Key, Partition, Role
 from memory.ports.store import Store
 
 log = logging.getLogger(__name__)
@@ -136,7 +136,9 @@ class Promotion:
             results |= await self._tiering.move_many(collection, keys, target, away)
         for head, decision in decided:
             if decision.target is not None:
-                self._tell(report, head.key, head.tier, decision, results[head.key], note_kept=note_kept)
+                result = results[head.key]  # what is left of a move that was broken off says where it was to go, not where its record is
+                tier = decision.target if result is MoveResult.ALREADY and head.role is Role.ARRIVING else head.tier
+                self._tell(report, head.key, tier, decision, result, note_kept=note_kept)
             elif note_kept:
                 report.kept.append(Kept(head.key.id, head.tier, decision.because))
 

@@ -31,6 +31,7 @@ EXAMPLES: dict[Any, object] = {
     bool: True,
     float: 0.5,
     timedelta: timedelta(seconds=5),
+    Mapping[str, str]: {"buffer": "is away"},
     Mapping[int, Conflict]: {1: Conflict("taken", "e1")},
     Mapping[int, Entry]: {},
     Key: Key("acme", "e1"),
