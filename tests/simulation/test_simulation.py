@@ -53,11 +53,16 @@ SOON_NOTICED = {"copy-whatever-stands-there", "erasure-leaves-copies", "debts-ar
 
 @pytest.mark.parametrize("mutant", [pytest.param(name, marks=[] if name in SOON_NOTICED else pytest.mark.thorough) for name in sorted(MUTANTS)])
 def test_a_missing_safeguard_is_noticed(mutant: str) -> None:
-    total = run_many(range(NOTICED_WITHIN), jobs=JOBS, mutant=mutant, stop=1)
-    assert total.called, f"'{mutant}' changes nothing: what it patches is never called"
-    assert total.failures, f"{total.seeds} seeds passed although '{mutant}'"
-    failure = total.failures[0]
-    assert not run_seed(failure.seed).violations, f"seed {failure.seed} fails without '{mutant}' too"
+    first = 0
+    for _ in range(2):  # a seed in a thousand shows a limit that `docs/plan.md` names, with the safeguard too: then another has to show the mutant
+        total = run_many(range(first, NOTICED_WITHIN), jobs=JOBS, mutant=mutant, stop=1)
+        assert total.called, f"'{mutant}' changes nothing: what it patches is never called"
+        assert total.failures, f"{total.seeds} seeds passed although '{mutant}'"
+        failure = total.failures[0]
+        first, without = failure.seed + 1, run_seed(failure.seed).violations
+        if not without:
+            break
+    assert not without, f"seed {failure.seed} fails without '{mutant}' too"
     assert not any("TypeError" in v or "NameError" in v for v in failure.violations), f"'{mutant}' is no mutant but a mistake: {failure.violations}"
 
 
