@@ -199,7 +199,7 @@ async def test_a_session_of_thousands_does_not_hold_the_loop(memory: Memory, hol
     session = memory.session("long", user="ada", system="You are kind.")
     for start in range(0, 3_000, 500):
         said = [{"role": "user" if n % 2 else "assistant", "content": f"{n} {LONGEST[n : n + 400]}", "id": str(n)} for n in range(start, start + 500)]
-        assert len(await holding.of(lambda said=said: session.append(said))) == 500
+        assert len(await holding.of(partial(session.append, said))) == 500
     assert len((await holding.of(session.context)).messages) == 3_001
     assert len((await holding.of(lambda: session.context(20_000))).messages) < 1_000
     assert len((await holding.of(lambda: session.history(limit=1_000))).items) == 1_000
