@@ -18,10 +18,11 @@ from pathlib import Path
 from typing import Any
 
 from bench.measure import Figure, side_by_side
+from bench.placed import on_each
 from bench.texts import sentences
 from memory import Memory
-from tests.support import postgres_servers, servers
-from tests.support.placings import MONTHS, Placing, forget
+from tests.support import postgres_servers
+from tests.support.placings import MONTHS, Placing
 
 BEFORE, CALLS, NEWEST, BUDGET = 1_000, 60, 20, 4_000
 """Messages in the session before anything is measured, appends that are, messages read back, tokens of the window."""
@@ -72,19 +73,9 @@ class LlamaMemory(Rival):
 async def rivals(folder: Path, rounds: int) -> list[Figure]:
     if reason := _missing():
         return [Figure("sessions of others", None, "ms", note=reason)]
-    figures: list[Figure] = []
+    named = (p for name in ("default", "redis-postgres-edge", "postgres-only") for p in MONTHS if p.name == name)
     with _importable():
-        for placing in (p for name in ("default", "redis-postgres-edge", "postgres-only") for p in MONTHS if p.name == name):
-            if "postgresql" in placing.backends and (missing := servers.missing("postgres") or servers.missing("redis")):
-                figures.append(Figure(f"{placing.name}: sessions of others", None, "ms", note=missing))
-                continue
-            place = folder / placing.name
-            place.mkdir()
-            try:
-                figures += await _on(placing, place, rounds)
-            finally:
-                forget(place)
-    return figures
+        return await on_each(named, folder, "sessions of others", lambda placing, place: _on(placing, place, rounds))
 
 
 async def _on(placing: Placing, folder: Path, rounds: int) -> list[Figure]:

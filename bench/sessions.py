@@ -14,11 +14,11 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from bench.measure import Figure, side_by_side
+from bench.placed import on_each
 from bench.texts import sentences
 from memory import Memory
 from tests.support import postgres_servers
-from tests.support.backends import BACKENDS
-from tests.support.placings import MONTHS, PLACINGS, Placing, forget
+from tests.support.placings import MONTHS, PLACINGS, Placing
 
 CALLS = 200
 LONG, SHORT, SAID = 20_000, 20, 1_000
@@ -27,19 +27,8 @@ HELD = 10_000
 
 
 async def sessions(folder: Path, rounds: int) -> list[Figure]:
-    figures: list[Figure] = []
-    for placing in (*(p for p in PLACINGS if p.name == "volatile-redis-postgres"), *(p for p in MONTHS if p.name == "default")):
-        missing = next((reason for backend in placing.backends if (reason := BACKENDS[backend].missing())), None)
-        if missing is not None:
-            figures.append(Figure(f"{placing.name}: sessions", None, "ms", note=missing))
-            continue
-        place = folder / placing.name
-        place.mkdir()
-        try:
-            figures += await _on(placing, place, rounds)
-        finally:
-            forget(place)
-    return figures
+    named = (*(p for p in PLACINGS if p.name == "volatile-redis-postgres"), *(p for p in MONTHS if p.name == "default"))
+    return await on_each(named, folder, "sessions", lambda placing, place: _on(placing, place, rounds))
 
 
 async def _on(placing: Placing, folder: Path, rounds: int) -> list[Figure]:

@@ -9,10 +9,10 @@ from pathlib import Path
 from statistics import median
 
 from bench.measure import Figure
+from bench.placed import on_each
 from bench.texts import questions, sentences
 from memory import Memory, Scope
-from tests.support.backends import BACKENDS
-from tests.support.placings import MONTHS, Placing, forget
+from tests.support.placings import MONTHS, Placing
 
 NAMES = ("default", "redis-postgres-edge", "redis-mongo-edge", "postgres-only")
 HELD = 2_000
@@ -25,19 +25,8 @@ FACTS = {"type": "reference", "tags": ["fact"]}
 
 
 async def whole(folder: Path, rounds: int) -> list[Figure]:
-    figures: list[Figure] = []
-    for placing in (p for name in NAMES for p in MONTHS if p.name == name):
-        missing = next((reason for backend in placing.backends if (reason := BACKENDS[backend].missing())), None)
-        if missing is not None:
-            figures.append(Figure(f"{placing.name}: everything", None, "ms", note=missing))
-            continue
-        place = folder / placing.name
-        place.mkdir()
-        try:
-            figures += await _on(placing, place, rounds)
-        finally:
-            forget(place)
-    return figures
+    named = (p for name in NAMES for p in MONTHS if p.name == name)
+    return await on_each(named, folder, "everything", lambda placing, place: _on(placing, place, rounds))
 
 
 async def _on(placing: Placing, folder: Path, rounds: int) -> list[Figure]:

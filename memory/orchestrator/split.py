@@ -13,11 +13,12 @@ import functools
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
-from typing import Any, Concatenate, ParamSpec, TypeVar, cast
+from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from memory.domain.errors import InvalidInput, NotOpen, Unsupported
 from memory.domain.ids import is_id
 from memory.domain.scope import ScopeKind
+from memory.orchestrator.at_once import each_at_once
 from memory.ports.asking import merged
 from memory.ports.capabilities import FLAGS, LIMITS, Capabilities
 from memory.ports.collections import Collection
@@ -170,7 +171,7 @@ class SplitStore:
             for part in self._parts_of(key.tenant, collection):
                 asked.setdefault(part, []).append(key)
         found: dict[Key, dict[Store, Stored]] = {}
-        answers = await all_of(part.get(collection, there) for part, there in asked.items())
+        answers = await each_at_once(part.get(collection, there) for part, there in asked.items())
         for (part, there), rows in zip(asked.items(), answers, strict=True):
             for key, stored in zip(there, rows, strict=True):
                 if stored is not None:
@@ -188,7 +189,7 @@ class SplitStore:
             return await part.query(replace(query, where=where))
         if query.select is not None:
             return await self._page_of_heads(query, query.select, asked)
-        pages = await all_of(part.query(replace(query, where=where)) for part, where in asked)
+        pages = await each_at_once(part.query(replace(query, where=where)) for part, where in asked)
         corrupt = tuple(key for page in pages for key in page.corrupt)
         found: list[Standing]
         found, cursor = merged([(page.records, page.cursor) for page in pages], query)
@@ -200,14 +201,14 @@ class SplitStore:
     async def _page_of_heads(self, query: Query, select: frozenset[str], asked: Sequence[tuple[Store, Where]]) -> Page:
         """The heads tell what they are sorted by until they are merged."""
         wider = select | {by.field for by in query.order}
-        pages = await all_of(part.query(replace(query, where=where, select=wider)) for part, where in asked)
+        pages = await each_at_once(part.query(replace(query, where=where, select=wider)) for part, where in asked)
         heads, cursor = merged([(page.heads, page.cursor) for page in pages], query)
         return Page((), cursor, tuple(key for page in pages for key in page.corrupt), tuple(cut(head, select) for head in heads))
 
     @_to_its_end
     async def count(self, query: Query) -> Count:
         asked = self._asked(query.collection, query.where)
-        counts = await all_of(part.count(replace(query, where=where)) for part, where in asked)
+        counts = await each_at_once(part.count(replace(query, where=where)) for part, where in asked)
         records = sum(c.records for c in counts)
         if RowType.TOMBSTONE in query.types and len(asked) > 1:  # one may stand in each part
             records = 0
@@ -218,14 +219,14 @@ class SplitStore:
     @_to_its_end
     async def search(self, search: Search) -> list[Hit]:
         """The best of all parts. Scores by words are of each part's own statistics."""
-        found = await all_of(part.search(replace(search, where=where)) for part, where in self._asked(search.collection, search.where))
+        found = await each_at_once(part.search(replace(search, where=where)) for part, where in self._asked(search.collection, search.where))
         hits = sorted((hit for hits in found for hit in hits), key=lambda hit: (-hit.score, hit.head.key.id))
         return hits[: search.limit]
 
     @_to_its_end
     async def partitions(self, where: Tenant | Everywhere, *, prefix: str = "", limit: int = 1_000, cursor: str | None = None) -> PartitionPage:
         """A partition of which several parts have some is named once, with the highest of its generations."""
-        pages = await all_of(part.partitions(where, prefix=prefix, limit=limit, cursor=cursor) for part in self.parts)
+        pages = await each_at_once(part.partitions(where, prefix=prefix, limit=limit, cursor=cursor) for part in self.parts)
         found: dict[Partition, int] = {}
         for partition, generation in (one for page in pages for one in page.partitions):
             found[partition] = max(generation, found.get(partition, 0))
@@ -238,7 +239,7 @@ class SplitStore:
     @_to_its_end
     async def delete_matching(self, query: Query, version: int, discard_at: datetime | None = None, carry: frozenset[str] = frozenset()) -> int:
         asked = self._asked(query.collection, query.where)
-        return sum(await all_of(part.delete_matching(replace(query, where=where), version, discard_at, carry) for part, where in asked))
+        return sum(await each_at_once(part.delete_matching(replace(query, where=where), version, discard_at, carry) for part, where in asked))
 
     @_to_its_end
     async def apply(self, writes: Sequence[Write], *, together: bool = False) -> list[Outcome]:
@@ -263,7 +264,7 @@ class SplitStore:
         batches = {part: numbers for part in self.parts if (numbers := [i for i, there in enumerate(places) if part in there])}
         calls = [part.apply([writes[i] for i in numbers]) for part, numbers in batches.items()]
         answers: list[dict[Store, Outcome]] = [{} for _ in writes]
-        for (part, numbers), outcomes in zip(batches.items(), await all_of(calls), strict=True):
+        for (part, numbers), outcomes in zip(batches.items(), await each_at_once(calls), strict=True):
             for i, outcome in zip(numbers, outcomes, strict=True):
                 answers[i][part] = outcome
         return answers
@@ -342,12 +343,12 @@ class SplitStore:
 
     @_to_its_end
     async def audit(self, *, repair: bool = False) -> Audit:
-        audits = await all_of(part.audit(repair=repair) for part in self.parts)
+        audits = await each_at_once(part.audit(repair=repair) for part in self.parts)
         return Audit(sum(a.checked for a in audits), tuple(problem for a in audits for problem in a.problems))
 
     @_to_its_end
     async def vacuum(self) -> int:
-        return sum(await all_of(part.vacuum() for part in self.parts))
+        return sum(await each_at_once(part.vacuum() for part in self.parts))
 
     @_to_its_end
     async def idle_partitions(self, limit: int = 1_000) -> list[tuple[Partition, int]]:
@@ -367,14 +368,14 @@ class SplitStore:
             if one in standing:
                 together.setdefault(standing[one], []).append(one)
         calls = [[part.forget_partitions(some) for part in parts] for parts, some in together.items()]
-        return sum([min(await all_of(some)) for some in calls])
+        return sum([min(await each_at_once(some)) for some in calls])
 
     async def _idle(self, limit: int) -> tuple[dict[tuple[Partition, int], tuple[Store, ...]], bool]:
         """The idle partitions among the first so many of each part, with the parts that keep something of them; and whether those were all.
 
         A generation is raised in every part where the partition may have records; one of nought may be known to some of them alone.
         """
-        lists = await all_of(part.idle_partitions(limit) for part in self.parts)
+        lists = await each_at_once(part.idle_partitions(limit) for part in self.parts)
         listed: dict[tuple[Partition, int], tuple[Store, ...]] = {}
         for part, found in zip(self.parts, lists, strict=True):
             for one in found:
@@ -448,15 +449,6 @@ async def close_all(stores: Sequence[Store]) -> None:
             failures.append(error)
     if failures:
         raise failures[0]
-
-
-async def all_of(calls: Iterable[Coroutine[Any, Any, T]]) -> list[T]:
-    """The answers of calls made side by side, in order. Where one fails the others are waited for: none goes on behind the caller's back."""
-    answers = await asyncio.gather(*calls, return_exceptions=True)
-    for answer in answers:
-        if isinstance(answer, BaseException):
-            raise answer
-    return cast("list[T]", answers)
 
 
 def counting(stored: Iterable[Stored]) -> Stored:

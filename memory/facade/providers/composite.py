@@ -5,22 +5,20 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Sequence
-from contextlib import AbstractAsyncContextManager
 from typing import Any, ClassVar, Literal
 from uuid import uuid4
 
 from memory.domain import door
 from memory.domain.errors import InvalidInput, PartsFailed
 from memory.domain.message import Message
-from memory.facade.providers.provider import DEFAULT, HELD, Messages, Provider, ProviderEntry, spoken, trimmed
-from memory.facade.providers.turn import Emit, Turn, turn_of, written_new
-from memory.facade.session import Given
+from memory.facade.providers.provider import HELD, Messages, Provider, ProviderEntry, spoken, trimmed
+from memory.facade.providers.turn import DEFAULT, TakesTurns, written_new
 from memory.policies.aligning import aligned, begins_at, merged
 
 log = logging.getLogger(__name__)
 
 
-class CompositeProvider:
+class CompositeProvider(TakesTurns):
     """Several providers, each any object with `read` and `write`: written to all, read from the first that has something, or from all.
 
     With `read="first-hit"` what an earlier part lacks is written to it when a later one has it (C47, C51). With `read="merge"` their messages come
@@ -137,21 +135,6 @@ class CompositeProvider:
         """The entries of every part that has them, part by part."""
         able = [part for part in self._parts if hasattr(part, "entries")]
         return [entry for part in able for entry in await part.entries(session_id)]
-
-    def turn(
-        self,
-        user: str | Given | Sequence[Given],
-        session_id: str = DEFAULT,
-        *,
-        system: str | None = None,
-        limit: int | None = None,
-        query: str | None = None,
-        tags: Sequence[str] = (),
-        agent: str | None = None,
-        emit: Emit | None = None,
-    ) -> AbstractAsyncContextManager[Turn]:
-        """One run of an agent: see `turn_of`."""
-        return turn_of(self, user, session_id, system=system, limit=limit, query=query, tags=tags, agent=agent, emit=emit)
 
     def _raise_where(self, call: str, results: Sequence[object], *, of: Sequence[Any] | None = None, all_of_them: bool = False) -> None:
         pairs = zip(self._parts if of is None else of, results, strict=True)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import AsyncIterator, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, ClassVar, Protocol, TypeAlias, runtime_checkable
@@ -17,12 +16,11 @@ from memory.domain.shapes import messages_of
 from memory.domain.shown import Shown
 from memory.facade.access import MAX_QUERY_BYTES
 from memory.facade.memory import Memory
-from memory.facade.providers.turn import Emit, Turn, turn_of
+from memory.facade.providers.turn import DEFAULT, TakesTurns
 from memory.facade.session import Given, Session
 from memory.orchestrator.conversations.conversation import Conversation
 from memory.policies.window import blocks, newest
 
-DEFAULT = "default"
 HELD = 1_000
 """Sessions whose handles an instance keeps, and messages of each that it knows again without asking."""
 PAGE = 200
@@ -65,7 +63,7 @@ class Held:
     accessed_at: datetime | None = None
 
 
-class SessionProvider:
+class SessionProvider(TakesTurns):
     """What the providers share. A provider reaches the sessions of its namespace only, which is its type unless told; `clear` too.
 
     A message is taken in any of the shapes that `Session.append` takes; what is returned are copies (C12). System messages are the run's affair and
@@ -149,21 +147,6 @@ class SessionProvider:
             return [entry async for info in self._infos() if (entry := await self._entry(info.id[len(self.namespace) + 1 :])) is not None]
         entry = await self._entry(session_id)
         return [] if entry is None else [entry]
-
-    def turn(
-        self,
-        user: Given | Sequence[Given],
-        session_id: str = DEFAULT,
-        *,
-        system: str | None = None,
-        limit: int | None = None,
-        query: str | None = None,
-        tags: Sequence[str] = (),
-        agent: str | None = None,
-        emit: Emit | None = None,
-    ) -> AbstractAsyncContextManager[Turn]:
-        """One run of an agent: see `turn_of`."""
-        return turn_of(self, user, session_id, system=system, limit=limit, query=query, tags=tags, agent=agent, emit=emit)
 
     # -- what each provider does its own way --------------------------------------------------------------------------
 

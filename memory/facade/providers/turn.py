@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
@@ -11,6 +11,8 @@ from memory.domain.message import Message, Role
 from memory.domain.shapes import messages_of
 from memory.facade.session import Given
 
+DEFAULT = "default"
+"""The session that is read and written where none is named (C2)."""
 Emit: TypeAlias = Callable[[str, Mapping[str, Any]], object]
 """Is told `memory:read` and `memory:write`, with the session, the agent, and how many messages."""
 
@@ -38,7 +40,7 @@ class Turn:
 async def turn_of(
     provider: Any,
     user: Given | Sequence[Given],
-    session_id: str = "default",
+    session_id: str = DEFAULT,
     *,
     system: str | None = None,
     limit: int | None = None,
@@ -80,3 +82,22 @@ def said_of(given: Given | Sequence[Given]) -> list[Message]:
 def tell(emit: Emit | None, name: str, session_id: str, agent: str | None, count: int) -> None:
     if emit is not None:
         emit(name, {"session_id": session_id, "agent": agent, "messages": count})
+
+
+class TakesTurns:
+    """What has a `read` and a `write` as a provider's."""
+
+    def turn(
+        self,
+        user: Given | Sequence[Given],
+        session_id: str = DEFAULT,
+        *,
+        system: str | None = None,
+        limit: int | None = None,
+        query: str | None = None,
+        tags: Sequence[str] = (),
+        agent: str | None = None,
+        emit: Emit | None = None,
+    ) -> AbstractAsyncContextManager[Turn]:
+        """One run of an agent: see `turn_of`."""
+        return turn_of(self, user, session_id, system=system, limit=limit, query=query, tags=tags, agent=agent, emit=emit)

@@ -9,12 +9,13 @@ from typing import Any
 
 from memory.domain.errors import MemoryTiersError, NotFound
 from memory.domain.session import SessionInfo
+from memory.orchestrator.at_once import both_at_once
 from memory.orchestrator.conversations.events import Draft, Event, EventType
 from memory.orchestrator.conversations.history import History
 from memory.orchestrator.conversations.log import Log
 from memory.orchestrator.conversations.onward import Onward
 from memory.orchestrator.conversations.places import NOWHERE, Places
-from memory.orchestrator.conversations.reading import Asked, Window, both, read_window
+from memory.orchestrator.conversations.reading import Asked, Window, read_window
 from memory.orchestrator.conversations.seen import Seen
 from memory.orchestrator.conversations.sessions import FOLLOWS_WITHIN, SessionRecords, info_of
 from memory.orchestrator.placement import Placement
@@ -55,7 +56,7 @@ class Handle:
         return record
 
     async def _window(self, asked: Asked = _ALL) -> Window:
-        """The window, or as much of its end as is asked for; what of it this handle's caller knows from now on."""
+        """The window, or as much of its end as is asked for."""
         self._record, window = await read_window(self._log, self._same_life(), self._counter, asked)
         return window
 
@@ -83,12 +84,12 @@ class Handle:
 
     async def info(self) -> SessionInfo:
         """The session as it is now."""
-        self._record, seen = await both(self._same_life(), self._log.load())
+        self._record, seen = await both_at_once(self._same_life(), self._log.load())
         return info_of(self._record, seen.state)
 
     async def describe(self, told: Mapping[str, FieldValue], **changes: JsonValue) -> SessionInfo:
         """Change what of the session is no affair of its log: title and metadata, and as fields tags, agent and expiry."""
-        record, seen = await both(self._same_life(), self._log.load())
+        record, seen = await both_at_once(self._same_life(), self._log.load())
         if changes or any((record.fields.get(name) or None) != (value or None) for name, value in told.items()):
             record = await self._sessions.follow(record, seen.state, self._placement.now(), told, **changes)
         self._record = record

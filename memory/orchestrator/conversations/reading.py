@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Awaitable, Iterable
+from collections.abc import Coroutine, Iterable
 from dataclasses import dataclass
-from typing import Literal, TypeVar
+from typing import Any, Literal
 
 from memory.domain.message import Message
+from memory.orchestrator.at_once import both_at_once
 from memory.orchestrator.conversations.events import Event, EventType
 from memory.orchestrator.conversations.folding import State
 from memory.orchestrator.conversations.log import Log
@@ -18,9 +18,6 @@ from memory.policies.window import reaches_back
 from memory.ports.pace import paced
 from memory.ports.record import Record
 from memory.ports.tokens import TokenCounter
-
-A = TypeVar("A")
-B = TypeVar("B")
 
 MARGIN = 8
 """Messages read beyond those that are expected to be shown: a cut may fall into a call's results."""
@@ -65,10 +62,10 @@ class Asked:
     by: Literal["blocks", "turns"] = "blocks"
 
 
-async def read_window(log: Log, record: Awaitable[Record], counter: TokenCounter, asked: Asked) -> tuple[Record, Window]:
+async def read_window(log: Log, record: Coroutine[Any, Any, Record], counter: TokenCounter, asked: Asked) -> tuple[Record, Window]:
     """The session's record, and its window as far back as need be: both are read at once."""
     reach = _expected(log.seen, asked)
-    told, (state, events) = await both(record, log.window(reach))
+    told, (state, events) = await both_at_once(record, log.window(reach))
     while True:
         read = state.window if reach is None else state.window.newest(reach)
         earlier = state.window.without(read)
@@ -115,13 +112,3 @@ def _expected(seen: Seen | None, asked: Asked) -> int | None:
     costs = [event.draft.tokens for event in seen.events.values() if event.draft.tokens] if seen is not None else []
     average = max(LEAST_COST, sum(costs) / len(costs)) if costs else 10 * LEAST_COST
     return int(max(0, asked.budget) / average * 1.25) + MARGIN
-
-
-async def both(one: Awaitable[A], other: Awaitable[B]) -> tuple[A, B]:
-    """The answers of two calls that are made at once. What the first raises is raised, else what the second does, when both have ended."""
-    first, second = await asyncio.gather(one, other, return_exceptions=True)
-    if isinstance(first, BaseException):
-        raise first
-    if isinstance(second, BaseException):
-        raise second
-    return first, second

@@ -45,6 +45,16 @@ async def test_a_session_that_ends_asks_for_the_entry_and_not_for_the_copy_that_
         assert await world.stands(entry) == ["mark", "home", "replica"]
 
 
+async def test_of_a_copy_that_a_broken_off_move_left_behind_it_is_told_where_its_entry_is() -> None:
+    async with World(rules=[PromotionRule(name="ended", on="session_end", source="mid", target="long")]) as world:
+        entry = await world.write()
+        await world.break_off(entry, "mid")
+        assert await world.move(entry, "long") == MoveResult.MOVED
+        assert await world.stands(entry) == ["mark", "arriving", "home"]
+        report = await world.engine.promotion.end_session(TENANT, SESSION)
+        assert [(kept.entry_id, kept.tier) for kept in report.kept] == [(entry.id, "long")]
+
+
 async def test_a_copy_on_its_way_to_a_later_tier_of_the_same_store_arrives_there_though_a_mover_to_an_earlier_one_meets_it() -> None:
     async with World().in_one_store("mid", "long") as world:
         entry = await world.write()

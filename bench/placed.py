@@ -1,0 +1,27 @@
+"""A measurement on several topologies, each on a clean place of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterable
+from pathlib import Path
+
+from bench.measure import Figure
+from tests.support.backends import BACKENDS
+from tests.support.placings import Placing, forget
+
+
+async def on_each(placings: Iterable[Placing], folder: Path, what: str, measured: Callable[[Placing, Path], Awaitable[list[Figure]]]) -> list[Figure]:
+    """The figures of each; where a backend of it cannot be had, that `what` was not measured, and why."""
+    figures: list[Figure] = []
+    for placing in placings:
+        missing = next((reason for backend in placing.backends if (reason := BACKENDS[backend].missing())), None)
+        if missing is not None:
+            figures.append(Figure(f"{placing.name}: {what}", None, "ms", note=missing))
+            continue
+        place = folder / placing.name
+        place.mkdir()
+        try:
+            figures += await measured(placing, place)
+        finally:
+            forget(place)
+    return figures
