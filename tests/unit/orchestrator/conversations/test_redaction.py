@@ -42,7 +42,7 @@ async def redacted(session: Conversation) -> list[int]:
 
 async def said(world: World) -> Conversation:
     session = await begun(world.engine)
-    await session.append([user("hello", "u1"), user(NEST, "named-by-a-caller", name="ada"), user("well", "u3")])
+    await session.append([user("hello", "u1"), user(NEST, "named-by-a-caller", name="lovelace"), user("well", "u3")])
     return session
 
 
@@ -65,7 +65,7 @@ async def test_of_an_erased_message_its_place_is_left(world: World) -> None:
         assert await erase(world.engine, handle, str(items[2].message.id)) is False
     assert NEST not in (there := await stored(world))
     assert "named-by-a-caller" not in there
-    assert "ada" not in there
+    assert "lovelace" not in there
 
 
 async def test_an_erased_id_is_free_again_also_for_a_handle_that_does_not_know_of_it(world: World) -> None:
@@ -197,7 +197,7 @@ async def test_a_user_is_erased_from_every_session_also_after_a_crash(world: Wor
     theirs = await engine.conversations.create(TENANT, SessionDraft("of-ada", user="ada"))
     others = await engine.conversations.create(TENANT, SessionDraft("of-bob", user="bob"))
     await theirs.append([user(NEST, "m1")])
-    await others.append([user(NEST, "m1", name="ada"), user("mine", "m2", name="bob"), user("nobody's", "m3")])
+    await others.append([user(NEST, "m1", name="lovelace"), user("mine", "m2", name="bob"), user("nobody's", "m3")])
     await world.write(NEST, USER)
     if step is not None:
         world.mid.fails_before.add(step)
