@@ -10,6 +10,7 @@ from typing import Any, TypeAlias
 from memory.domain.errors import CompactionError, Conflict, NotFound
 from memory.domain.message import Message, Role
 from memory.domain.session import Compaction
+from memory.domain.shapes import messages_of
 from memory.orchestrator.collections import MESSAGES
 from memory.orchestrator.conversations.events import Draft, Event, EventType, copy_of
 from memory.orchestrator.conversations.handle import Handle
@@ -24,7 +25,9 @@ from memory.ports.pace import paced
 from memory.ports.query import And, Eq, Order, Query, within
 from memory.ports.record import JsonValue
 
-Summarise: TypeAlias = Callable[[list[Message]], str | Message | Awaitable[str | Message]]
+Summary: TypeAlias = str | Message | Mapping[str, Any]
+"""Its text, or a message as one of the common frameworks has it."""
+Summarise: TypeAlias = Callable[[list[Message]], Summary | Awaitable[Summary]]
 Choose: TypeAlias = Callable[[list[Message]], Awaitable[tuple[list[Message], Message] | None]]
 """Of the messages of a window: those that leave it, and the summary that stands for them; None where none do."""
 
@@ -163,11 +166,11 @@ async def _summary(summarise: Summarise, archived: list[Message]) -> Message:
         made = summarise(copies)
         said = await made if inspect.isawaitable(made) else made
     except Exception as error:
-        raise CompactionError(names, str(error)) from error
-    if isinstance(said, str):
-        said = Message(role=Role.SYSTEM, content=said)
-    if not isinstance(said, Message):
-        raise CompactionError(names, f"the summary must be text or a message, not {type(said).__name__}")
-    if not said.text.strip() or said.tool_calls:
-        raise CompactionError(names, "Summary generation failed: it says nothing, or asks for a tool")
-    return said.model_copy(update={"is_summary": True})
+        raise CompactionError(names, str(error) or type(error).__name__, "messages") from error
+    try:
+        (summary,) = [Message(role=Role.SYSTEM, content=said)] if isinstance(said, str) else messages_of(said)
+    except ValueError as error:
+        raise CompactionError(names, f"the summary must be text or one message, not {type(said).__name__}: {error}", "messages") from error
+    if not summary.text.strip() or summary.tool_calls:
+        raise CompactionError(names, "Summary generation failed: it says nothing, or asks for a tool", "messages")
+    return summary.model_copy(update={"is_summary": True})

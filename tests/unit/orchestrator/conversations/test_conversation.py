@@ -345,12 +345,24 @@ async def test_a_summary_is_made_again_where_a_message_of_it_was_excluded_meanwh
     assert made.archived_ids == ["m1"]
 
 
-@pytest.mark.parametrize("said", ["", "  ", None, 7])
+SAID = [{"id": "sum1", "role": "system", "content": "so far"}, {"role": "assistant", "content": [{"type": "text", "text": "so far"}]}]
+
+
+@pytest.mark.parametrize("said", SAID)
+async def test_a_summary_may_be_a_message_in_any_shape(world: World, said: dict[str, object]) -> None:
+    session = await begun(world.engine)
+    await session.append([user("m1", "m1"), user("m2", "m2")])
+    made = await session.compact(lambda _: said, keep_last=1, reason="manual")
+    assert (made.summary.text, made.summary.id == "sum1", made.summary.is_summary) == ("so far", "id" in said, True)
+    assert await window(session) == ["system", made.summary.id, "m2"]
+
+
+@pytest.mark.parametrize("said", ["", "  ", None, 7, {"role": "system"}, [{"role": "system", "content": "so far"}]])
 async def test_a_summary_that_cannot_be_had_changes_nothing(world: World, said: object) -> None:
     """B48"""
     session = await begun(world.engine)
     await session.append([user("m1", "m1"), user("m2", "m2")])
-    with pytest.raises(CompactionError):
+    with pytest.raises(CompactionError, match=r"^Compaction failed for messages \[m1, m2\]: "):
         await session.compact(lambda _: said, keep_last=0, reason="manual")  # type: ignore[arg-type, return-value]
     assert await window(session) == ["system", "m1", "m2"]
     assert (await session.info()).compaction_count == 0
