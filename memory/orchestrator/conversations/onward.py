@@ -4,8 +4,9 @@ An event that lets messages leave by a compaction, or by the session's end, owes
 callback is asked, what it returned is written into the debt on condition that nobody was first, and of that the entries are made, each under an id
 computed from the session's incarnation, the place and a number. So of one event the entries of one answer exist, each once, whoever dies.
 
-Each entry owes `confirm` until the session has been seen alive behind it: one that was made while its session was deleted goes. The entries of a
-session that is deleted go by `unlearn`, owed by the erasure, which finds them by the session they name.
+Each entry owes `confirm` until the session, and all that it was made of, has been seen alive behind it: one that was made while its session was
+deleted, or a message of it erased, goes. The entries of a session that is deleted go by `unlearn`, owed by the erasure, which finds them by the session
+they name.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ from memory.orchestrator.collections import ENTRIES, MESSAGES
 from memory.orchestrator.conversations.events import LEAVES, Event, EventType, event_of
 from memory.orchestrator.conversations.history import History, item_of
 from memory.orchestrator.conversations.log import Log
-from memory.orchestrator.conversations.places import Places
+from memory.orchestrator.conversations.places import NOWHERE, Places
 from memory.orchestrator.conversations.sessions import UNLEARN, SessionRecords
 from memory.orchestrator.entry_records import record_of
 from memory.orchestrator.erasure import Erasure
@@ -46,6 +47,8 @@ from memory.ports.writes import Absent, AtVersion, Put
 LEAVE, CONFIRM = "leave", "confirm"
 MADE = "made"
 """In what is owed: what the callback returned."""
+OF, AGAIN = "of", "again"
+"""In what is owed: the places of what the callback was told; how often it was asked for anew. Entries of another answer have other ids."""
 SAID_IN = "said_in"
 """In the body of an entry: incarnation and places of the messages that it was made of."""
 AGAIN_AFTER, AT_MOST = timedelta(minutes=1), timedelta(hours=1)
@@ -92,6 +95,8 @@ class Onward:
         self._failed: dict[Key, _Failed] = {}
         self._asked: set[Key] = set()
         self._heard: dict[Key, list[str]] = {}
+        self._confirmed: set[Key] = set()
+        """Entries that have been stored just now, and whose sources were read since."""
         outbox.register(LEAVE, self._leave)
         outbox.register(CONFIRM, self._confirm, Until.DELETED)
         outbox.register(UNLEARN, self._unlearn)
@@ -136,7 +141,7 @@ class Onward:
                 return await self._ask(pending, owner, session, self._callback)
             finally:
                 self._asked.discard(owner.key)
-        await self._store(owner, session, owed.data[MADE])
+        await self._store(owner, session, owed)
         return True
 
     async def _session(self, owner: Record) -> Record | None:
@@ -153,13 +158,14 @@ class Onward:
 
     async def _ask(self, pending: Pending, owner: Record, session: Record, callback: Callback) -> bool:
         """Ask the callback and write down what it returned, where nobody else has; then do what that owes."""
-        leaving = await self._leaving(owner, session)
+        leaving, places = await self._leaving(owner, session)
         drafts = [] if leaving is None else await self._drafts(owner, callback, leaving)
         self._failed.pop(owner.key, None)
         if not drafts:
             return True
         now = self._placement.now()
-        steps = tuple(replace(o, data={**o.data, MADE: [_said(draft, now) for draft in drafts]}) if o.step == LEAVE else o for o in owner.owed)
+        said: dict[str, JsonValue] = {MADE: [_said(draft, now) for draft in drafts], OF: places.to_json()}
+        steps = tuple(replace(o, data={**o.data, **said}) if o.step == LEAVE else o for o in owner.owed)
         noted = replace(owner, version=version_at(now, owner.version), owed=steps)
         outcome = await self._placement.write_one("onward.note", pending.store, Put(MESSAGES, noted, AtVersion(owner.version)))
         if (error := refused(pending.store, outcome)) is not None:
@@ -180,29 +186,32 @@ class Onward:
             said = "the callback did not answer in time" if isinstance(error, TimeoutError) else str(error)
             raise _CallbackFailed(said or type(error).__name__) from error
 
-    async def _leaving(self, owner: Record, session: Record) -> Leaving | None:
-        """The messages that leave by an event, as they are now: without those that were excluded since; None where there are none."""
+    async def _leaving(self, owner: Record, session: Record) -> tuple[Leaving | None, Places]:
+        """The messages that leave by an event, as they are now: without those that were excluded since; None where there are none. And the places of
+        all that is told with it, that of a summary too: it may say what any message said that it stands for."""
         log, event = self._sessions.log(session), event_of(owner)
         events = [
             e for _, e in sorted((await log.at(_places(event))).items()) if e.type is EventType.MESSAGE and e.number is not None and not e.is_redacted
         ]
         gone = await History(self._placement, log).gone(events)
-        kept = [(e.message, e.number) for e, why in zip(events, gone, strict=True) if why.excluded is None]
-        said = [(message, number) for message, number in kept if message is not None and number is not None]
+        kept = [e for e, why in zip(events, gone, strict=True) if why.excluded is None]
+        said = [(message, e.number) for e in kept if (message := e.message) is not None and e.number is not None]
         if not said:
-            return None
+            return None, NOWHERE
         user, agent, namespace = (None if (value := session.fields.get(name)) is None else str(value) for name in ("subject", "agent", "namespace"))
-        summary = event.message
+        summary = None if event.is_redacted else event.message
         messages, numbers = [message for message, _ in said], [number for _, number in said]
-        return Leaving(log.life.session_id, user, agent, namespace, messages, numbers, summary)
+        places = Places.of([*(e.place for e in kept), *([] if summary is None else [event.place])])
+        return Leaving(log.life.session_id, user, agent, namespace, messages, numbers, summary), places
 
     # -- the entries --------------------------------------------------------------------------------------------------
 
-    async def _store(self, owner: Record, session: Record, made: Sequence[Mapping[str, Any]]) -> None:
+    async def _store(self, owner: Record, session: Record, owed: Owed) -> None:
         """Make the entries that do not stand yet. One that was deleted since is not made again."""
-        records = [self._record(owner, session, number, said) for number, said in enumerate(made)]
+        records = [self._record(owner, session, owed, number, said) for number, said in enumerate(owed.data[MADE])]
         located = await self._placement.locate_many(ENTRIES, [record.key for record in records])
         fresh = [record for record, there in zip(records, located, strict=True) if not (there.record or there.tombstone or there.corrupt)]
+        made: list[Pending] = []
         for record in await self._meaning.embedded(fresh):
             store = self._placement.topology.home(record.tier)
             born = replace(record, owed=(*replicas(self._placement, ENTRIES, store, record.tier), *record.owed))
@@ -210,35 +219,56 @@ class Onward:
             if (error := refused(store, outcome)) is not None:
                 raise error
             if outcome.applied:
-                await self._outbox.finish(Pending(ENTRIES, store, replace(born, generation=outcome.generation)))
-                self._heard.get(owner.key, []).append(record.key.id)
+                made.append(Pending(ENTRIES, store, replace(born, generation=outcome.generation)))
+        await self._finish(owner, made)
 
-    def _record(self, owner: Record, session: Record, number: int, said: Mapping[str, Any]) -> Record:
+    async def _finish(self, owner: Record, made: Sequence[Pending]) -> None:
+        """Do what entries owe that have just been stored. What they were made of is read once for all of them."""
+        keys = {pending.owner.key for pending in made}
+        if made and isinstance(made[0].owner, Record) and await self._may_stand(made[0].owner):
+            self._confirmed |= keys
+            self._heard.get(owner.key, []).extend(pending.owner.key.id for pending in made)
+        try:
+            for pending in made:
+                await self._outbox.finish(pending)
+        finally:
+            self._confirmed -= keys
+
+    def _record(self, owner: Record, session: Record, owed: Owed, number: int, said: Mapping[str, Any]) -> Record:
         draft, now, incarnation = _draft(said), self._placement.now(), str(session.body["incarnation"])
-        event = event_of(owner)
-        key = Key(owner.key.tenant, ids.derived_id(owner.key.tenant, draft.scope.text, "onward", incarnation, str(event.place), str(number)))
+        named = (incarnation, str(event_of(owner).place), str(number), *([str(owed.data[AGAIN])] if AGAIN in owed.data else []))
+        key = Key(owner.key.tenant, ids.derived_id(owner.key.tenant, draft.scope.text, "onward", *named))
         tier = self._placement.kinds.of(ENTRIES).route(draft.scope.kind).tier
         record = record_of(draft, key=key, version=version_at(now), now=now, tier=tier)
         return replace(
             record,
             fields={**record.fields, "conversation_id": session.fields["session_id"]},
-            body={**record.body, SAID_IN: {"incarnation": incarnation, "places": _places(event).to_json()}},
+            body={**record.body, SAID_IN: {"incarnation": incarnation, "places": owed.data[OF]}},
             owed=(Owed(CONFIRM, CONFIRM),),
         )
 
     async def _confirm(self, pending: Pending, owed: Owed) -> bool:
-        """Delete an entry whose session was deleted while it was made."""
+        """Delete an entry whose session was deleted while it was made, or something erased of which it was made."""
         entry = pending.owner
-        if isinstance(entry, Record) and not await self._lives(entry):
+        if isinstance(entry, Record) and entry.key not in self._confirmed and not await self._may_stand(entry):
             await self._erasure.delete(ENTRIES, entry.key)
         return True
 
-    async def _lives(self, entry: Record) -> bool:
+    async def _may_stand(self, entry: Record) -> bool:
+        """Whether the session that an entry was made in lives, and nothing that it was made of was erased."""
+        session = await self._session_of(entry)
+        if session is None:
+            return False
+        events = await self._sessions.log(session).at(Places.told(entry.body[SAID_IN]["places"]))
+        return not any(event.is_redacted for event in events.values())
+
+    async def _session_of(self, entry: Record) -> Record | None:
+        """The session that an entry was made in; None where that was deleted."""
         try:
             session = await self._sessions.record(entry.key.tenant, str(entry.fields["conversation_id"]))
         except NotFound:
-            return False
-        return bool(session.body["incarnation"] == entry.body[SAID_IN]["incarnation"])
+            return None
+        return session if session.body["incarnation"] == entry.body[SAID_IN]["incarnation"] else None
 
     async def _unlearn(self, pending: Pending, owed: Owed) -> bool:
         """Delete the entries that were made of what was said in a session that is gone."""
@@ -254,26 +284,26 @@ class Onward:
         return True
 
     async def forget(self, log: Log, place: int) -> None:
-        """Delete the entries that were made of the message at this place, which was erased, and let what is still to be made be asked for anew.
+        """Delete the entries that were made of what stands at this place, which was erased, and let what is still to be made be asked for anew.
 
-        Each event that owes it is written again, so that an answer which is under way, and has read the text, is not noted.
+        Each event that owes it is written again, so that an answer which is under way, and may have read the text, is not noted. One that is noted, and
+        was given without it, stays.
         """
         store, life = log.store, log.life
         query = Query(MESSAGES, within(life.partition), Eq("owing", True), limit=self._placement.settings.page)
         async for page in self._placement.pages("onward.owed", store, query):
             for row in page.records:
-                if isinstance(row, Record) and any(o.step == LEAVE for o in row.owed) and place in _places(event_of(row)):
-                    await self._ask_anew(store, row)
+                if isinstance(row, Record) and place in _places(event_of(row)):
+                    await self._ask_anew(store, row, place)
         async for entry in self._made_of(life.tenant, life.session_id):
             said_in: Any = entry.body.get(SAID_IN, {})
             if said_in.get("incarnation") == life.incarnation and place in Places.told(said_in["places"]):
                 await self._erasure.delete(ENTRIES, entry.key)
 
-    async def _ask_anew(self, store: Store, owner: Record) -> None:
+    async def _ask_anew(self, store: Store, owner: Record, place: int) -> None:
         patience = Patience(self._placement, owner.key.id)
-        while any(owed.step == LEAVE for owed in owner.owed):
-            steps = tuple(Owed(LEAVE, LEAVE) if owed.step == LEAVE else owed for owed in owner.owed)
-            anew = replace(owner, version=version_at(self._placement.now(), owner.version), owed=steps)
+        while any(owed.step == LEAVE and (MADE not in owed.data or place in Places.told(owed.data[OF])) for owed in owner.owed):
+            anew = replace(owner, version=version_at(self._placement.now(), owner.version), owed=asked_anew(owner.owed))
             outcome = await self._placement.write_one("onward.anew", store, Put(MESSAGES, anew, AtVersion(owner.version)))
             if (error := refused(store, outcome)) is not None:
                 raise error
@@ -292,12 +322,17 @@ class Onward:
 
     async def messages_of(self, entry: Record) -> list[HistoryItem]:
         """The messages that an entry was made of, those that are there still."""
-        if SAID_IN not in entry.body or not await self._lives(entry):
+        session = await self._session_of(entry) if SAID_IN in entry.body else None
+        if session is None:
             return []
-        session = await self._sessions.record(entry.key.tenant, str(entry.fields["conversation_id"]))
-        log = self._sessions.log(session)
-        events = [e for _, e in sorted((await log.at(Places.told(entry.body[SAID_IN]["places"]))).items()) if e.number is not None]
+        log, places = self._sessions.log(session), Places.told(entry.body[SAID_IN]["places"])
+        events = [e for _, e in sorted((await log.at(places)).items()) if e.type is EventType.MESSAGE]
         return [item_of(e, gone) for e, gone in zip(events, await History(self._placement, log).gone(events), strict=True)]
+
+
+def asked_anew(owed: Sequence[Owed]) -> tuple[Owed, ...]:
+    """What is owed, with whatever the callback has answered so far forgotten."""
+    return tuple(Owed(LEAVE, LEAVE, {AGAIN: each.data.get(AGAIN, 0) + 1}) if each.step == LEAVE else each for each in owed)
 
 
 class _CallbackFailed(MemoryTiersError):

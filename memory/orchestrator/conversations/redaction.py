@@ -17,7 +17,7 @@ from memory.orchestrator.collections import MESSAGES, OPERATIONS
 from memory.orchestrator.conversations.events import Draft, Event, EventType
 from memory.orchestrator.conversations.folding import left_by
 from memory.orchestrator.conversations.log import Log
-from memory.orchestrator.conversations.onward import Onward
+from memory.orchestrator.conversations.onward import Onward, asked_anew
 from memory.orchestrator.conversations.seen import Seen
 from memory.orchestrator.conversations.sessions import SessionRecords
 from memory.orchestrator.erasure import Erasure
@@ -60,7 +60,7 @@ class Redaction:
 
     async def _erase_at(self, log: Log, event: Event) -> bool:
         """False where the message has changed since it was read."""
-        redacted = await log.redact(event, (Owed(REDACT, REDACT),))
+        redacted = await log.redact(event, (*asked_anew(event.owed), Owed(REDACT, REDACT)))
         if redacted is None:
             return False
         pending = Pending(MESSAGES, log.store, log.record_of(redacted))
