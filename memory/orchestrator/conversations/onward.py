@@ -271,15 +271,16 @@ class Onward:
         return session if session.body["incarnation"] == entry.body[SAID_IN]["incarnation"] else None
 
     async def _unlearn(self, pending: Pending, owed: Owed) -> bool:
-        """Delete the entries that were made of what was said in a session that is gone."""
-        tenant, session_id, incarnation = owed.data["tenant"], owed.data["session_id"], owed.data["incarnation"]
+        """Delete the entries that were made of what was said in a session that is gone, whichever life of it the erasure came to take."""
+        tenant, session_id = owed.data["tenant"], owed.data["session_id"]
         try:
-            if (await self._sessions.record(tenant, session_id)).body["incarnation"] == incarnation:
-                return False  # its erasure comes first
+            living = (await self._sessions.record(tenant, session_id)).body["incarnation"]
         except NotFound:
-            pass
+            living = None
+        if living is not None and living == owed.data["incarnation"]:
+            return False  # its erasure comes first
         async for entry in self._made_of(tenant, session_id):
-            if entry.body.get(SAID_IN, {}).get("incarnation") == incarnation:
+            if SAID_IN in entry.body and entry.body[SAID_IN]["incarnation"] != living and await self._session_of(entry) is None:
                 await self._erasure.delete(ENTRIES, entry.key)
         return True
 

@@ -82,7 +82,7 @@ class LogCheck:
         if event in TAKES:
             self._taken(place, event, left, data)
         if event in ("message", "compaction"):
-            if self.status != "active":
+            if self.status != "active" and not self._is_begun(place, row):
                 self._wrong(f"at place {place} something was said while the session was {self.status}")
             self.number += data.get("in_history", True)
             self.turn += event == "message" and row.fields.get("message_role") == "user"
@@ -113,6 +113,15 @@ class LogCheck:
         if [told[0], told[1], told[2], told[3], told[5], told[8]] != true:
             self._wrong(f"after {place} it is told {told}, and is {true}")
 
+    def _is_begun(self, place: int, row: Record) -> bool:
+        """Whether it is of messages that were said together, some of which came before the session was closed: what was begun is ended."""
+        texts = {str(self._text(each)) for at, each in self.rows.items() if at < place}
+        return any(self._text(row) in said.texts and texts & set(said.texts) for said in self._told.said)
+
+    def _text(self, row: Record) -> str:
+        body: Any = row.body
+        return str((body.get("message") or {}).get("content"))
+
     def _taken(self, place: int, event: str, left: Iterable[int], data: Any) -> None:
         """No call takes what was said while it was under way: what it did not know of, and what it was to keep."""
         takings = [taking for taking in self._told.takings.get(event, ()) if taking.life == self._life]
@@ -120,8 +129,7 @@ class LogCheck:
             self._wrong(f"place {place} ({event}, {data.get('reason')}) takes what no call of its kind knew of: {sorted(left)}")
 
     def _may_take(self, taking: Taking, place: int) -> bool:
-        row: Any = self.rows[place]
-        begun = self._told.begun(self._life, self.name(place), str((row.body.get("message") or {}).get("content")))
+        begun = self._told.begun(self._life, self.name(place), self._text(self.rows[place]))
         return taking.knew is not None and (begun is None or begun <= taking.knew) and self.name(place) not in taking.kept
 
     def _compacted(self, place: int, row: Record, left: set[int], data: Any) -> None:
