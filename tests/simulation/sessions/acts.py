@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import re
+from collections.abc import Awaitable, Callable
 from random import Random
 from typing import TYPE_CHECKING
 
@@ -27,9 +28,9 @@ if TYPE_CHECKING:
 
 TENANT, SESSION, ADA = "acme", "s/1", "ada"
 SYSTEM = Message(role=Role.SYSTEM, content="Be brief.")
-SAYING = "say say say batch batch name name name update call"
-CHANGING = "exclude restore clear roll_back compact compact policy replace erase end archive"
-ACTS = f"{SAYING} {CHANGING} read read read sweep onward lists fork delete erase_user".split()
+SAYING = "say say say batch batch name name name update call "
+CHANGING = "exclude restore clear roll_back compact compact policy replace erase end archive "
+ACTS = [*(2 * (SAYING + CHANGING + "read read read sweep onward lists fork ")).split(), "delete", "erase_user"]
 TEXT = re.compile(r"w\d+\.\w+(?:/\w+)?")
 """Whatever is said in a run."""
 
@@ -137,7 +138,7 @@ class Worker:
     # -- what leaves the window, and comes back -----------------------------------------------------------------------
 
     def _any(self, life: str, random: Random) -> str:
-        return random.choice([*self._told.ids.get(life, ()), "m0"])
+        return random.choice((*self._told.ids.get(life, ()), "m0"))
 
     async def _exclude(self, session: Conversation, life: str, label: str, random: Random) -> None:
         self._told.done[life, label] = False
@@ -174,7 +175,7 @@ class Worker:
         with self._told.calling(taking):
             await session.compact_if_needed(policy, self._summarise(taking, random))
 
-    def _summarise(self, taking: Taking, random: Random):  # type: ignore[no-untyped-def]  # noqa: ANN202
+    def _summarise(self, taking: Taking, random: Random) -> Callable[[list[Message]], Awaitable[str]]:
         async def summarise(messages: list[Message]) -> str:
             taking.knew = self._told.now()
             await asyncio.sleep(random.random() * 0.1)
@@ -211,13 +212,10 @@ class Worker:
             erasing.ended = self._told.now()
 
     async def _delete(self, session: Conversation, life: str, label: str, random: Random) -> None:
-        if random.random() < 0.5:
-            await self.engine.conversations.sessions.delete(TENANT, SESSION)
-            self._told.ended.setdefault(life, self._told.now())
+        await self.engine.conversations.sessions.delete(TENANT, SESSION)
+        self._told.ended.setdefault(life, self._told.now())
 
     async def _erase_user(self, session: Conversation, life: str, label: str, random: Random) -> None:
-        if random.random() < 0.5:
-            return
         there = [life, *(fork.life for fork in self._told.forks.values() if fork.done)]
         erasing = Call(self._told.now())
         self._told.users.append(erasing)

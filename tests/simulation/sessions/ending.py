@@ -16,6 +16,7 @@ from memory.orchestrator.collections import ENTRIES, MESSAGES, SESSIONS
 from memory.orchestrator.conversations.events import place_key
 from memory.orchestrator.conversations.sessions import SessionDraft, scope_of, session_key
 from memory.orchestrator.kinds import KINDS
+from memory.orchestrator.split import CONVERSATION
 from memory.ports.record import Record
 from tests.simulation.loop import OWNER
 from tests.simulation.sessions.acts import ADA, SESSION, SYSTEM, TENANT, Worker, everything, texts_in
@@ -51,8 +52,9 @@ async def in_the_end(world: Run) -> None:
         world.told.broken.append(f"the window shows {sorted(window)}, and is {sorted(log.name(place) for place in log.window)}")
     _record_follows(world, log)
     _entries(world, life, log)
-    forked = [label for label in world.told.forks if await _forked(world, auditor, label)]
-    _nothing_is_left(world, life, log, forked)
+    for label in world.told.forks:
+        await _forked(world, auditor, label)
+    _nothing_is_left(world, log)
     await _lists(world, auditor, log)
 
 
@@ -83,7 +85,8 @@ def _record_follows(world: Run, log: LogCheck) -> None:
     (record,) = (row for row in world.standing(SESSIONS) if row.key == session_key(TENANT, SESSION))
     if record.fields["status"] != log.status:
         world.told.broken.append(f"lists say that the session is {record.fields['status']}, and it is {log.status}")
-    place, counted = record.body.get("place", 0), record.body.get("messages", 1)
+    body: Any = record.body
+    place, counted = body.get("place", 0), body.get("messages", 1)
     if place > max(log.rows, default=1) or counted > log.number:
         world.told.broken.append(f"lists tell of {counted} messages up to {place}, and there are {log.number} up to {max(log.rows, default=1)}")
 
@@ -110,14 +113,16 @@ async def _lists(world: Run, auditor: Worker, log: LogCheck) -> None:
 def _entries(world: Run, life: str, log: LogCheck) -> None:
     """Of each event by which messages leave there are the entries of one answer, each once; of sessions that are gone there are none."""
     standing = {row.key.id: row for row in world.standing(ENTRIES)}
+    body: Any
     living = {life, *(fork.life for fork in world.told.forks.values())}
     for row in standing.values():
-        body: Any = row.body
+        body = row.body
         if body["said_in"]["incarnation"] not in living:
             world.told.broken.append(f"of a session that was deleted there is '{_text(row)}' still")
     spared = {id_ for place in log.leaving for id_ in _ids(life, place)}
     for row in standing.values():
-        if row.body["said_in"]["incarnation"] == life and row.key.id not in spared:  # type: ignore[index,call-overload]
+        body = row.body
+        if body["said_in"]["incarnation"] == life and row.key.id not in spared:
             world.told.broken.append(f"'{_text(row)}' is of nothing that left")
     for place, left in log.leaving.items():
         _of_one_answer(world, life, log, place, left, standing)
@@ -155,12 +160,12 @@ def _data(row: Record) -> Any:
 # -- what is erased ---------------------------------------------------------------------------------------------------
 
 
-def _nothing_is_left(world: Run, life: str, log: LogCheck, forked: list[str]) -> None:
+def _nothing_is_left(world: Run, log: LogCheck) -> None:
     """What was erased is in no record of any store, but for copies that another session was given of it before."""
-    erased, copies = world.told.erased(), {scope_of(label) for label in forked}
+    erased = world.told.erased()
     for row in _everything_standing(world):
         for text in sorted(texts_in(row) & erased.keys()):
-            if row.scope in copies:
+            if row.scope.startswith(f"{CONVERSATION}:") and row.scope != scope_of(SESSION):
                 continue
             answer = _ANSWER.match(row.texts.get("content", ""))
             erasing = erased[text]
@@ -182,7 +187,7 @@ def _everything_standing(world: Run) -> Iterator[Record]:
         yield from world.standing(collection)
 
 
-async def _forked(world: Run, auditor: Worker, label: str) -> bool:
+async def _forked(world: Run, auditor: Worker, label: str) -> None:
     """A fork has what it was made of, or the beginning of it; it is gone where its user was erased."""
     fork = world.told.forks[label]
     try:
@@ -190,10 +195,9 @@ async def _forked(world: Run, auditor: Worker, label: str) -> bool:
     except NotFound:
         if fork.done and not world.told.may_be_erased(fork.begun):
             world.told.broken.append(f"{label}: the fork is lost")
-        return False
+        return
     if fork.life in world.told.ended:
         world.told.broken.append(f"{label}: the fork of a user who was erased is there")
     said = [item.message.text for item in await everything(session) if item.message.id != "system"]
     if said != list(fork.texts[: len(said)]) or (fork.done and len(said) < len(fork.texts)):
         world.told.broken.append(f"{label}: the fork has {said}, and was given {fork.texts}")
-    return True

@@ -95,6 +95,8 @@ class Told:
     """By life and number: the message that was shown under it, and when it was first shown to be erased."""
     answers: list[float] = field(default_factory=list)
     """When the callback that makes entries was asked, by the number that its entries carry."""
+    given: dict[str, int] = field(default_factory=dict)
+    """By life: up to which place its log is taken as it stands, since its store was set back."""
     limits: Counter[str] = field(default_factory=Counter)
     """What is known not to hold (docs/plan.md, issue 12), as often as it did not."""
     broken: list[str] = field(default_factory=list)
@@ -119,6 +121,12 @@ class Told:
     def has(self, life: str, *ids: str) -> None:
         known = self.ids.setdefault(life, [])
         known += [each for each in ids if each not in known]
+
+    def stands(self, life: str, messages: Sequence[Message]) -> None:
+        """These messages are there, whoever said them."""
+        for message in messages:
+            self.says(life, str(message.id), Saying(self.now(), self.now(), done=True, text=message.text))
+        self.has(life, *(str(message.id) for message in messages))
 
     def may_be_erased(self, moment: float) -> bool:
         """Whether a user's erasure may be carried out after this moment: one that was not acknowledged is owed."""
