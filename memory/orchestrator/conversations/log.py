@@ -390,7 +390,7 @@ class Log:
         return await self._put_over(event, event.changed(message, tokens, version=version_at(now, event.version), now=now))
 
     async def redact(self, event: Event, owed: tuple[Owed, ...]) -> Event | None:
-        """Let nothing be left of what the message at its place said, and owe this from now on; None where it is no longer what it was when it was read."""
+        """Let nothing be left of what the message at its place said, and owe this from now on; None where it has changed since it was read."""
         now = self._placement.now()
         return await self._put_over(event, event.redacted(owed, version=version_at(now, event.version), now=now))
 

@@ -5,8 +5,8 @@ callback is asked, what it returned is written into the debt on condition that n
 computed from the session's incarnation, the place and a number. So of one event the entries of one answer exist, each once, whoever dies.
 
 Each entry owes `confirm` until the session, and all that it was made of, has been seen alive behind it: one that was made while its session was
-deleted, or a message of it erased, goes. The entries of a session that is deleted go by `unlearn`, owed by the erasure, which finds them by the session
-they name.
+deleted, or a message of it erased, goes. The entries of a session that is deleted go by `unlearn`, owed by the erasure, which finds them by the
+session they name.
 """
 
 from __future__ import annotations
@@ -287,8 +287,8 @@ class Onward:
     async def forget(self, log: Log, place: int) -> None:
         """Delete the entries that were made of what stands at this place, which was erased, and let what is still to be made be asked for anew.
 
-        Each event that owes it is written again, so that an answer which is under way, and may have read the text, is not noted. One that is noted, and
-        was given without it, stays.
+        Each event that owes it is written again, so that an answer which is under way, and may have read the text, is not noted. One that is noted,
+        and was given without it, stays.
         """
         store, life = log.store, log.life
         query = Query(MESSAGES, within(life.partition), Eq("owing", True), limit=self._placement.settings.page)

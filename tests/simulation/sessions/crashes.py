@@ -1,4 +1,4 @@
-"""One act in a small scene, cut off at each of its calls of a store in turn: whoever was there before goes on, and everything that was promised holds."""
+"""One act in a small scene, cut off at each of its calls of a store in turn: who was there before goes on, and all that was promised holds."""
 
 from __future__ import annotations
 

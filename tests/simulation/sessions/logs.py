@@ -73,46 +73,55 @@ class LogCheck:
         self._told.broken.append(f"{self._who}: {what}")
 
     def _take(self, place: int, row: Record) -> None:
-        body: Any = row.body
         data, event, shown = _data(row), str(row.fields["event"]), set(self.window)
         left = set(_places(data.get("left", ())))
         self._labels[str(data.get("reason"))] += 1
         if not left <= shown:
             self._wrong(f"place {place} takes {sorted(left - shown)}, which were not in the window")
-        given = place <= self._told.given.get(self._life, 0)
-        if event in TAKES and not given:
+        if event in TAKES and not self._is_given(place):
             self._taken(place, event, left, data)
         if event in ("message", "compaction"):
-            if self.status != "active" and not given and not self._is_begun(place, row):
-                self._wrong(f"at place {place} something was said while the session was {self.status}")
-            self.number += data.get("in_history", True)
-            self.turn += event == "message" and row.fields.get("message_role") == "user"
-            self.window.add(place)
+            self._said(place, event, row)
         if event == "compaction":
             self._compacted(place, row, left, data)
-        elif left:
-            self._excluded |= {each: [*self._excluded.get(each, []), place] for each in left}
-        self.window -= left
-        if event in ("exclude", "erased"):
-            self.window.discard(data["place"])
-            self._excluded.setdefault(data["place"], []).append(place)
+        self._leaves(place, event, left, data)
+        if event in ("closed", "resumed"):
+            self._turned(place, event, data, shown)
+        self.version += shown != self.window
+        body: Any = row.body
+        told, true = body["after"], [self.number, self.version, self.turn, self.compactions, self.status, self.onward]
+        if [told[0], told[1], told[2], told[3], told[5], told[8]] != true:
+            self._wrong(f"after {place} it is told {told}, and is {true}")
+
+    def _is_given(self, place: int) -> bool:
+        return place <= self._told.given.get(self._life, 0)
+
+    def _said(self, place: int, event: str, row: Record) -> None:
+        if self.status != "active" and not self._is_given(place) and not self._is_begun(place, row):
+            self._wrong(f"at place {place} something was said while the session was {self.status}")
+        self.number += _data(row).get("in_history", True)
+        self.turn += event == "message" and row.fields.get("message_role") == "user"
+        self.window.add(place)
+
+    def _leaves(self, place: int, event: str, left: set[int], data: Any) -> None:
+        """What leaves the window, and what comes back into it."""
+        out = {data["place"]} if event in ("exclude", "erased") else left
+        self.window -= out
+        if event != "compaction":
+            for each in out:
+                self._excluded.setdefault(each, []).append(place)
         if event == "restore":
             self.window.add(data["place"])
             self._restored.add(data["place"])
             if data["place"] in self._archived:
                 self._wrong(f"place {place} takes {data['place']} back, which a summary stands for")
-        if event == "closed":
-            self.status = data["status"]
-            self._closed[self.status] += 1
-            if self.status == "ended":
-                self._leave(place, {each for each in shown if each > self.onward}, data)
-                self.onward = place if data.get("leaves") else self.onward
-        elif event == "resumed":
-            self.status = "active"
-        self.version += shown != self.window
-        told, true = body["after"], [self.number, self.version, self.turn, self.compactions, self.status, self.onward]
-        if [told[0], told[1], told[2], told[3], told[5], told[8]] != true:
-            self._wrong(f"after {place} it is told {told}, and is {true}")
+
+    def _turned(self, place: int, event: str, data: Any, shown: set[int]) -> None:
+        self.status = data["status"] if event == "closed" else "active"
+        self._closed[self.status] += 1
+        if self.status == "ended":
+            self._leave(place, {each for each in shown if each > self.onward}, data)
+            self.onward = place if data.get("leaves") else self.onward
 
     def _is_begun(self, place: int, row: Record) -> bool:
         """Whether it is of messages that were said together, some of which came before the session was closed: what was begun is ended."""

@@ -140,7 +140,7 @@ async def _live(world: Run, process: Process, todo: list[tuple[str, str]], numbe
     with suppress(WorkerCrashed):
         worker = Worker(world, process)
         process.begin(numbers)
-        while not await opened(worker):
+        while not await opened(worker):  # noqa: ASYNC110
             await asyncio.sleep(1)
         while todo and not process.dead:
             label, act = todo.pop(0)

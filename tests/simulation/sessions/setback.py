@@ -1,8 +1,8 @@
 """The store that has the sessions is taken back to an earlier moment, as from a backup, and new processes go on.
 
 What was acknowledged since that moment may be gone, and what was erased since may be back. What stands there then is a beginning like any other: to
-processes that remember nothing of what came since, everything is promised of it, and of what follows. What is not promised, since nobody can tell a log
-that was set back from one that never went on (docs/plan.md, issue 12, 5), is stated in `test_setback.py`: to a process that remembers more.
+processes that remember nothing of what came since, everything is promised of it, and of what follows. To one that remembers more, not all is: nobody
+can tell a log that was set back from one that never went on (docs/plan.md, issue 12, 5). What holds then, and what cannot, says `test_setback.py`.
 """
 
 from __future__ import annotations

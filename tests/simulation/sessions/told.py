@@ -46,13 +46,6 @@ class Saying(Call):
 
 
 @dataclass(slots=True)
-class Erasing(Call):
-    """The erasure of a message; `entries` are those that stood when it began and say what it said."""
-
-    entries: frozenset[str] = frozenset()
-
-
-@dataclass(slots=True)
 class Taking(Call):
     """A call that takes messages out of the window: none of which was said after `knew`, and none of those `kept`."""
 
@@ -77,7 +70,7 @@ class Told:
     said: list[Said] = field(default_factory=list)
     sayings: dict[tuple[str, str], list[Saying]] = field(default_factory=dict)
     """By life and id: what was ever handed in for it."""
-    erasings: dict[tuple[str, str], list[Erasing]] = field(default_factory=dict)
+    erasings: dict[tuple[str, str], list[Call]] = field(default_factory=dict)
     users: list[Call] = field(default_factory=list)
     """Erasures of the sessions' user."""
     takings: dict[str, list[Taking]] = field(default_factory=dict)
@@ -93,8 +86,8 @@ class Told:
     """By life: the messages that are known to have been stored."""
     numbers: dict[tuple[str, int], tuple[str | None, float | None]] = field(default_factory=dict)
     """By life and number: the message that was shown under it, and when it was first shown to be erased."""
-    answers: list[float] = field(default_factory=list)
-    """When the callback that makes entries was asked, by the number that its entries carry."""
+    answers: int = 0
+    """How often the callback that makes entries was asked: its entries carry the number."""
     given: dict[str, int] = field(default_factory=dict)
     """By life: up to which place its log is taken as it stands, since its store was set back."""
     limits: Counter[str] = field(default_factory=Counter)
@@ -138,9 +131,9 @@ class Told:
         moments += [said.begun for said in self.said if said.life == life and text in said.texts]
         return min(moments, default=None)
 
-    def erased(self) -> dict[str, Erasing]:
+    def erased(self) -> dict[str, Call]:
         """The texts of which nothing may be left: their erasure was acknowledged, and nobody has said them since."""
-        found: dict[str, Erasing] = {}
+        found: dict[str, Call] = {}
         for key, erasings in self.erasings.items():
             said = self.sayings.get(key, [])
             for erasing in (each for each in erasings if each.done):
