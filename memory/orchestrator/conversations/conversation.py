@@ -7,7 +7,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any
 
-from memory.domain.errors import Conflict, InvalidInput, NotFound
+from memory.domain.errors import Conflict, InvalidInput, NotFound, StoreUnavailable
 from memory.domain.message import Message, Role
 from memory.domain.session import Context, FoundMessage, HistoryPage
 from memory.orchestrator.conversations.compacting import Compacting
@@ -53,14 +53,23 @@ class Conversation(Compacting):
     async def context(self, asked: ContextAsked = EVERYTHING, *, tools: Sequence[Mapping[str, Any]] = ()) -> Context:
         """What a model is to be sent: the system message, the newest summary, then the messages of the window, results behind their calls.
 
-        No more of the window is read than tells what is shown.
+        No more of the window is read than tells what is shown. While the store does not answer, what this process last saw of it is shown, and said.
         """
         of_tools = tools_tokens(tools, self._counter)
-        window = await self._window(Asked(asked.newest, None if asked.budget is None else asked.budget - of_tools, asked.by))
+        reach, degraded = Asked(asked.newest, None if asked.budget is None else asked.budget - of_tools, asked.by), list[str]()
+        try:
+            window = await self._window(reach)
+        except StoreUnavailable as error:
+            remembered = await self._window_at_hand(reach)
+            if remembered is None:
+                raise
+            window, degraded = remembered, [f"{error}; shown is what was last seen of the session here"]
         self._known = window.state.window
         if asked.layered:
             asked = replace(asked, earlier=[made.summary for made in await self.compactions()])
-        return read_out(window.messages, window.costs, window.said_by_then, window.count, window.state.after.version, asked, self._counter, of_tools)
+        version = window.state.after.version
+        context = read_out(window.messages, window.costs, window.said_by_then, window.count, version, asked, self._counter, of_tools)
+        return replace(context, degraded=degraded) if degraded else context
 
     async def history(self, asked: HistoryAsked) -> HistoryPage:
         self._record = await self._same_life()

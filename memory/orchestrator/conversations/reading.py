@@ -11,6 +11,7 @@ from memory.orchestrator.at_once import both_at_once
 from memory.orchestrator.conversations.events import Event, EventType
 from memory.orchestrator.conversations.folding import State
 from memory.orchestrator.conversations.log import Log
+from memory.orchestrator.conversations.places import Places
 from memory.orchestrator.conversations.seen import Seen
 from memory.orchestrator.conversations.sessions import system_of
 from memory.policies.tokens import message_tokens
@@ -71,10 +72,31 @@ async def read_window(log: Log, record: Coroutine[Any, Any, Record], counter: To
         earlier = state.window.without(read)
         damaged = len(read) - sum(place in events for place in read)
         window = await _window(told, state, events.values(), counter, damaged, is_whole=not earlier.ranges)
-        if reach is None or window.is_whole or reaches_back(window.messages, window.costs, last=asked.last, budget=asked.budget, by=asked.by):
+        if reach is None or window.is_whole or _is_enough(window, asked):
             return told, window
         events |= await log.at(earlier.newest(reach))
         reach *= 2
+
+
+async def window_at_hand(log: Log, record: Record, counter: TokenCounter, asked: Asked) -> Window | None:
+    """The window as this process last saw it, no longer ago than `REMEMBERED_FOR`, as far back as need be; None where that is not at hand."""
+    seen = log.remembered
+    if seen is None:
+        return None
+    missing = Places.of(place for place in seen.state.window if place not in seen.events)
+    shown = seen.state.window.between(missing.last + 1, seen.state.place)
+    pinned = seen.state.pinned.without(shown)
+    if pinned.both(missing).ranges:
+        return None
+    events = [seen.events[place] for place in (*pinned, *shown)]
+    is_whole = not missing.ranges
+    window = await _window(record, seen.state, events, counter, 0, is_whole=is_whole)
+    return window if is_whole or _is_enough(window, asked) else None
+
+
+def _is_enough(window: Window, asked: Asked) -> bool:
+    """Whether the end of a window tells all of what is asked for."""
+    return reaches_back(window.messages, window.costs, last=asked.last, budget=asked.budget, by=asked.by)
 
 
 async def _window(record: Record, state: State, events: Iterable[Event], counter: TokenCounter, damaged: int, *, is_whole: bool) -> Window:

@@ -14,7 +14,7 @@ from memory.domain.session import Context
 from memory.orchestrator.collections import MESSAGES
 from memory.orchestrator.conversations.conversation import Conversation
 from memory.orchestrator.conversations.history import HistoryAsked
-from memory.orchestrator.conversations.log import AHEAD
+from memory.orchestrator.conversations.log import LOOKED_AT
 from memory.orchestrator.conversations.reading import MARGIN
 from memory.orchestrator.conversations.seen import REMEMBERED, REMEMBERED_FOR, REMEMBERED_SIZE
 from memory.policies.reading import ContextAsked
@@ -72,7 +72,7 @@ async def test_an_edit_of_another_process_is_seen_at_once(world: World, again: b
 @pytest.mark.parametrize("repeated", [True, False], ids=["repeated", "never told"])
 async def test_an_edit_whose_writer_failed_before_it_was_told_is_seen_once_it_is_repeated_or_within_a_minute(world: World, repeated: bool) -> None:
     session = await begun(world.engine)
-    await session.append([user("first", "m1")])
+    await session.append([user("first", "m1"), user("second", "m2")])
     other = await opened(await world.another_process())
     world.mid.fails_before.add("log.append")
     with pytest.raises(MemoryTiersError):
@@ -110,7 +110,7 @@ async def test_no_more_is_read_than_is_shown_and_nothing_that_is_remembered(
         await session.append([user(f"message number {n}", f"m{n}") for n in range(start, start + 300)])
     read = _counted(world, monkeypatch)
     other = await opened(await world.another_process())
-    for handle, most in ((other, 80 + MARGIN + 100), (other, AHEAD + 100), (session, AHEAD), (session, AHEAD)):
+    for handle, most in ((other, 80 + MARGIN + 100), (other, LOOKED_AT + 100), (session, LOOKED_AT), (session, LOOKED_AT)):
         read.clear()
         shown = (await handle.context(ContextAsked(**asked))).messages
         assert shown[-1].id == "m1199"
