@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Any, TypeAlias
 
 from memory.domain.errors import CompactionError, Conflict, NotFound
-from memory.domain.message import Message, Role
+from memory.domain.message import SYSTEM, Message, Role
 from memory.domain.session import Compaction
 from memory.domain.shapes import messages_of
 from memory.orchestrator.collections import MESSAGES
@@ -105,6 +105,7 @@ class Compacting(Handle):
             if chosen is None:
                 return None
             archived, summary = chosen
+            looked_up, summary = state.place, await self._under_free_id(summary)
             places = window.places
             left = Places.of(places[str(message.id)] for message in archived)
             cost = sum(window.costs)
@@ -120,13 +121,16 @@ class Compacting(Handle):
             }
             seen_before, draft = state.after.compactions, Draft(EventType.COMPACTION, summary, said, message_tokens(summary, self._counter))
 
-            def decide(seen: Seen, left: Places = left, before: int = seen_before, draft: Draft = draft) -> list[Draft]:
+            def decide(seen: Seen, left: Places = left, before: int = seen_before, draft: Draft = draft, looked_up: int = looked_up) -> list[Draft]:
                 if seen.state.after.status != "active":
                     raise Conflict(f"session '{self.id}' is {seen.state.after.status}; resume it first", self.id)
                 if seen.state.after.compactions != before or any(at not in seen.state.window for at in left):
                     return []
                 leaves, owed = self._onward.leaving(left.between(seen.state.after.onward + 1, left.last))
-                return [replace(draft, data={**draft.data, **leaves}, owed=owed)]
+                said = draft.message
+                if said is not None and (seen.since > looked_up + 1 or said.id in seen.ids):
+                    said = said.model_copy(update={"id": None})
+                return [replace(draft, message=said, data={**draft.data, **leaves}, owed=owed)]
 
             appended = await self._log.append(decide)
             await self._touch()
@@ -139,6 +143,11 @@ class Compacting(Handle):
                     raise NotFound(self.id, "session")  # deleted since
                 return made[seen_before]
             # a message of them left the window meanwhile: what leaves it now is another question
+
+    async def _under_free_id(self, summary: Message) -> Message:
+        """The summary, under an id of its own where the session has a message of the one that it brings (B21)."""
+        taken = summary.id == SYSTEM or (summary.id is not None and await self._log.find(summary.id) is not None)
+        return summary.model_copy(update={"id": None}) if taken else summary
 
     def _told(self, event: Event) -> Compaction:
         data: Mapping[str, Any] = event.draft.data
