@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from memory.domain.errors import Conflict, InvalidInput, NotFound
-from memory.domain.message import Message, Role
+from memory.domain.message import SYSTEM, Message, Role
 from memory.domain.session import Context, FoundMessage, HistoryPage
 from memory.orchestrator.conversations.compacting import Compacting
 from memory.orchestrator.conversations.events import Draft, Event, EventType, copy_of
@@ -28,7 +28,6 @@ from memory.ports.record import JsonValue
 
 INTERRUPTED = "TOOL_CALL_INTERRUPTED"
 """What the result says of a call that was never answered (B53)."""
-SYSTEM = "system"
 EVERYTHING = ContextAsked()
 
 
