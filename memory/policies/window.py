@@ -122,7 +122,9 @@ class Fitted:
     over_budget: int
 
 
-def fitted(messages: Messages, costs: Sequence[int], budget: int, *, by: Literal["blocks", "turns"] = "blocks", keep_last_user: bool = True) -> Fitted:
+def fitted(
+    messages: Messages, costs: Sequence[int], budget: int, *, by: Literal["blocks", "turns"] = "blocks", keep_last_user: bool = True
+) -> Fitted:
     """The newest of the messages that fit, whole blocks or whole turns (C17–C20, C34).
 
     System messages come first and are kept, then the summaries. Then blocks are taken from the newest back, up to the first that does not fit:

@@ -39,8 +39,8 @@ def indexes(collection: Collection) -> Iterator[tuple[str, tuple[str, ...], str]
     """The indexes that a collection declares: for each its label, its columns, and the column that those rows have which are in it, where a dialect
     has indexes of some rows. Text is in them by its beginning only, where a dialect's keys are short.
 
-    They are led by the tenant: ends of relations are looked for in a whole tenant, and sessions, each in a partition of its own, listed in the order of
-    a required field.
+    They are led by the tenant: ends of relations are looked for in a whole tenant, and sessions, each in a partition of its own, are listed in the
+    order of a required field.
     """
     in_order = ordering(collection)
     for field in collection.fields:

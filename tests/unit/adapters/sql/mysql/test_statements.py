@@ -16,9 +16,9 @@ from memory.ports.query import And, Eq, Everywhere, Filter, Ge, IsNull, Lt, Orde
 from memory.ports.record import Owed, Partition, Role
 from memory.ports.writes import Absent, Annotate, AtVersion
 from tests.support.mysql_servers import MySqlServer
-from tests.unit.adapters.sql.mysql.conftest import ON_SERVER, Raw
 from tests.unit.adapters.sql.listing import LISTED, NOTES
 from tests.unit.adapters.sql.listing import fill as fill_notes
+from tests.unit.adapters.sql.mysql.conftest import ON_SERVER, Raw
 from tests.unit.adapters.sql.young import NEW, OLD, PAIRS, QUESTIONS, VISIBLE, fill
 
 pytestmark = ON_SERVER

@@ -22,9 +22,9 @@ from memory.ports.query import And, Eq, Everywhere, Filter, Ge, In, IsNull, Lt, 
 from memory.ports.record import Role
 from memory.ports.writes import Absent, Always, Annotate, AtVersion, Newer, When
 from tests.support.postgres_servers import Postgres
-from tests.unit.adapters.sql.postgresql.conftest import ON_SERVER, Raw
 from tests.unit.adapters.sql.listing import LISTED, NOTES
 from tests.unit.adapters.sql.listing import fill as fill_notes
+from tests.unit.adapters.sql.postgresql.conftest import ON_SERVER, Raw
 from tests.unit.adapters.sql.young import NEW, OLD, PAIRS, QUESTIONS, VISIBLE, fill
 
 pytestmark = ON_SERVER
