@@ -309,9 +309,9 @@ class Log:
 
     def _said(self, event: Event) -> None:
         """Put just now, here."""
-        message = event.draft.message
-        if message is not None and message.id is not None and not message.is_final:
-            self._being_said[message.id] = event
+        message, given = event.draft.message, event.given_id
+        if message is not None and given is not None and not message.is_final:
+            self._being_said[given] = event
 
     # -- writing ------------------------------------------------------------------------------------------------------
 
@@ -368,7 +368,7 @@ class Log:
         Only messages can be doubled: whatever else happens is decided by what stands.
         """
         unsure, given = [e for e in self._unsure if e.type is EventType.MESSAGE], [d for d in drafts if d.type is EventType.MESSAGE]
-        if not unsure or [replace(draft, nonce="") for draft in given] != [replace(event.draft, nonce="") for event in unsure]:
+        if not unsure or [replace(draft, nonce="") for draft in given] != [event.as_given() for event in unsure]:
             return [], drafts
         there = await self.at([event.place for event in unsure])
         self._unsure = []
@@ -436,8 +436,7 @@ class Log:
         return await self._put_over(event, event.redacted(owed, version=version_at(now, event.version), now=now))
 
     async def _put_over(self, event: Event, new: Event) -> Event | None:
-        if event.draft.message is not None:
-            self._being_said.pop(event.draft.message.id or "", None)
+        self._being_said.pop(event.given_id or "", None)
         outcome = await self._placement.write_one("log.change", self.store, Put(MESSAGES, self.record_of(new), AtVersion(event.version)))
         if (error := refused(self.store, outcome)) is not None:
             raise error
