@@ -112,6 +112,7 @@ class Conversation(Compacting):
         for start in range(0, len(messages), AT_ONCE):
             known = (self._log.seen or await self._log.load()).state.place
             self._wrote(*await self._log.append(self._drafts(messages[start : start + AT_ONCE], True, known, [])))
+        await self._touch()
 
     def _drafts(self, messages: Sequence[Message], in_history: bool, looked_up: int, late: Sequence[int]) -> Callable[[Seen], list[Draft]]:
         """The messages as events; `looked_up` is the place up to which their ids are known not to be there, and what is at the `late` places goes."""
