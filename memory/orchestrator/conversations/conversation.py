@@ -59,7 +59,7 @@ class Conversation(Compacting):
         window = await self._window(Asked(asked.newest, None if asked.budget is None else asked.budget - of_tools, asked.by))
         self._known = window.state.window
         if asked.layered:
-            asked = replace(asked, earlier=[made.summary for made in await self.compactions()])
+            asked = replace(asked, earlier=[made.summary for made in await self.compactions() if not made.summary.is_empty])  # erased ones
         return read_out(window.messages, window.costs, window.said_by_then, window.count, window.state.after.version, asked, self._counter, of_tools)
 
     async def history(self, asked: HistoryAsked) -> HistoryPage:

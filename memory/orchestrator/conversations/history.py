@@ -45,7 +45,7 @@ class Gone:
 
 _IN_IT = Gone()
 BEHIND_SYSTEM, ONLY_SYSTEM = "behind-system", "only-system"
-"""Cursors of our own, where a page ends at the system message, which stands in no log: all of the log is still to come, or nothing but that message."""
+"""Cursors of our own, where a page ends at the system message, which stands in no log: all of the log is to come, or nothing but that message."""
 
 
 class History:

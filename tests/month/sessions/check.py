@@ -81,7 +81,8 @@ async def part_of_window(run: Run, talk: Talk, last: int, share: float, *, worke
     context = await _ask(run, talk, "context", budget, worker=worker)
     fits, over = fitting(found.order, costs, budget - of_system)
     _same(f"what has room in {budget}", talk, [(m.id, m.content) for m in context.messages], system + _told(fits))
-    _same("how much is too much", talk, (context.over_budget, context.left_out), (over, len(found.order) - len(fits)))
+    unseen = len(found.orphans) - len(context.invalid)  # results that answer no call, further back than was looked, are left out like others
+    _same("how much is too much", talk, (context.over_budget, context.left_out), (over, len(found.order) - len(fits) + unseen))
 
     if any(made.line.excluded is not None and not made.line.is_redacted for made in talk.compactions):
         return
