@@ -66,7 +66,7 @@ class Conversation(Compacting):
             window, degraded = remembered, [f"{error}; shown is what was last seen of the session here"]
         self._known = window.state.window
         if asked.layered:
-            asked = replace(asked, earlier=[made.summary for made in await self.compactions()])
+            asked = replace(asked, earlier=[made.summary for made in await self.compactions() if not made.summary.is_empty])  # erased ones
         version = window.state.after.version
         told = read_out(window.arranged, window.costs, window.said_by_then, window.count, version, asked, self._counter, of_tools)
         return replace(told, messages=[copy_of(message) async for message in paced(told.messages, COPIED)], degraded=degraded)
@@ -121,6 +121,7 @@ class Conversation(Compacting):
         for start in range(0, len(messages), AT_ONCE):
             known = (self._log.seen or await self._log.load()).state.place
             self._wrote(*await self._log.append(self._drafts(messages[start : start + AT_ONCE], True, known, [])))
+        await self._touch()
 
     def _drafts(self, messages: Sequence[Message], in_history: bool, looked_up: int, late: Sequence[int]) -> Callable[[Seen], list[Draft]]:
         """The messages as events; `looked_up` is the place up to which their ids are known not to be there, and what is at the `late` places goes."""

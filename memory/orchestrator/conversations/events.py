@@ -146,7 +146,7 @@ class Event:
     def redacted(self, owed: tuple[Owed, ...], *, version: int, now: datetime) -> Event:
         """The event without what was said and who said it; it owes what is to be done about what was made of it."""
         assert self.draft.message is not None  # noqa: S101 - only messages are erased
-        told = {"in_history", "left", "before", "after", "reason"}
+        told = {"in_history", "left", LEAVES, "before", "after", "reason"}
         data = {name: value for name, value in self.draft.data.items() if name in told}
         draft = replace(self.draft, message=_nothing(self.draft.message, self.key.id), data={**data, REDACTED: True}, tokens=None)
         return replace(self, draft=draft, version=version, updated_at=now, owed=(*self.owed, *owed))

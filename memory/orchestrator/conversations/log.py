@@ -5,10 +5,11 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 
-from memory.domain.errors import NotFound, StoreTimeout, StoreUnavailable
+from memory.domain.errors import Conflict, NotFound, StoreTimeout, StoreUnavailable
 from memory.domain.ids import is_id
 from memory.domain.message import Message
 from memory.orchestrator.collections import MESSAGES
@@ -325,9 +326,9 @@ class Log:
             return await self._append(decide)
 
     async def _append(self, decide: Decide) -> list[Event]:
-        seen = self._seen or await self.load()
+        seen, drafts = await self._decided(decide)
         patience, lost = Patience(self._placement, self.life.session_id), 0
-        done, left = await self._repeated([self._named(draft) for draft in decide(seen)])
+        done, left = await self._repeated([self._named(draft) for draft in drafts])
         together = self.store.capabilities.atomic and len(left) <= (self.store.capabilities.max_batch or len(left))
         while left:
             events = self._events(seen.state, left if together else left[:1])
@@ -345,9 +346,19 @@ class Log:
                 await patience.wait()
                 seen = await self.load()
             if not done:  # what was begun is ended: a later decision is about what is left of it
-                left = [self._named(draft) for draft in decide(seen)]
+                seen, drafts = await self._decided(decide)
+                left = [self._named(draft) for draft in drafts]
         self._learnt(seen)
         return done
+
+    async def _decided(self, decide: Decide) -> tuple[Seen, Sequence[Draft]]:
+        """What is to be appended to what was seen. That it is nothing, or may not be, is said of the log as it is now: no put would meet others."""
+        if (seen := self._seen) is not None:
+            with suppress(Conflict):
+                if drafts := decide(seen):
+                    return seen, drafts
+        seen = await self.load()
+        return seen, decide(seen)
 
     async def _put(self, events: list[Event]) -> list[Outcome]:
         """Put events at their places. Where no answer came it is done once more: at most one of both lands, and what landed is known by its nonce."""
