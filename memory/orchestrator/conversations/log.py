@@ -444,11 +444,12 @@ class Log:
     async def redact(self, event: Event, owed: tuple[Owed, ...]) -> Event | None:
         """Let nothing be left of what the message at its place said, and owe this; None where it is no longer what it was when it was read."""
         now = self._placement.now()
-        return await self._put_over(event, event.redacted(owed, version=version_at(now, event.version), now=now))
+        return await self._put_over(event, event.redacted(owed, version=version_at(now, event.version), now=now), erases=True)
 
-    async def _put_over(self, event: Event, new: Event) -> Event | None:
+    async def _put_over(self, event: Event, new: Event, *, erases: bool = False) -> Event | None:
         self._being_said.pop(event.given_id or "", None)
-        outcome = await self._placement.write_one("log.change", self.store, Put(MESSAGES, self.record_of(new), AtVersion(event.version)))
+        put = Put(MESSAGES, self.record_of(new), AtVersion(event.version), erases=erases)
+        outcome = await self._placement.write_one("log.change", self.store, put)
         if (error := refused(self.store, outcome)) is not None:
             raise error
         if outcome.status is Status.REJECTED:

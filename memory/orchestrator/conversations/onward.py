@@ -260,7 +260,7 @@ class Onward:
         while any(owed.step == LEAVE for owed in owner.owed):
             steps = tuple(Owed(LEAVE, LEAVE) if owed.step == LEAVE else owed for owed in owner.owed)
             anew = replace(owner, version=version_at(self._placement.now(), owner.version), owed=steps)
-            outcome = await self._placement.write_one("onward.anew", store, Put(MESSAGES, anew, AtVersion(owner.version)))
+            outcome = await self._placement.write_one("onward.anew", store, Put(MESSAGES, anew, AtVersion(owner.version), erases=True))
             if (error := refused(store, outcome)) is not None:
                 raise error
             if outcome.applied or not isinstance(outcome.stored, Record):

@@ -205,7 +205,8 @@ class SessionRecords:
                 return record
             new = replace(record, version=version_at(now, record.version), updated_at=now, fields=fields, body=body)
             store = self._placement.topology.archive
-            outcome = await self._placement.write_one("session.follow", store, Put(SESSIONS, new, AtVersion(record.version)))
+            put = Put(SESSIONS, new, AtVersion(record.version), erases="preview" in changes)  # how it began may have been erased
+            outcome = await self._placement.write_one("session.follow", store, put)
             if outcome.applied:
                 self._remember(new)
                 return new
