@@ -18,7 +18,9 @@ from memory.domain.session import SessionInfo, SessionPage
 from memory.orchestrator.collections import MESSAGES, SESSIONS
 from memory.orchestrator.conversations.folding import State
 from memory.orchestrator.conversations.log import Life, Log
+from memory.orchestrator.conversations.places import NOWHERE, Places
 from memory.orchestrator.conversations.previews import preview_of
+from memory.orchestrator.conversations.seen import REMEMBERED_FOR
 from memory.orchestrator.entry_records import copied
 from memory.orchestrator.erasure import Erasure
 from memory.orchestrator.outbox import Outbox, Pending
@@ -80,6 +82,8 @@ class SessionRecords:
         self._outbox = outbox
         self._erasure = erasure
         self._logs: dict[tuple[str, str], Log] = {}
+        self._told: dict[Key, tuple[Record, datetime]] = {}
+        """Records as they were last read or written here, and when."""
         self._behind: dict[Key, tuple[Record, State, datetime]] = {}
         outbox.register(FOLLOW, self._follow_noted)
 
@@ -97,6 +101,7 @@ class SessionRecords:
             outcome = await self._placement.write_one("session.create", self._placement.topology.archive, put)
             if outcome.applied:
                 record = replace(record, version=version, generation=outcome.generation)
+                self._remember(record)
                 log = self.log(record)
                 log.begun()
                 return record, log
@@ -142,8 +147,23 @@ class SessionRecords:
         if isinstance(stored, Corrupt):
             await self._placement.locate(SESSIONS, stored.key)  # raises what says so
         if not isinstance(stored, Record) or self.is_over(stored):
+            self._told.pop(session_key(tenant, session_id), None)
             raise NotFound(session_id, "session")
+        self._remember(stored)
         return stored
+
+    def _remember(self, record: Record) -> None:
+        self._told.pop(record.key, None)
+        self._told[record.key] = record, self._placement.now()
+        if len(self._told) > LOGS:
+            del self._told[next(iter(self._told))]
+
+    def remembered(self, tenant: str, session_id: str) -> Record | None:
+        """The session's own record as it was last read or written here, no longer ago than what is remembered of its log; None where it was not."""
+        told = self._told.get(session_key(tenant, session_id))
+        if told is None or not timedelta(0) <= self._placement.now() - told[1] < REMEMBERED_FOR or self.is_over(told[0]):
+            return None
+        return told[0]
 
     def is_over(self, record: Record) -> bool:
         """Whether the session has expired: it is hidden strictly after that moment, and gone with a sweep."""
@@ -188,6 +208,7 @@ class SessionRecords:
             put = Put(SESSIONS, new, AtVersion(record.version), erases="preview" in changes)  # how it began may have been erased
             outcome = await self._placement.write_one("session.follow", store, put)
             if outcome.applied:
+                self._remember(new)
                 return new
             if (error := refused(store, outcome)) is not None:
                 raise error
@@ -251,6 +272,7 @@ class SessionRecords:
             pass
         entries = await self._erasure.erase_scope(tenant, Scope.session(session_id))
         await self._erasure.erase(Partition(tenant, scope_of(session_id)), then)
+        self._told.pop(session_key(tenant, session_id), None)
         self._logs.pop((tenant, session_id), None)
         return bool(then) or entries > 0
 
@@ -289,7 +311,7 @@ class SessionRecords:
         return SessionPage([info_of(r) for r in page.records if isinstance(r, Record)], page.cursor)
 
 
-def info_of(record: Record, state: State | None = None) -> SessionInfo:
+def info_of(record: Record, state: State | None = None, gaps: Places = NOWHERE) -> SessionInfo:
     """What a session's record says of it, and its log where it was read."""
     body: Mapping[str, Any] = record.body
     fields: Mapping[str, Any] = record.fields
@@ -312,6 +334,7 @@ def info_of(record: Record, state: State | None = None) -> SessionInfo:
         last_compaction_id=None if state is None else state.after.last_compaction,
         expires_at=fields.get("hidden_from"),
         accessed_at=datetime.fromisoformat(body["accessed_at"]) if "accessed_at" in body else None,
+        gaps=list(gaps.ranges),
     )
 
 
