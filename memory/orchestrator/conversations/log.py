@@ -5,10 +5,11 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 
-from memory.domain.errors import NotFound, StoreTimeout, StoreUnavailable
+from memory.domain.errors import Conflict, NotFound, StoreTimeout, StoreUnavailable
 from memory.domain.ids import is_id
 from memory.domain.message import Message
 from memory.orchestrator.collections import MESSAGES
@@ -309,9 +310,9 @@ class Log:
 
     def _said(self, event: Event) -> None:
         """Put just now, here."""
-        message = event.draft.message
-        if message is not None and message.id is not None and not message.is_final:
-            self._being_said[message.id] = event
+        message, given = event.draft.message, event.given_id
+        if message is not None and given is not None and not message.is_final:
+            self._being_said[given] = event
 
     # -- writing ------------------------------------------------------------------------------------------------------
 
@@ -325,9 +326,9 @@ class Log:
             return await self._append(decide)
 
     async def _append(self, decide: Decide) -> list[Event]:
-        seen = self._seen or await self.load()
+        seen, drafts = await self._decided(decide)
         patience, lost = Patience(self._placement, self.life.session_id), 0
-        done, left = await self._repeated([self._named(draft) for draft in decide(seen)])
+        done, left = await self._repeated([self._named(draft) for draft in drafts])
         together = self.store.capabilities.atomic and len(left) <= (self.store.capabilities.max_batch or len(left))
         while left:
             events = self._events(seen.state, left if together else left[:1])
@@ -345,9 +346,19 @@ class Log:
                 await patience.wait()
                 seen = await self.load()
             if not done:  # what was begun is ended: a later decision is about what is left of it
-                left = [self._named(draft) for draft in decide(seen)]
+                seen, drafts = await self._decided(decide)
+                left = [self._named(draft) for draft in drafts]
         self._learnt(seen)
         return done
+
+    async def _decided(self, decide: Decide) -> tuple[Seen, Sequence[Draft]]:
+        """What is to be appended to what was seen. That it is nothing, or may not be, is said of the log as it is now: no put would meet others."""
+        if (seen := self._seen) is not None:
+            with suppress(Conflict):
+                if drafts := decide(seen):
+                    return seen, drafts
+        seen = await self.load()
+        return seen, decide(seen)
 
     async def _put(self, events: list[Event]) -> list[Outcome]:
         """Put events at their places. Where no answer came it is done once more: at most one of both lands, and what landed is known by its nonce."""
@@ -368,7 +379,7 @@ class Log:
         Only messages can be doubled: whatever else happens is decided by what stands.
         """
         unsure, given = [e for e in self._unsure if e.type is EventType.MESSAGE], [d for d in drafts if d.type is EventType.MESSAGE]
-        if not unsure or [replace(draft, nonce="") for draft in given] != [replace(event.draft, nonce="") for event in unsure]:
+        if not unsure or [replace(draft, nonce="") for draft in given] != [event.as_given() for event in unsure]:
             return [], drafts
         there = await self.at([event.place for event in unsure])
         self._unsure = []
@@ -436,8 +447,7 @@ class Log:
         return await self._put_over(event, event.redacted(owed, version=version_at(now, event.version), now=now))
 
     async def _put_over(self, event: Event, new: Event) -> Event | None:
-        if event.draft.message is not None:
-            self._being_said.pop(event.draft.message.id or "", None)
+        self._being_said.pop(event.given_id or "", None)
         outcome = await self._placement.write_one("log.change", self.store, Put(MESSAGES, self.record_of(new), AtVersion(event.version)))
         if (error := refused(self.store, outcome)) is not None:
             raise error

@@ -236,7 +236,7 @@ class Onward:
         if not said:
             return None, NOWHERE
         user, agent, namespace = (None if (value := session.fields.get(name)) is None else str(value) for name in ("subject", "agent", "namespace"))
-        summary = event.message
+        summary = None if event.is_redacted else event.message
         messages, numbers = [message for message, _ in said], [number for _, number in said]
         return Leaving(log.life.session_id, user, agent, namespace, messages, numbers, summary), Places.of(e.place for e in kept)
 

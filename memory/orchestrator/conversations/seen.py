@@ -67,8 +67,8 @@ class Seen:
         if event.type is EventType.ERASED or event.is_redacted:
             gone = event.draft.data.get("place", event.place)
             self.ids = {name: place for name, place in self.ids.items() if place != gone}
-        if message is not None and message.id is not None:
-            self.ids[message.id] = event.place
+        if (given := event.given_id) is not None:
+            self.ids[given] = event.place
             if len(self.ids) > IDS_REMEMBERED:
                 self.since = max(self.since, 1 + self.ids.pop(next(iter(self.ids))))
         if message is not None and (not message.is_final or size_of(message) > REMEMBERED_SIZE):

@@ -107,7 +107,7 @@ class SessionRecords:
                 return record, log
             if (error := refused(self._placement.topology.archive, outcome)) is not None:
                 raise error
-            if isinstance(outcome.stored, Record) and self._is_over(outcome.stored):
+            if isinstance(outcome.stored, Record) and self.is_over(outcome.stored):
                 await self.erase_expired(outcome.stored)
                 continue
             if isinstance(outcome.stored, Record | Corrupt):
@@ -146,7 +146,7 @@ class SessionRecords:
             (stored,) = await self._placement.topology.archive.get(SESSIONS, [session_key(tenant, session_id)])
         if isinstance(stored, Corrupt):
             await self._placement.locate(SESSIONS, stored.key)  # raises what says so
-        if not isinstance(stored, Record) or self._is_over(stored):
+        if not isinstance(stored, Record) or self.is_over(stored):
             self._told.pop(session_key(tenant, session_id), None)
             raise NotFound(session_id, "session")
         self._remember(stored)
@@ -161,11 +161,11 @@ class SessionRecords:
     def remembered(self, tenant: str, session_id: str) -> Record | None:
         """The session's own record as it was last read or written here, no longer ago than what is remembered of its log; None where it was not."""
         told = self._told.get(session_key(tenant, session_id))
-        if told is None or not timedelta(0) <= self._placement.now() - told[1] < REMEMBERED_FOR or self._is_over(told[0]):
+        if told is None or not timedelta(0) <= self._placement.now() - told[1] < REMEMBERED_FOR or self.is_over(told[0]):
             return None
         return told[0]
 
-    def _is_over(self, record: Record) -> bool:
+    def is_over(self, record: Record) -> bool:
         """Whether the session has expired: it is hidden strictly after that moment, and gone with a sweep."""
         until: Any = record.fields.get("hidden_from")
         return until is not None and until < self._placement.now()
@@ -195,10 +195,12 @@ class SessionRecords:
         patience = Patience(self._placement, str(record.fields["session_id"]))
         while True:
             now = self._placement.now()
+            known_of_more = _place(record) > state.place
             facts: dict[str, JsonValue] = {"messages": state.after.number, "compactions": state.after.compactions, "place": state.place}
+            facts, status = ({}, record.fields["status"]) if known_of_more else (facts, state.after.status)
             body = {name: value for name, value in {**record.body, **facts, **changes}.items() if value is not None}
             before: Any = record.fields["touched_at"]
-            fields = {**record.fields, "status": state.after.status, "touched_at": max(before, touched_at), **(told or {})}
+            fields = {**record.fields, "status": status, "touched_at": max(before, touched_at), **(told or {})}
             if body == dict(record.body) and fields == dict(record.fields):
                 return record
             new = replace(record, version=version_at(now, record.version), updated_at=now, fields=fields, body=body)
@@ -213,7 +215,7 @@ class SessionRecords:
             if not isinstance(there, Record) or there.body.get("incarnation") != record.body["incarnation"]:
                 raise NotFound(str(record.fields["session_id"]), "session")
             record = there
-            if not changes and not told and int(record.body.get("place", 0)) >= state.place:
+            if not changes and not told and _place(record) >= state.place:
                 return record  # another told it of more
             await patience.wait()
 
@@ -333,6 +335,12 @@ def info_of(record: Record, state: State | None = None, gaps: Places = NOWHERE) 
         accessed_at=datetime.fromisoformat(body["accessed_at"]) if "accessed_at" in body else None,
         gaps=list(gaps.ranges),
     )
+
+
+def _place(record: Record) -> int:
+    """Up to which place of its log a session's record tells."""
+    body: Mapping[str, Any] = record.body
+    return int(body.get("place", 0))
 
 
 def draft_like(record: Record, **metadata: Any) -> SessionDraft:

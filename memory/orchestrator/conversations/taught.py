@@ -72,12 +72,12 @@ class Taught:
             if outcome.applied:
                 made.append(Pending(ENTRIES, store, replace(born, generation=outcome.generation)))
         are_said = bool(made) and await self._is_said(self._sessions.log(session), Places.told(answer[OF]))
-        keys = {one.owner.key for one in made} if are_said else set[Key]()
-        self._founded |= keys
+        keys = [one.owner.key for one in made] if are_said else []
+        self._founded.update(keys)
         try:
             await self._outbox.finish_all(made)
         finally:
-            self._founded -= keys
+            self._founded.difference_update(keys)
         return [key.id for key in keys]
 
     def _record(self, owner: Record, session: Record, number: int, answer: Mapping[str, Any]) -> Record:

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from memory.domain.errors import MemoryTiersError
+from memory.domain.errors import CompactionError, MemoryTiersError
 from memory.domain.message import Message, Role
 from memory.domain.session import Context
 from memory.orchestrator.collections import MESSAGES
@@ -87,18 +87,39 @@ async def test_an_edit_whose_writer_failed_before_it_was_told_is_seen_once_it_is
 
 
 async def test_what_is_handed_out_may_be_changed_and_so_may_what_was_handed_in(world: World) -> None:
-    """C12"""
+    """C12: by whichever call a message leaves, it shares nothing with what others read."""
     session = await begun(world.engine)
-    given = Message(id="m1", role=Role.USER, content=[{"type": "text", "text": "first"}], metadata={"a": [1]}, extra={"b": {}})
-    (stored,) = await session.append([given])
-    for mine in (given, stored, (await session.context()).messages[-1], (await session.context()).messages[-1]):
-        assert isinstance(mine.content, list)
-        mine.content[0]["text"] = "changed"
-        mine.metadata["a"].append(2)
-        mine.extra["b"]["c"] = 1
+    kinds: list[dict[str, Any]] = [{}, {"last": 9}, {"budget": 900}, {"budget": 900, "slack": 0.25}, {"layered": True}]
+    given = Message(role=Role.USER, content=[{"type": "text", "text": "first"}], metadata={"a": [1]}, extra={"b": {}}, usage={"c": {}})
+    named = given.model_copy(update={"id": "m1"}, deep=True)
+    handed = [given, named, *await session.append([user("archived", "m0"), given, named])]
+    with pytest.raises(CompactionError):
+        await session.compact(lambda messages: handed.extend(messages) or "", keep_last=0, reason="manual")  # type: ignore[func-returns-value]
+    made = await session.compact(lambda _: "so it began", keep_last=2, reason="manual")
+    handed += [made.summary, *await session.replace([*(await session.context()).messages[2:], user("new")])]
+    handed += [
+        await session.update("m1", {"metadata": {"a": [1]}}),
+        await session.update("system", {"extra": {"b": {}}}),
+        *(await session.as_of(None))[1],
+    ]
+
+    async def read() -> list[Message]:
+        shown = [message for kind in kinds for message in (await session.context(ContextAsked(**kind))).messages]
+        told = [item.message for item in (await session.history(_ALL)).items]
+        found = [hit.message for hit in await session.search("first archived new", 10)]
+        return [*shown, *told, *found, *[made.summary for made in await session.compactions()]]
+
+    before = [message.model_dump() for message in await read()]
+    for mine in [*handed, *await read()]:
+        mine.name, mine.role = "changed", Role.ASSISTANT
+        for part in mine.content if isinstance(mine.content, list) else ():
+            part["text"] = "changed"
+        for each in (mine.metadata, mine.extra, mine.usage or {}):
+            for inner in each.values():
+                inner.clear()
+            each["d"] = 1
         mine.tool_calls.append(calling("c1").tool_calls[0])
-    read = (await session.context()).messages[-1]
-    assert (read.content, read.metadata, read.extra, read.tool_calls) == ([{"type": "text", "text": "first"}], {"a": [1]}, {"b": {}}, [])
+    assert [message.model_dump() for message in await read()] == before
 
 
 @pytest.mark.parametrize("asked", [{"last": 20}, {"budget": 300}], ids=str)
