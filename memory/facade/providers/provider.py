@@ -105,7 +105,7 @@ class SessionProvider(TakesTurns):
                     continue  # it was cleared by another, and perhaps written again
                 return []
             held.shown = messages if most is None else trimmed(messages, most)
-            return [copy_of(message, message.id) for message in held.shown]
+            return [copy_of(message) for message in held.shown]
 
     async def write(
         self, messages: Messages, session_id: str = DEFAULT, *, tags: Sequence[str] = (), agent: str | None = None, new: bool = False
