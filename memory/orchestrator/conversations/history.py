@@ -70,12 +70,13 @@ class History:
             events += self._log.events_of(page.records)
             cursor = page.cursor
             more = cursor is not None and len(events) < wanted
-        items = [item_of(event, gone) for event, gone in zip(events, await self.gone(events), strict=True)]
-        if first is not None and leads:
+        shown = await self._log.whole(events[max(0, asked.offset - leads) :])
+        items = [item_of(event, gone) for event, gone in zip(shown, await self.gone(shown), strict=True)]
+        if first is not None and leads and asked.offset == 0:
             items.insert(0, first)
-        elif first is not None and asked.descending and cursor is None and len(items) < asked.offset + asked.limit:
+        elif first is not None and asked.descending and cursor is None and asked.offset <= len(events) < asked.offset + asked.limit:
             items.append(first)
-        return HistoryPage(items[asked.offset :], cursor)
+        return HistoryPage(items, cursor)
 
     def _system_item(self, asked: HistoryAsked, system: Message | None) -> HistoryItem | None:
         """The system message as an item, where it is asked for."""

@@ -182,10 +182,10 @@ class Onward:
 
     async def _leaving(self, owner: Record, session: Record) -> Leaving | None:
         """The messages that leave by an event, as they are now: without those that were excluded since; None where there are none."""
-        log, event = self._sessions.log(session), event_of(owner)
-        events = [
-            e for _, e in sorted((await log.at(_places(event))).items()) if e.type is EventType.MESSAGE and e.number is not None and not e.is_redacted
-        ]
+        log = self._sessions.log(session)
+        (event,) = await log.whole([event_of(owner)])
+        there = [e for _, e in sorted((await log.at(_places(event))).items()) if e.type is EventType.MESSAGE and e.number is not None]
+        events = [e for e in await log.whole([e for e in there if not e.is_redacted]) if not e.is_redacted]
         gone = await History(self._placement, log).gone(events)
         kept = [(e.message, e.number) for e, why in zip(events, gone, strict=True) if why.excluded is None]
         said = [(message, number) for message, number in kept if message is not None and number is not None]
@@ -296,7 +296,8 @@ class Onward:
             return []
         session = await self._sessions.record(entry.key.tenant, str(entry.fields["conversation_id"]))
         log = self._sessions.log(session)
-        events = [e for _, e in sorted((await log.at(Places.told(entry.body[SAID_IN]["places"]))).items()) if e.number is not None]
+        there = await log.at(Places.told(entry.body[SAID_IN]["places"]))
+        events = await log.whole([e for _, e in sorted(there.items()) if e.number is not None])
         return [item_of(e, gone) for e, gone in zip(events, await History(self._placement, log).gone(events), strict=True)]
 
 

@@ -29,7 +29,8 @@ LEAST_COST = 4
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """A window, or its end: the system message, summaries, then the others by place, each with what it takes in tokens.
+    """A window, or its end: the system message, summaries, then the others by place, each with what it takes in tokens. Of large texts it has the
+    beginnings: see `Handle._whole`.
 
     `count` is how many messages the whole window has, as far as they can be read.
     """
@@ -67,6 +68,8 @@ async def read_window(log: Log, record: Coroutine[Any, Any, Record], counter: To
     reach = _expected(log.seen, asked)
     told, (state, events) = await both_at_once(record, log.window(reach))
     while True:
+        uncounted = [event for event in events.values() if not event.draft.is_whole and _counted(event, counter) is None]
+        events |= {event.place: event for event in await log.whole(uncounted)}
         read = state.window if reach is None else state.window.newest(reach)
         earlier = state.window.without(read)
         damaged = len(read) - sum(place in events for place in read)
@@ -79,7 +82,7 @@ async def read_window(log: Log, record: Coroutine[Any, Any, Record], counter: To
 
 async def _window(record: Record, state: State, events: Iterable[Event], counter: TokenCounter, damaged: int, *, is_whole: bool) -> Window:
     system = system_of(record)
-    said = [(message, event) async for event in paced(ordered(events), COPIED) if (message := event.message) is not None]
+    said = [(message, event) async for event in paced(ordered(events), COPIED) if (message := event.outline) is not None]
     first = [] if system is None else [system]
     return Window(
         state,
@@ -99,8 +102,12 @@ def ordered(events: Iterable[Event]) -> list[Event]:
 
 def _cost(message: Message, event: Event, counter: TokenCounter) -> int:
     """What was counted when it was stored, if this counter counted."""
-    counted = event.draft.tokens if event.draft.data.get("counter") == counter.name else None
+    counted = _counted(event, counter)
     return message_tokens(message, counter) if counted is None else counted
+
+
+def _counted(event: Event, counter: TokenCounter) -> int | None:
+    return event.draft.tokens if event.draft.data.get("counter") == counter.name else None
 
 
 def _expected(seen: Seen | None, asked: Asked) -> int | None:

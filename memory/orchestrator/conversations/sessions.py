@@ -17,8 +17,10 @@ from memory.domain.scope import Scope
 from memory.domain.session import SessionInfo, SessionPage
 from memory.orchestrator.collections import MESSAGES, SESSIONS
 from memory.orchestrator.conversations.folding import State
-from memory.orchestrator.conversations.log import Life, Log
+from memory.orchestrator.conversations.life import Life
+from memory.orchestrator.conversations.log import Log
 from memory.orchestrator.conversations.previews import preview_of
+from memory.orchestrator.conversations.uploads import Uploads
 from memory.orchestrator.entry_records import copied
 from memory.orchestrator.erasure import Erasure
 from memory.orchestrator.outbox import Outbox, Pending
@@ -82,6 +84,7 @@ class SessionRecords:
         self._logs: dict[tuple[str, str], Log] = {}
         self._behind: dict[Key, tuple[Record, State, datetime]] = {}
         outbox.register(FOLLOW, self._follow_noted)
+        self.uploads = Uploads(placement, outbox)
 
     # -- one session --------------------------------------------------------------------------------------------------
 
@@ -155,7 +158,7 @@ class SessionRecords:
         life = _life_of(record)
         log = self._logs.pop((life.tenant, life.session_id), None)
         if log is None or (log.life.incarnation, log.life.generation) != (life.incarnation, life.generation):
-            log = Log(self._placement, life, self._renewed)
+            log = Log(self._placement, self.uploads, life, self._renewed)
         self._logs[life.tenant, life.session_id] = log
         if len(self._logs) > LOGS:
             del self._logs[next(iter(self._logs))]
