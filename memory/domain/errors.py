@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 if TYPE_CHECKING:
     from memory.domain.entry import Entry
+
+NAMED = 20
+"""Ids that an error's text names; its attributes have them all."""
 
 
 class Portable(Exception):
@@ -102,8 +105,9 @@ class InvalidScopePromotion(MemoryTiersError):
 class CompactionError(MemoryTiersError):
     """A compaction that was refused or whose callback failed; sources are as they were (A73-A78)."""
 
-    def __init__(self, source_entry_ids: Sequence[str], problem: str) -> None:
-        super().__init__(f"Compaction failed for entries [{', '.join(source_entry_ids)}]: {problem}")
+    def __init__(self, source_entry_ids: Sequence[str], problem: str, of: Literal["entries", "messages"] = "entries") -> None:
+        more = f" and {len(source_entry_ids) - NAMED} more" if len(source_entry_ids) > NAMED else ""
+        super().__init__(f"Compaction failed for {of} [{', '.join(source_entry_ids[:NAMED])}]{more}: {problem}")
         self.source_entry_ids = tuple(source_entry_ids)
 
 

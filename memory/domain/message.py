@@ -11,6 +11,9 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from memory.domain.shown import Brief
 
+SYSTEM = "system"
+"""The id of a session's system message, in every session (B14)."""
+
 
 class Role(StrEnum):
     """Who speaks (C10)."""

@@ -8,8 +8,9 @@ from dataclasses import replace
 from typing import Any, TypeAlias
 
 from memory.domain.errors import CompactionError, Conflict, NotFound
-from memory.domain.message import Message, Role
+from memory.domain.message import SYSTEM, Message, Role
 from memory.domain.session import Compaction
+from memory.domain.shapes import messages_of
 from memory.orchestrator.collections import MESSAGES
 from memory.orchestrator.conversations.events import Draft, Event, EventType, copy_of
 from memory.orchestrator.conversations.handle import Handle
@@ -24,7 +25,9 @@ from memory.ports.pace import paced
 from memory.ports.query import And, Eq, Order, Query, within
 from memory.ports.record import JsonValue
 
-Summarise: TypeAlias = Callable[[list[Message]], str | Message | Awaitable[str | Message]]
+Summary: TypeAlias = str | Message | Mapping[str, Any]
+"""Its text, or a message as one of the common frameworks has it."""
+Summarise: TypeAlias = Callable[[list[Message]], Summary | Awaitable[Summary]]
 Choose: TypeAlias = Callable[[Window], Awaitable[tuple[list[Message], Message] | None]]
 """Of a window: the messages that leave it, and the summary that stands for them; None where none do."""
 
@@ -103,6 +106,7 @@ class Compacting(Handle):
             if chosen is None:
                 return None
             archived, summary = chosen
+            looked_up, summary = state.place, await self._under_free_id(summary)
             places = window.places
             left = Places.of(places[str(message.id)] for message in archived)
             cost = sum(window.costs)
@@ -118,13 +122,16 @@ class Compacting(Handle):
             }
             seen_before, draft = state.after.compactions, Draft(EventType.COMPACTION, summary, said, message_tokens(summary, self._counter))
 
-            def decide(seen: Seen, left: Places = left, before: int = seen_before, draft: Draft = draft) -> list[Draft]:
+            def decide(seen: Seen, left: Places = left, before: int = seen_before, draft: Draft = draft, looked_up: int = looked_up) -> list[Draft]:
                 if seen.state.after.status != "active":
                     raise Conflict(f"session '{self.id}' is {seen.state.after.status}; resume it first", self.id)
                 if seen.state.after.compactions != before or any(at not in seen.state.window for at in left):
                     return []
                 leaves, owed = self._onward.leaving(left.between(seen.state.after.onward + 1, left.last))
-                return [replace(draft, data={**draft.data, **leaves}, owed=owed)]
+                said = draft.message
+                if said is not None and (seen.since > looked_up + 1 or said.id in seen.ids):
+                    said = said.model_copy(update={"id": None})
+                return [replace(draft, message=said, data={**draft.data, **leaves}, owed=owed)]
 
             appended = await self._log.append(decide)
             await self._touch()
@@ -137,6 +144,11 @@ class Compacting(Handle):
                     raise NotFound(self.id, "session")  # deleted since
                 return made[seen_before]
             # a message of them left the window meanwhile: what leaves it now is another question
+
+    async def _under_free_id(self, summary: Message) -> Message:
+        """The summary, under an id of its own where the session has a message of the one that it brings (B21)."""
+        taken = summary.id == SYSTEM or (summary.id is not None and await self._log.find(summary.id) is not None)
+        return summary.model_copy(update={"id": None}) if taken else summary
 
     def _told(self, event: Event) -> Compaction:
         data: Mapping[str, Any] = event.draft.data
@@ -164,11 +176,11 @@ async def _summary(summarise: Summarise, archived: list[Message]) -> Message:
         made = summarise(copies)
         said = await made if inspect.isawaitable(made) else made
     except Exception as error:
-        raise CompactionError(names, str(error)) from error
-    if isinstance(said, str):
-        said = Message(role=Role.SYSTEM, content=said)
-    if not isinstance(said, Message):
-        raise CompactionError(names, f"the summary must be text or a message, not {type(said).__name__}")
-    if not said.text.strip() or said.tool_calls:
-        raise CompactionError(names, "Summary generation failed: it says nothing, or asks for a tool")
-    return said.model_copy(update={"is_summary": True})
+        raise CompactionError(names, str(error) or type(error).__name__, "messages") from error
+    try:
+        (summary,) = [Message(role=Role.SYSTEM, content=said)] if isinstance(said, str) else messages_of(said)
+    except ValueError as error:
+        raise CompactionError(names, f"the summary must be text or one message, not {type(said).__name__}: {error}", "messages") from error
+    if not summary.text.strip() or summary.tool_calls:
+        raise CompactionError(names, "Summary generation failed: it says nothing, or asks for a tool", "messages")
+    return summary.model_copy(update={"is_summary": True})

@@ -9,7 +9,7 @@ from typing import Any
 
 from memory.domain.door import LARGE_TEXT_BYTES
 from memory.domain.errors import Conflict, InvalidInput, NotFound
-from memory.domain.message import Message, Role
+from memory.domain.message import SYSTEM, Message, Role
 from memory.domain.session import Context, FoundMessage, HistoryPage
 from memory.orchestrator.conversations.artifacts import large_texts
 from memory.orchestrator.conversations.compacting import Compacting
@@ -30,7 +30,6 @@ from memory.ports.record import JsonValue
 
 INTERRUPTED = "TOOL_CALL_INTERRUPTED"
 """What the result says of a call that was never answered (B53)."""
-SYSTEM = "system"
 EVERYTHING = ContextAsked()
 
 

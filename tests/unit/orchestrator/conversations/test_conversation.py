@@ -345,12 +345,45 @@ async def test_a_summary_is_made_again_where_a_message_of_it_was_excluded_meanwh
     assert made.archived_ids == ["m1"]
 
 
-@pytest.mark.parametrize("said", ["", "  ", None, 7])
+SAID = [{"id": "sum1", "role": "system", "content": "so far"}, {"role": "assistant", "content": [{"type": "text", "text": "so far"}]}]
+
+
+@pytest.mark.parametrize("said", SAID)
+async def test_a_summary_may_be_a_message_in_any_shape(world: World, said: dict[str, object]) -> None:
+    session = await begun(world.engine)
+    await session.append([user("m1", "m1"), user("m2", "m2")])
+    made = await session.compact(lambda _: said, keep_last=1, reason="manual")
+    assert (made.summary.text, made.summary.id == "sum1", made.summary.is_summary) == ("so far", "id" in said, True)
+    assert await window(session) == ["system", made.summary.id, "m2"]
+
+
+@pytest.mark.parametrize("at", ["before", "meanwhile"])
+@pytest.mark.parametrize("taken", ["m1", "m3", "sum1", "system"])
+async def test_a_summary_never_stands_under_the_id_of_another_message(world: World, taken: str, at: str) -> None:
+    """B21: also where the id came into the session while the summary was made, by another process."""
+    session, other = await begun(world.engine), await opened(await world.another_process())
+    await session.append([user(name, name) for name in ("m1", "m2", "m3", "m4")])
+    await session.compact(lambda _: {"id": "sum1", "role": "system", "content": "first"}, keep_last=2, reason="manual")
+
+    async def summary(messages: list[Message]) -> Message:
+        if at == "meanwhile":
+            await other.append([user("late", "late")])
+        return Message(id="late" if at == "meanwhile" else taken, role="system", content="second")
+
+    made = await session.compact(summary, keep_last=0, reason="manual")
+    names = [item.message.id for item in (await session.history(HistoryAsked())).items]
+    assert len(names) == len(set(names))
+    assert made.summary.id in names
+    assert (await session.history(HistoryAsked(ids=[str(made.summary.id)]))).items[0].message.text == "second"
+    assert (await window(session))[:2] == ["system", made.summary.id]
+
+
+@pytest.mark.parametrize("said", ["", "  ", None, 7, {"role": "system"}, [{"role": "system", "content": "so far"}]])
 async def test_a_summary_that_cannot_be_had_changes_nothing(world: World, said: object) -> None:
     """B48"""
     session = await begun(world.engine)
     await session.append([user("m1", "m1"), user("m2", "m2")])
-    with pytest.raises(CompactionError):
+    with pytest.raises(CompactionError, match=r"^Compaction failed for messages \[m1, m2\]: "):
         await session.compact(lambda _: said, keep_last=0, reason="manual")  # type: ignore[arg-type, return-value]
     assert await window(session) == ["system", "m1", "m2"]
     assert (await session.info()).compaction_count == 0

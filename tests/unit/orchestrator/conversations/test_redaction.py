@@ -197,7 +197,7 @@ async def test_a_user_is_erased_from_every_session_also_after_a_crash(world: Wor
     theirs = await engine.conversations.create(TENANT, SessionDraft("of-ada", user="ada"))
     others = await engine.conversations.create(TENANT, SessionDraft("of-bob", user="bob"))
     await theirs.append([user(NEST, "m1")])
-    await others.append([user(NEST, "m1", name="lovelace"), user("mine", "m2", name="bob"), user("nobody's", "m3")])
+    await others.append([user(NEST, "m1", name="ada"), user("mine", "m2", name="bob"), user("nobody's", "m3")])
     await world.write(NEST, USER)
     if step is not None:
         world.mid.fails_before.add(step)
