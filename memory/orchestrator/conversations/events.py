@@ -216,12 +216,9 @@ def record_of(event: Event, *, of_session: Mapping[str, FieldValue], scope: str,
     if message is not None:
         fields |= {"message_id": message.id, "message_role": message.role.value, "speaker": message.name, "tokens": draft.tokens}
         body["message"] = outlined(message.model_dump(mode="json", exclude_defaults=True), draft.artifacts)
-        if draft.artifacts:
-            fields["uploads"] = uploads_of(draft.artifacts)
-            body[ARTIFACTS_SAID] = large.to_json(draft.artifacts)
         if message.role is not Role.TOOL and (text := message.text[:INDEXED_CHARACTERS]):
             texts["content"] = text
-    return Record(
+    record = Record(
         key=event.key,
         scope=scope,
         version=event.version,
@@ -234,13 +231,25 @@ def record_of(event: Event, *, of_session: Mapping[str, FieldValue], scope: str,
         tier="mid",
         owed=event.owed,
     )
+    return with_artifacts(record, draft.artifacts) if draft.artifacts else record
+
+
+def artifacts_of(record: Record) -> Artifacts:
+    """The large texts of the message of a record."""
+    return large.told(record.body.get(ARTIFACTS_SAID) or ())
+
+
+def with_artifacts(record: Record, artifacts: Artifacts) -> Record:
+    """The record with its large texts stored elsewhere."""
+    fields, body = {**record.fields, "uploads": uploads_of(artifacts)}, {**record.body, ARTIFACTS_SAID: large.to_json(artifacts)}
+    return replace(record, fields=fields, body=body)
 
 
 def event_of(record: Record) -> Event:
     body: Mapping[str, Any] = record.body
     said: Any = body.get("message")
     tokens: Any = record.fields.get("tokens")
-    artifacts = large.told(body.get(ARTIFACTS_SAID) or ())
+    artifacts = artifacts_of(record)
     place: Any = record.fields["place"]
     draft = Draft(
         EventType(str(record.fields["event"])),

@@ -382,7 +382,7 @@ class Log:
         self._unsure = []
         landed = {e.place: there[e.place] for e in unsure if e.place in there and there[e.place].draft.nonce == e.draft.nonce}
         others = [draft for draft in drafts if draft.type is not EventType.MESSAGE]
-        return list(landed.values()), [*others, *[event.draft for event in unsure if event.place not in landed]]
+        return await self.whole(landed.values()), [*others, *[event.draft for event in unsure if event.place not in landed]]
 
     def _named(self, draft: Draft) -> Draft:
         return replace(draft, nonce=f"{self._placement.random_bits(64):016x}")

@@ -155,7 +155,7 @@ class SessionRecords:
 
     def log(self, record: Record) -> Log:
         """The log of the session whose record this is: the same for all who have it here, as long as it is among those that were last asked for."""
-        life = _life_of(record)
+        life = life_of(record)
         log = self._logs.pop((life.tenant, life.session_id), None)
         if log is None or (log.life.incarnation, log.life.generation) != (life.incarnation, life.generation):
             log = Log(self._placement, self.uploads, life, self._renewed)
@@ -165,7 +165,7 @@ class SessionRecords:
         return log
 
     async def _renewed(self, life: Life) -> Life:
-        now = _life_of(await self.record(life.tenant, life.session_id))
+        now = life_of(await self.record(life.tenant, life.session_id))
         if now.incarnation != life.incarnation:
             raise NotFound(life.session_id, "session")  # deleted, and created again since
         return now
@@ -321,7 +321,7 @@ def draft_like(record: Record, **metadata: Any) -> SessionDraft:
     return SessionDraft(None, system, info.user, info.agent, info.namespace, info.title, info.tags, {**info.metadata, **metadata})
 
 
-def _life_of(record: Record) -> Life:
+def life_of(record: Record) -> Life:
     return Life(
         record.key.tenant,
         str(record.fields["session_id"]),
