@@ -16,6 +16,7 @@ from memory.orchestrator.browsing import Browsing
 from memory.orchestrator.collections import ARTIFACTS, DIGEST, ENTRIES, ENTRY_VERSIONS, MESSAGES, RELATIONS
 from memory.orchestrator.conversations.artifacts import chunk_key, chunks_of
 from memory.orchestrator.conversations.events import artifacts_of
+from memory.orchestrator.conversations.uploads import READ_AT_ONCE
 from memory.orchestrator.entry_records import entry_of, record_of
 from memory.orchestrator.erasure import Erasure
 from memory.orchestrator.kinds import Kind, Kinds
@@ -119,12 +120,12 @@ class Transfer:
 
     async def _with_chunks(self, row: Record) -> tuple[Record | None, list[Record]]:
         """The row of a message as it is now, and the chunks that it names, as far as they can be read; none where it is gone."""
-        archive, portion = self._placement.topology.archive, 16
+        archive = self._placement.topology.archive
         while True:
             keys, found = [chunk_key(row.key.tenant, row.scope, chunk) for chunk in chunks_of(artifacts_of(row))], list[Record]()
-            for start in range(0, len(keys), portion):
+            for start in range(0, len(keys), READ_AT_ONCE):
                 with step("artifacts.read"):
-                    chunks = await archive.get(ARTIFACTS, keys[start : start + portion])
+                    chunks = await archive.get(ARTIFACTS, keys[start : start + READ_AT_ONCE])
                 found += [chunk for chunk in chunks if isinstance(chunk, Record)]
             if len(found) == len(keys):
                 return row, found

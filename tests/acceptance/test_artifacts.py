@@ -3,21 +3,36 @@
 from __future__ import annotations
 
 from base64 import b64encode
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from memory import InvalidInput, Memory
+from memory import Memory
 from memory.domain.shapes import given_as
 from memory.facade.importing import BadFile
 from memory.orchestrator.topology import leaves_of
+from tests.acceptance.conftest import TOPOLOGIES
 from tests.acceptance.support import HOUR, Clock
 from tests.acceptance.test_sessions import assistant, user, window
+from tests.support.backends import marks_of, run_here
+from tests.support.placings import MONTHS, forget
 from tests.unit.orchestrator.conversations.large import everything, large, unsound
 
 IMAGE = b64encode(bytes(range(256)) * 3_000).decode()
 """1 MB of base64."""
+
+
+_BESIDE = ("redis-mongo-edge", "mariadb-only", "files-only", "redis-only", "split")
+"""Each store keeps bytes in its own way: on these too, beside the topologies of every acceptance test."""
+_OTHERS = [placing for placing in MONTHS if placing.name in _BESIDE and run_here(*placing.backends)]
+
+
+@pytest.fixture(params=[*TOPOLOGIES, *(pytest.param(placing.config, id=placing.name, marks=marks_of(*placing.backends)) for placing in _OTHERS)])
+def config(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[dict[str, Any]]:
+    yield request.param(tmp_path) | {"embedder": "none"}
+    forget(tmp_path)
 
 
 @pytest.fixture
@@ -156,17 +171,3 @@ async def test_what_an_export_lacks_is_refused_and_not_made_up(memory: Memory, o
     with pytest.raises(BadFile, match="data: is not what its digest tells"):
         await other.admin.import_(damaged)
     assert await unsound(other._access.engine.topology.archive) == []
-
-
-async def test_what_is_too_large_is_refused_by_name(plain: Memory) -> None:
-    session = plain.session("s1")
-    with pytest.raises(InvalidInput, match="message: exceeds 33554432 bytes; keep what is larger elsewhere"):
-        await session.append([user("fine", "u1"), user("é" * 2**24 + "x", "u2")])
-    with pytest.raises(InvalidInput, match="message: exceeds 1048576 bytes, its texts of more than 65536 bytes aside"):
-        await session.append({"role": "user", "content": [{"type": "text", "text": "x" * 60_000}] * 18})
-    with pytest.raises(InvalidInput, match="tool_call_id: exceeds 65536 bytes"):
-        await session.append({"role": "tool", "content": "x", "tool_call_id": "c" * 70_000})
-    with pytest.raises(InvalidInput, match="content: of the system message exceeds 65536 bytes"):
-        await plain.session("s2", system="kind").update("system", content=large("kind"))
-    await session.append(user("x" * 2**25, "u1"))
-    assert (await session.context()).messages[0].text == "x" * 2**25
