@@ -16,6 +16,7 @@ from memory.orchestrator.conversations import artifacts
 from memory.orchestrator.conversations.conversation import Conversation
 from memory.orchestrator.conversations.history import HistoryAsked
 from memory.orchestrator.conversations.streaming import Streamed
+from memory.orchestrator.steps import current_step
 from memory.policies.reading import ContextAsked
 from memory.ports.query import Everywhere, Query
 from memory.ports.record import Key, Record
@@ -303,6 +304,26 @@ async def test_a_sweep_that_finds_the_row_holds_the_upload_and_leaves_one_that_i
     world.mid.before["log.append"] = swept
     world.mid.before["artifacts.hold"] = swept
     await session.append([user(NEST, "u1")])
+    assert "artifacts.give_up" not in world.mid.steps
+    assert await texts(session) == [NEST]
+    assert await unsound(world.mid) == []
+
+
+async def test_a_row_that_a_driver_sends_twice_keeps_its_texts(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    session = await begun(world.engine)
+    await session.append([user("before", "u1")])
+    once = world.mid.apply
+
+    async def twice(*args: Any, **kwargs: Any) -> Any:
+        if current_step.get() == "log.change":
+            await once(*args, **kwargs)
+        return await once(*args, **kwargs)
+
+    monkeypatch.setattr(world.mid, "apply", twice)
+    await session.update("u1", {"content": NEST})
+    assert await texts(session) == [NEST]
+    assert await unsound(world.mid, settled=False) == []
+    await sweep(world)
     assert await texts(session) == [NEST]
     assert await unsound(world.mid) == []
 
