@@ -8,6 +8,7 @@ read the text, comes before that event and is found, or meets it and summarises 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from memory.domain import ids
 from memory.domain.errors import NotFound, StoreUnavailable
@@ -61,11 +62,13 @@ class Redaction:
 
     async def _erase_at(self, log: Log, event: Event) -> bool:
         """False where the message has changed since it was read."""
-        redacted = await log.redact(event, (Owed(REDACT, REDACT),))
+        owed = (Owed(REDACT, REDACT),)
+        redacted = await log.redact(event, owed)
         if redacted is None:
             return False
-        pending = Pending(MESSAGES, log.store, log.record_of(redacted))
-        if any(owed.step in (REDACT, DROP) for owed in await self._outbox.finish(pending)):
+        mine = tuple([step for step in redacted.owed if step.step in (REDACT, DROP)])  # what else it owes is no affair of an erasure
+        pending = Pending(MESSAGES, log.store, replace(log.record_of(redacted), owed=mine))
+        if await self._outbox.finish(pending):
             raise StoreUnavailable(log.store.name, "has erased the message, but not yet all that was stored or made of it: a sweep will")
         return True
 
