@@ -77,8 +77,8 @@ class Conversation(Compacting):
         return replace(told, messages=[copy_of(message) async for message in paced(messages, COPIED)], degraded=degraded)
 
     async def history(self, asked: HistoryAsked) -> HistoryPage:
-        self._record = await self._same_life()
-        return await self._history.page(asked, system_of(self._record))
+        self._record, page = await self._history.page(asked, self._same_life())
+        return page
 
     async def search(self, text: str, limit: int) -> list[FoundMessage]:
         """The messages that answer best by words, archived ones too; not those that were excluded."""
