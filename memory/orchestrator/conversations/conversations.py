@@ -45,7 +45,7 @@ class Conversations:
         self.sessions = SessionRecords(placement, outbox=outbox, erasure=erasure)
         self.tasks = Tasks(placement, outbox=outbox, erasure=erasure)
         self.runs = Runs(placement, outbox=outbox)
-        self.carrying = Carrying(placement)
+        self.carrying = Carrying(placement, self.sessions.uploads)
         self.onward = Onward(placement, sessions=self.sessions, meaning=meaning, outbox=outbox, erasure=erasure, callback=onward)
         self.redaction = Redaction(placement, sessions=self.sessions, onward=self.onward, outbox=outbox, erasure=erasure)
 

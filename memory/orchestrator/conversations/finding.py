@@ -56,6 +56,9 @@ class Finding:
         sessions = [row for row in found if isinstance(row, Record) and not self._sessions.is_over(row)]
         logs: list[tuple[Log, list[Event]]] = [(log, log.events_of(rows)) for log in map(self._sessions.log, sessions)]
         gone, scores = await gone_from(self._placement, logs), {hit.head.key: hit.score for hit in hits}
-        said = [(log.life.session_id, event) for log, events in logs for event in events if event.number is not None]
-        shown = [FoundMessage(item_of(event, gone[event.key]), scores[event.key], of) for of, event in said if gone[event.key].excluded is None]
+        shown: list[FoundMessage] = []
+        for log, events in logs:
+            there = await log.whole([event for event in events if event.number is not None and gone[event.key].excluded is None])
+            of = log.life.session_id
+            shown += [FoundMessage(item_of(event, gone[event.key]), scores[event.key], of) for event in there if not event.is_redacted]
         return sorted(shown, key=lambda one: (-one.score, one.session_id, one.item.number))

@@ -60,18 +60,20 @@ class History:
     async def page(self, asked: HistoryAsked, record: Coroutine[Any, Any, Record]) -> tuple[Record, HistoryPage]:
         """The session's record, and a page of its history, both read at once; the system message is number 1."""
         told, ((events, cursor), window) = await both_at_once(record, both_at_once(self._events(asked), self._window()))
-        left = [event for event in events if event.place not in window]
-        gone = dict(zip([event.place for event in left], await self.gone(left), strict=True))
-        items = [item_of(event, gone.get(event.place, _IN_IT)) for event in events]
         first = self._system_item(asked, system_of(told))
-        if first is not None and self._leads(asked):
+        leads = first is not None and self._leads(asked)
+        shown = await self._log.whole(events[max(0, asked.offset - leads) :])
+        left = [event for event in shown if event.place not in window]
+        gone = dict(zip([event.place for event in left], await self.gone(left), strict=True))
+        items = [item_of(event, gone.get(event.place, _IN_IT)) for event in shown]
+        if first is not None and leads and asked.offset == 0:
             items.insert(0, first)
         elif first is not None and asked.descending and cursor is None:
-            if len(items) < asked.offset + asked.limit:
-                items.append(first)
-            else:
+            if len(events) >= asked.offset + asked.limit:
                 cursor = ONLY_SYSTEM
-        return told, HistoryPage(items[asked.offset :], cursor)
+            elif len(events) >= asked.offset:
+                items.append(first)
+        return told, HistoryPage(items, cursor)
 
     async def _window(self) -> Places:
         """The places of the messages that are in the window, where this process has seen the log before: it asks what came since."""

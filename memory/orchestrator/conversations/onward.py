@@ -226,10 +226,10 @@ class Onward:
 
     async def _leaving(self, owner: Record, session: Record) -> tuple[Leaving | None, Places]:
         """The messages that leave by an event, as they are now, and their places: without what was excluded since; None where there are none."""
-        log, event = self._sessions.log(session), event_of(owner)
-        events = [
-            e for _, e in sorted((await log.at(_places(event))).items()) if e.type is EventType.MESSAGE and e.number is not None and not e.is_redacted
-        ]
+        log = self._sessions.log(session)
+        (event,) = await log.whole([event_of(owner)])
+        there = [e for _, e in sorted((await log.at(_places(event))).items()) if e.type is EventType.MESSAGE and e.number is not None]
+        events = [e for e in await log.whole([e for e in there if not e.is_redacted]) if not e.is_redacted]
         gone = await History(self._placement, log).gone(events)
         kept = [e for e, why in zip(events, gone, strict=True) if why.excluded is None]
         said = [(message, number) for e in kept if (message := e.message) is not None and (number := e.number) is not None]

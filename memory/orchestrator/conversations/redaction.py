@@ -21,6 +21,7 @@ from memory.orchestrator.conversations.log import Log
 from memory.orchestrator.conversations.onward import Onward
 from memory.orchestrator.conversations.seen import Seen
 from memory.orchestrator.conversations.sessions import SessionRecords
+from memory.orchestrator.conversations.uploads import DROP
 from memory.orchestrator.erasure import Erasure
 from memory.orchestrator.generations import OPERATIONS_SCOPE, SYSTEM_TENANT
 from memory.orchestrator.outbox import Outbox, Pending
@@ -65,9 +66,10 @@ class Redaction:
         redacted = await log.redact(event, owed)
         if redacted is None:
             return False
-        pending = Pending(MESSAGES, log.store, replace(log.record_of(redacted), owed=owed))  # what else it owes is no affair of an erasure
-        if any(owed.step == REDACT for owed in await self._outbox.finish(pending)):
-            raise StoreUnavailable(log.store.name, "has erased the message, but not yet every summary that was made of it: a sweep will")
+        mine = tuple([step for step in redacted.owed if step.step in (REDACT, DROP)])  # what else it owes is no affair of an erasure
+        pending = Pending(MESSAGES, log.store, replace(log.record_of(redacted), owed=mine))
+        if await self._outbox.finish(pending):
+            raise StoreUnavailable(log.store.name, "has erased the message, but not yet all that was stored or made of it: a sweep will")
         return True
 
     async def _redact_noted(self, pending: Pending, owed: Owed) -> bool:
