@@ -11,6 +11,9 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from memory.domain.shown import Brief
 
+SYSTEM = "system"
+"""The id of a session's system message, in every session (B14)."""
+
 
 class Role(StrEnum):
     """Who speaks (C10)."""
@@ -72,6 +75,11 @@ class Message(BaseModel):
         if isinstance(self.content, str):
             return self.content
         return "\n".join(text for part in self.content if (text := text_of(part)))
+
+    @property
+    def said_or_thought(self) -> str:
+        """Its text; where it says nothing, its reasoning (B49)."""
+        return self.text or self.reasoning or ""
 
     @property
     def is_empty(self) -> bool:

@@ -12,7 +12,7 @@ from hashlib import blake2b
 from typing import IO, Any
 
 from memory.domain.errors import InvalidInput
-from memory.domain.message import Message, Role
+from memory.domain.message import SYSTEM, Message, Role
 from memory.domain.session import HistoryItem
 from memory.domain.shapes import given_as, messages_of
 from memory.domain.shown import Shown
@@ -24,7 +24,6 @@ BATCH = 200
 """Messages that are written together."""
 DERIVED = "file:"
 """How an id begins that derives from what a file says."""
-SYSTEM = "system"
 
 
 @dataclass(frozen=True, slots=True, repr=False)

@@ -194,6 +194,9 @@ class Session:
         to the byte, which is what a prompt cache needs. With `layered` all summaries come, archived ones too, and the newest 80
         messages or `last` (B51); `layers` says of each what it is. With `recall` what memory finds for that query, in the scopes of the session and
         of its user, comes as one message before the last one of the user, and takes a quarter of the budget at most.
+
+        While the store of the session does not answer, this is what the process saw of it within the last minute, where it remembers all that is
+        shown: `degraded` says so. Else `StoreUnavailable` is raised.
         """
         for name, value in (("budget", budget), ("last", last)):
             if value is not None and (isinstance(value, bool) or not isinstance(value, int) or value < 0):
@@ -258,7 +261,8 @@ class Session:
         """Let a summary stand for all but the last `keep_last` messages of the window (B34 to B42): one write.
 
         `summarise` gets copies of the messages, an earlier summary first, and returns (or awaits) its text, or a message in any shape. Where another
-        compaction was first, that one is returned. Raises `CompactionError` where there is no summary; then nothing has changed.
+        compaction was first, that one is returned. Where it says nothing or asks for a tool, the earlier summary stands for them too (B48). Raises
+        `CompactionError` where there is no summary; then nothing has changed.
         """
         if isinstance(keep_last, bool) or not isinstance(keep_last, int):
             raise InvalidInput("keep_last", "must be a whole number")

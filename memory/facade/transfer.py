@@ -32,8 +32,9 @@ from memory.domain.errors import InvalidInput
 from memory.domain.ids import digest_of, is_id, keyed_id, partition_digest
 from memory.domain.scope import Scope
 from memory.domain.time import micros
-from memory.orchestrator.collections import ENTRIES, MESSAGES, SESSIONS
+from memory.orchestrator.collections import ARTIFACTS, ENTRIES, MESSAGES, SESSIONS
 from memory.orchestrator.conversations.carrying import Moving, check_carried
+from memory.orchestrator.conversations.onward import LEAVE, is_to_be_asked
 from memory.orchestrator.entry_records import entry_of
 from memory.orchestrator.kinds import KINDS, Kind
 from memory.orchestrator.relations import LABELS, Relation
@@ -41,7 +42,7 @@ from memory.orchestrator.transfer import SAID, AsItWas, carried, id_here, noted_
 from memory.policies.routing import TIERS
 from memory.ports import codec
 from memory.ports.collections import Collection
-from memory.ports.record import JsonValue, Key, Record
+from memory.ports.record import JsonValue, Key, Owed, Record
 
 FORMAT = "memory-entry/2"
 """What marks an exported entry. The number grows when the meaning of a field changes, or there are more; earlier numbers are read too."""
@@ -51,6 +52,9 @@ RELATION_FORMAT = "memory-relation/1"
 """What marks an exported relation."""
 RECORD_FORMAT = "memory-record/2"
 """What marks an exported record of any other kind."""
+
+OF_SESSIONS = frozenset({MESSAGES, ARTIFACTS})
+"""What is nothing without its session, and named by that alone."""
 
 _READ = {FORMAT: 2, "memory-entry/1": 1, VERSION_FORMAT: 1, RELATION_FORMAT: 1, RECORD_FORMAT: 2, "memory-record/1": 1}
 _TIMES = ("time", "timestamp", "created_at")
@@ -200,7 +204,7 @@ class Ids:
         """Learn what an item is called."""
         if isinstance(item, Message) and isinstance(item.draft, ImportedDraft):
             self._scopes.setdefault(ENTRIES, {})[str(item.draft.key)] = item.draft.scope.text
-        elif isinstance(item, Row) and item.kind.collection is not MESSAGES:  # which nothing else names
+        elif isinstance(item, Row) and item.kind.collection not in OF_SESSIONS:  # which nothing else names
             self._scopes.setdefault(item.kind.collection, {})[item.name] = item.record.scope
             if item.kind.conversational:
                 self._moving.note(item.record)
@@ -264,7 +268,7 @@ def _needs(item: Item) -> list[tuple[Collection, str]]:
         return [(ENTRIES, item.entry_id)]
     if isinstance(item, Link):
         return [(ENTRIES, item.source_id), (ENTRIES, item.target_id)]
-    if isinstance(item, Row) and item.kind.collection is MESSAGES:
+    if isinstance(item, Row) and item.kind.collection in OF_SESSIONS:
         return [(SESSIONS, item.name)]
     if isinstance(item, Row):
         parents = KINDS.parents(item.kind.collection)
@@ -297,7 +301,8 @@ def exported_version(record: Record) -> dict[str, Any]:
 def exported_record(kind: Kind, record: Record) -> dict[str, Any]:
     """A record of another kind as an export writes it. Moments are microseconds since 1970, bytes base64."""
     said = codec.to_json(record)
-    return {"format": RECORD_FORMAT, "kind": kind.collection.name, **{name: said[name] for name in (*_OF_A_RECORD, "version", "tier")}}
+    line = {"format": RECORD_FORMAT, "kind": kind.collection.name, **{name: said[name] for name in (*_OF_A_RECORD, "version", "tier")}}
+    return line | ({"owes": [LEAVE]} if any(is_to_be_asked(owed) for owed in record.owed) else {})
 
 
 def objects(stream: IO[bytes], name: str, since: int) -> Iterator[tuple[int, dict[str, Any] | BadLine]]:
@@ -495,9 +500,12 @@ def _row(found: Mapping[str, Any], line: int, scope: Scope | None, *, versioned:
     try:
         said = {"version": _version("version", found.get("version")), "tier": door.one_of("tier", found.get("tier"), TIERS)} if versioned else {}
         record = codec.record_from_json(kind.collection, {**found, **_NOT_CARRIED, **said})
+        if "owes" in found and (kind.collection is not MESSAGES or found["owes"] != [LEAVE]):
+            raise InvalidInput("owes", "is not as an export writes it")
         if kind.conversational:
             check_carried(kind, record)
-            return Row(line, kind, record)  # a session keeps its id, wherever entries go
+            # a session keeps its id, wherever entries go
+            return Row(line, kind, replace(record, owed=(Owed(LEAVE, LEAVE),)) if "owes" in found else record)
     except InvalidInput:
         raise
     except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as exc:

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from memory.domain.errors import MemoryTiersError
 from memory.domain.scope import Scope, ScopeKind
 from memory.orchestrator.collections import (
+    ARTIFACTS,
     CLAIMS,
     ENTRIES,
     ENTRY_VERSIONS,
@@ -132,6 +133,7 @@ KINDS = Kinds(
     Kind(ENTRY_VERSIONS, exported=False),
     Kind(RELATIONS),
     Kind(SESSIONS, conversational=True),
+    Kind(ARTIFACTS, conversational=True),
     Kind(MESSAGES, conversational=True),
     Kind(TASKS, exported=False, conversational=True),
     Kind(RUNS, exported=False, conversational=True),

@@ -3,23 +3,24 @@
 from __future__ import annotations
 
 import inspect
+import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, TypeAlias
 
 from memory.domain.errors import CompactionError, Conflict, NotFound
-from memory.domain.message import Message, Role
+from memory.domain.message import SYSTEM, Message, Role
 from memory.domain.session import Compaction
 from memory.domain.shapes import messages_of
 from memory.orchestrator.collections import MESSAGES
 from memory.orchestrator.conversations.events import Draft, Event, EventType, copy_of
 from memory.orchestrator.conversations.handle import Handle
 from memory.orchestrator.conversations.places import Places
-from memory.orchestrator.conversations.reading import COPIED
+from memory.orchestrator.conversations.reading import COPIED, Window
 from memory.orchestrator.conversations.seen import Seen
 from memory.policies.compacting import Compacted, CompactingSettings, compacted
 from memory.policies.thresholds import WindowPolicy, archived_by
-from memory.policies.tokens import message_tokens, messages_tokens, tools_tokens
+from memory.policies.tokens import message_tokens, tools_tokens
 from memory.policies.window import Threshold, split_for_compaction
 from memory.ports.pace import paced
 from memory.ports.query import And, Eq, Order, Query, within
@@ -27,9 +28,11 @@ from memory.ports.record import JsonValue
 
 Summary: TypeAlias = str | Message | Mapping[str, Any]
 """Its text, or a message as one of the common frameworks has it."""
+log = logging.getLogger(__name__)
+
 Summarise: TypeAlias = Callable[[list[Message]], Summary | Awaitable[Summary]]
-Choose: TypeAlias = Callable[[list[Message]], Awaitable[tuple[list[Message], Message] | None]]
-"""Of the messages of a window: those that leave it, and the summary that stands for them; None where none do."""
+Choose: TypeAlias = Callable[[Window], Awaitable[tuple[list[Message], Message] | None]]
+"""Of a window: the messages that leave it, and the summary that stands for them; None where none do."""
 
 
 class Compacting(Handle):
@@ -42,7 +45,7 @@ class Compacting(Handle):
         query = Query(MESSAGES, within(life.partition), asked, (Order("created_at"),), self._placement.settings.page)
         pages = self._placement.pages("history.compactions", self._log.store, query)
         events = [event async for page in pages for event in self._log.events_of(page.records)]
-        return [self._told(event) for event in events]
+        return [self._told(event) for event in await self._log.whole(events)]
 
     async def compact(self, summarise: Summarise, *, keep_last: int, reason: str, trigger_id: str | None = None) -> Compaction:
         """Let a summary stand for all but the last messages of the window: one write. An earlier summary goes with them (B34 to B42).
@@ -51,9 +54,9 @@ class Compacting(Handle):
         changed, where the summary cannot be had.
         """
 
-        async def choose(messages: list[Message]) -> tuple[list[Message], Message]:
-            archived = [messages[at] for at in split_for_compaction(messages, keep_last).archived]
-            return archived, await _summary(summarise, archived)
+        async def choose(window: Window) -> tuple[list[Message], Message]:
+            archived = [window.messages[at] for at in split_for_compaction(window.messages, keep_last).archived]
+            return archived, await _summary(summarise, await self._whole(window, archived))
 
         made = await self._compacted(choose, reason, trigger_id)
         assert made is not None  # noqa: S101 - it always chooses
@@ -65,11 +68,12 @@ class Compacting(Handle):
         """Compact where the policy says so, with what the tools take counted in (B43 to B46); None where there is no new summary."""
         of_tools = tools_tokens(tools, self._counter)
 
-        async def choose(messages: list[Message]) -> tuple[list[Message], Message] | None:
+        async def choose(window: Window) -> tuple[list[Message], Message] | None:
+            messages = window.messages
             if isinstance(policy, CompactingSettings):
-                return await self._as_list(messages, policy, summarise)
-            archived = [messages[at] for at in archived_by(policy, messages, messages_tokens(messages, self._counter) + of_tools)]
-            return (archived, await _summary(summarise, archived)) if archived else None
+                return await self._as_list(await self._whole(window, messages), policy, summarise)
+            archived = [messages[at] for at in archived_by(policy, messages, sum(window.costs) + of_tools)]
+            return (archived, await _summary(summarise, await self._whole(window, archived))) if archived else None
 
         return await self._compacted(choose, "token_limit" if isinstance(policy, Threshold | CompactingSettings) else "auto", None)
 
@@ -100,11 +104,12 @@ class Compacting(Handle):
     async def _compacted(self, choose: Choose, reason: str, trigger_id: str | None) -> Compaction | None:
         while True:
             window = await self._window()
-            messages, costs, state = window.messages, dict(zip([m.id for m in window.messages], window.costs, strict=True)), window.state
-            chosen = await choose(messages)
+            messages, costs, state = list(window.messages), dict(zip([m.id for m in window.messages], window.costs, strict=True)), window.state
+            chosen = await choose(window)
             if chosen is None:
                 return None
             archived, summary = chosen
+            looked_up, summary = state.place, await self._under_free_id(summary)
             places = window.places
             left = Places.of(places[str(message.id)] for message in archived)
             cost = sum(window.costs)
@@ -120,13 +125,16 @@ class Compacting(Handle):
             }
             seen_before, draft = state.after.compactions, Draft(EventType.COMPACTION, summary, said, message_tokens(summary, self._counter))
 
-            def decide(seen: Seen, left: Places = left, before: int = seen_before, draft: Draft = draft) -> list[Draft]:
+            def decide(seen: Seen, left: Places = left, before: int = seen_before, draft: Draft = draft, looked_up: int = looked_up) -> list[Draft]:
                 if seen.state.after.status != "active":
                     raise Conflict(f"session '{self.id}' is {seen.state.after.status}; resume it first", self.id)
                 if seen.state.after.compactions != before or any(at not in seen.state.window for at in left):
                     return []
                 leaves, owed = self._onward.leaving(left.between(seen.state.after.onward + 1, left.last))
-                return [replace(draft, data={**draft.data, **leaves}, owed=owed)]
+                said = draft.message
+                if said is not None and (seen.since > looked_up + 1 or said.id in seen.ids):
+                    said = said.model_copy(update={"id": None})
+                return [replace(draft, message=said, data={**draft.data, **leaves}, owed=owed)]
 
             appended = await self._log.append(decide)
             await self._touch()
@@ -139,6 +147,11 @@ class Compacting(Handle):
                     raise NotFound(self.id, "session")  # deleted since
                 return made[seen_before]
             # a message of them left the window meanwhile: what leaves it now is another question
+
+    async def _under_free_id(self, summary: Message) -> Message:
+        """The summary, under an id of its own where the session has a message of the one that it brings (B21)."""
+        taken = summary.id == SYSTEM or (summary.id is not None and await self._log.find(summary.id) is not None)
+        return summary.model_copy(update={"id": None}) if taken else summary
 
     def _told(self, event: Event) -> Compaction:
         data: Mapping[str, Any] = event.draft.data
@@ -161,7 +174,7 @@ class Compacting(Handle):
 
 
 async def _summary(summarise: Summarise, archived: list[Message]) -> Message:
-    names, copies = [str(message.id) for message in archived], [copy_of(message, message.id) async for message in paced(archived, COPIED)]
+    names, copies = [str(message.id) for message in archived], [copy_of(message) async for message in paced(archived, COPIED)]
     try:
         made = summarise(copies)
         said = await made if inspect.isawaitable(made) else made
@@ -172,5 +185,9 @@ async def _summary(summarise: Summarise, archived: list[Message]) -> Message:
     except ValueError as error:
         raise CompactionError(names, f"the summary must be text or one message, not {type(said).__name__}: {error}", "messages") from error
     if not summary.text.strip() or summary.tool_calls:
-        raise CompactionError(names, "Summary generation failed: it says nothing, or asks for a tool", "messages")
+        earlier = next((message for message in reversed(archived) if message.is_summary), None)
+        if earlier is None:
+            raise CompactionError(names, "Summary generation failed: it says nothing, or asks for a tool", "messages")
+        log.warning("of %d messages there is no summary, which says nothing or asks for a tool: the earlier one stands for them too", len(archived))
+        summary = Message(role=earlier.role, content=earlier.content)
     return summary.model_copy(update={"is_summary": True})

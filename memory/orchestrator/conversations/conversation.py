@@ -7,28 +7,30 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any
 
-from memory.domain.errors import Conflict, InvalidInput, NotFound
-from memory.domain.message import Message, Role
+from memory.domain.door import LARGE_TEXT_BYTES
+from memory.domain.errors import Conflict, InvalidInput, NotFound, StoreUnavailable
+from memory.domain.message import SYSTEM, Message, Role
 from memory.domain.session import Context, FoundMessage, HistoryPage
+from memory.orchestrator.conversations.artifacts import large_texts
 from memory.orchestrator.conversations.compacting import Compacting
 from memory.orchestrator.conversations.events import Draft, Event, EventType, copy_of
 from memory.orchestrator.conversations.finding import Finding
 from memory.orchestrator.conversations.history import HistoryAsked
 from memory.orchestrator.conversations.onward import Left
-from memory.orchestrator.conversations.reading import Asked, ordered
+from memory.orchestrator.conversations.reading import COPIED, Asked, ordered
 from memory.orchestrator.conversations.replacing import AT_ONCE, Replacement
 from memory.orchestrator.conversations.seen import Seen
 from memory.orchestrator.conversations.sessions import SessionDraft, draft_like, system_of
 from memory.orchestrator.turns import Patience
 from memory.policies.reading import ContextAsked, read_out
 from memory.policies.tokens import message_tokens, tools_tokens
-from memory.policies.window import arranged, is_pinned
+from memory.policies.window import is_pinned
+from memory.ports.pace import paced
 from memory.ports.query import within
 from memory.ports.record import JsonValue
 
 INTERRUPTED = "TOOL_CALL_INTERRUPTED"
 """What the result says of a call that was never answered (B53)."""
-SYSTEM = "system"
 EVERYTHING = ContextAsked()
 
 
@@ -53,18 +55,30 @@ class Conversation(Compacting):
     async def context(self, asked: ContextAsked = EVERYTHING, *, tools: Sequence[Mapping[str, Any]] = ()) -> Context:
         """What a model is to be sent: the system message, the newest summary, then the messages of the window, results behind their calls.
 
-        No more of the window is read than tells what is shown.
+        No more of the window is read than tells what is shown. While the store does not answer, what this process last saw of it is shown, and said.
         """
         of_tools = tools_tokens(tools, self._counter)
-        window = await self._window(Asked(asked.newest, None if asked.budget is None else asked.budget - of_tools, asked.by))
+        reach, degraded = Asked(asked.newest, None if asked.budget is None else asked.budget - of_tools, asked.by), list[str]()
+        try:
+            window = await self._window(reach)
+        except StoreUnavailable as error:
+            remembered = await self._window_at_hand(reach)
+            if remembered is None:
+                raise
+            window, degraded = remembered, [f"{error}; shown is what was last seen of the session here"]
         self._known = window.state.window
         if asked.layered:
-            asked = replace(asked, earlier=[made.summary for made in await self.compactions()])
-        return read_out(window.messages, window.costs, window.said_by_then, window.count, window.state.after.version, asked, self._counter, of_tools)
+            asked = replace(asked, earlier=[made.summary for made in await self.compactions() if not made.summary.is_empty])  # erased ones
+        version = window.state.after.version
+        told = read_out(window.arranged, window.costs, window.said_by_then, window.count, version, asked, self._counter, of_tools)
+        messages = await self._whole(window, told.messages)
+        if len(messages) < len(told.messages):  # some were erased meanwhile
+            return await self.context(asked, tools=tools)
+        return replace(told, messages=[copy_of(message) async for message in paced(messages, COPIED)], degraded=degraded)
 
     async def history(self, asked: HistoryAsked) -> HistoryPage:
-        self._record = await self._same_life()
-        return await self._history.page(asked, system_of(self._record))
+        self._record, page = await self._history.page(asked, self._same_life())
+        return page
 
     async def search(self, text: str, limit: int) -> list[FoundMessage]:
         """The messages that answer best by words, archived ones too; not those that were excluded."""
@@ -75,7 +89,7 @@ class Conversation(Compacting):
 
     async def append(self, messages: Sequence[Message], *, in_history: bool = True) -> list[Message]:
         """The messages as stored: new ones at the end, in order; one whose id is there replaces what it said, where it stands (B20 to B23)."""
-        messages = [copy_of(message, message.id) for message in messages]
+        messages = [copy_of(message) for message in messages]
         given = {message.id: message for message in messages if message.id is not None}
         if SYSTEM in given:
             raise InvalidInput("id", "'system' is the id of a session's system message: update it")
@@ -112,6 +126,7 @@ class Conversation(Compacting):
         for start in range(0, len(messages), AT_ONCE):
             known = (self._log.seen or await self._log.load()).state.place
             self._wrote(*await self._log.append(self._drafts(messages[start : start + AT_ONCE], True, known, [])))
+        await self._touch()
 
     def _drafts(self, messages: Sequence[Message], in_history: bool, looked_up: int, late: Sequence[int]) -> Callable[[Seen], list[Draft]]:
         """The messages as events; `looked_up` is the place up to which their ids are known not to be there, and what is at the `late` places goes."""
@@ -137,8 +152,11 @@ class Conversation(Compacting):
         return changed.message
 
     async def _changed(self, event: Event | None, change: Callable[[Message], Message]) -> Event:
-        patience, message_id = Patience(self._placement, self.id), "" if event is None else str(event.message.id if event.message else "")
+        patience, message_id = Patience(self._placement, self.id), "" if event is None else str(event.draft.message.id if event.draft.message else "")
         while event is not None and event.draft.message is not None:
+            (event,) = await self._log.whole([event], strict=True)
+            if event.is_redacted or event.draft.message is None:
+                break
             new = change(event.draft.message).model_copy(update={"id": event.draft.message.id})
             if new == event.draft.message:
                 if event.edits:  # perhaps by this very call before it failed, and then nobody was told
@@ -176,6 +194,8 @@ class Conversation(Compacting):
         if system is None:
             raise NotFound(SYSTEM, "message")
         new = system.model_copy(update=dict(changes))
+        if large := large_texts(new):
+            raise InvalidInput(str(large[0][0][0]), f"of the system message exceeds {LARGE_TEXT_BYTES} bytes")
         said = new.model_dump(mode="json", exclude_defaults=True, exclude={"id"})
         self._record = await self._sessions.follow(record, (await self._log.load()).state, self._placement.now(), system=said)
         return new
@@ -196,7 +216,8 @@ class Conversation(Compacting):
             events = await self._log.window_at(event.place)
         told = zip(events, await self._history.gone(events), strict=True)
         kept = [each for each, gone in told if gone.excluded is None or (event is not None and each.place == event.place)]
-        messages = [message for each in ordered(kept) if (message := each.message) is not None]
+        whole = await self._log.whole(kept, strict=True)
+        messages = [message for each in ordered(whole) if (message := each.message) is not None]
         return draft_like(self._record, forked_from={"session_id": self.id, "message_id": message_id}), messages
 
     async def exclude(self, message_id: str, reason: str) -> bool:
@@ -254,7 +275,7 @@ class Conversation(Compacting):
         Messages of others that this handle's caller has not read stay, behind them.
         """
         window = await self._window()
-        shown = [window.messages[at] for at in arranged(window.messages).order]
+        shown = await self._whole(window, [window.messages[at] for at in window.arranged.order])
         known = window.state.window if self._known is None else self._known
         made = Replacement([message for message in messages if message.id != SYSTEM], shown, window.places, known, by_content=by_content)
         told: list[Message] = []
@@ -265,7 +286,7 @@ class Conversation(Compacting):
 
     async def mend_tool_calls(self) -> list[Message]:
         """Answer each call of the window that was never answered, once, with a result that says so (B53)."""
-        calls = [found.call.id for found in arranged((await self._window()).messages).interrupted]
+        calls = [found.call.id for found in (await self._window()).arranged.interrupted]
         made = [Message(id=_stand_in(call), role=Role.TOOL, content=INTERRUPTED, tool_call_id=call, is_error=True) for call in calls]
         return await self.append(made) if made else []
 
@@ -286,7 +307,7 @@ class Conversation(Compacting):
 
         closed = await self._turned(decide)
         for event in (await self._log.window())[1].values():
-            if event.message is not None and not event.message.is_final:
+            if event.draft.message is not None and not event.draft.message.is_final:
                 with suppress(NotFound):  # erased meanwhile
                     await self._changed(event, lambda message: message.model_copy(update={"is_final": True}))
         return closed

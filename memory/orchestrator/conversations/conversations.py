@@ -6,7 +6,7 @@ from datetime import datetime, timedelta
 from typing import Literal
 
 from memory.domain.entry import expiry
-from memory.domain.errors import Conflict, NotFound
+from memory.domain.errors import Conflict, NotFound, StoreUnavailable
 from memory.domain.session import FoundMessage
 from memory.orchestrator.conversations.carrying import Carrying
 from memory.orchestrator.conversations.conversation import Conversation
@@ -45,7 +45,7 @@ class Conversations:
         self.sessions = SessionRecords(placement, outbox=outbox, erasure=erasure)
         self.tasks = Tasks(placement, outbox=outbox, erasure=erasure)
         self.runs = Runs(placement, outbox=outbox)
-        self.carrying = Carrying(placement)
+        self.carrying = Carrying(placement, self.sessions.uploads)
         self.onward = Onward(placement, sessions=self.sessions, meaning=meaning, outbox=outbox, erasure=erasure, callback=onward)
         self.redaction = Redaction(placement, sessions=self.sessions, onward=self.onward, outbox=outbox, erasure=erasure)
 
@@ -61,7 +61,12 @@ class Conversations:
     async def open(self, tenant: str, draft: SessionDraft, *, create: bool) -> Conversation:
         """The session of this id; where there is none it is created, or `NotFound` is raised (B19)."""
         session_id = str(draft.id)
-        record = await self.find(tenant, session_id)
+        try:
+            record = await self.find(tenant, session_id)
+        except StoreUnavailable:
+            record = self.sessions.remembered(tenant, session_id)  # for its window, as far as that is remembered too
+            if record is None:
+                raise
         if record is None and create:
             try:
                 return await self.create(tenant, draft)

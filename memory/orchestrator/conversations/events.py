@@ -11,6 +11,8 @@ from typing import Any
 
 from memory.domain import ids
 from memory.domain.message import Message, Role
+from memory.orchestrator.conversations import artifacts as large
+from memory.orchestrator.conversations.artifacts import Artifacts, outlined, uploads_of
 from memory.orchestrator.conversations.places import NOWHERE, Places
 from memory.orchestrator.entry_records import copied
 from memory.ports.record import FieldValue, JsonValue, Key, Owed, Record
@@ -44,6 +46,8 @@ OF_ONE = frozenset({EventType.EXCLUDE, EventType.RESTORE, EventType.ERASED})
 """Events that change of one message, told by its place, whether it is in the window."""
 LEAVING = OF_ONE | {EventType.CLEAR, EventType.ROLL_BACK, EventType.REPLACE, EventType.COMPACTION}
 """Events that change which messages are in the window."""
+ARTIFACTS_SAID = "artifacts"
+"""In the body of a record: the large texts of its message, of which it has the beginnings."""
 REDACTED = "redacted"
 """Of an event's data: true where the message was erased."""
 
@@ -86,6 +90,10 @@ class Draft:
     owed: tuple[Owed, ...] = ()
     nonce: str = ""
     """Tells a writer its own event from another's at the same place, when the answer to its put was lost."""
+    artifacts: Artifacts = ()
+    """The large texts of the message, as they are stored beside it."""
+    is_whole: bool = True
+    """Whether the message has its large texts; else, as its record does, their beginnings. See `Log.whole`."""
 
     @property
     def is_in_history(self) -> bool:
@@ -95,7 +103,10 @@ class Draft:
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """An event at its place. `window`, where it carries it, is the whole window after it, and `pinned` what of it is kept whatever the budget."""
+    """An event at its place. `window`, where it carries it, is the whole window after it, and `pinned` what of it is kept whatever the budget.
+
+    Its message is under the id that it was given, or that of its record. It is shared: callers get a copy (`message`).
+    """
 
     key: Key
     place: int
@@ -116,9 +127,21 @@ class Event:
 
     @property
     def message(self) -> Message | None:
-        """The message as callers get it, a copy: under its own id, or that of its record."""
+        """The message as callers get it, a copy."""
+        if not self.draft.is_whole:
+            raise RuntimeError("the large texts of this message were not read")
+        return None if self.draft.message is None else copy_of(self.draft.message)
+
+    @property
+    def given_id(self) -> str | None:
+        """The id that its message was given; None where it has that of its record."""
         said = self.draft.message
-        return None if said is None else copy_of(said, said.id or self.key.id)
+        return None if said is None or said.id == self.key.id else said.id
+
+    def as_given(self) -> Draft:
+        """What it was made of, without a nonce."""
+        said = self.draft.message
+        return replace(self.draft, nonce="", artifacts=(), message=None if said is None else said.model_copy(update={"id": self.given_id}))
 
     @property
     def number(self) -> int | None:
@@ -133,24 +156,32 @@ class Event:
     def redacted(self, owed: tuple[Owed, ...], *, version: int, now: datetime) -> Event:
         """The event without what was said and who said it. It owes this, what is to be done about what was made of it among it."""
         assert self.draft.message is not None  # noqa: S101 - only messages are erased
-        told = {"in_history", "left", "before", "after", "reason", LEAVES}
+        told = {"in_history", "left", LEAVES, "before", "after", "reason"}
         data = {name: value for name, value in self.draft.data.items() if name in told}
-        draft = replace(self.draft, message=_nothing(self.draft.message), data={**data, REDACTED: True}, tokens=None)
+        nothing = _nothing(self.draft.message, self.key.id)
+        draft = replace(self.draft, message=nothing, data={**data, REDACTED: True}, tokens=None, artifacts=(), is_whole=True)
         return replace(self, draft=draft, version=version, updated_at=now, owed=owed)
 
-    def changed(self, message: Message, tokens: int | None, *, version: int, now: datetime) -> Event:
+    def changed(
+        self, message: Message, tokens: int | None, *, artifacts: Artifacts = (), owed: tuple[Owed, ...] = (), version: int, now: datetime
+    ) -> Event:
         """The event with another message; its place, its number and all that comes after stay (B23, B26)."""
-        return replace(self, draft=replace(self.draft, message=message, tokens=tokens), version=version, updated_at=now, edits=self.edits + 1)
+        draft = replace(self.draft, message=message, tokens=tokens, artifacts=artifacts, is_whole=True)
+        return replace(self, draft=draft, version=version, updated_at=now, edits=self.edits + 1, owed=(*self.owed, *owed))
+
+    def with_texts(self, message: Message) -> Event:
+        """The event with the message that has its large texts."""
+        return replace(self, draft=replace(self.draft, message=message, is_whole=True))
 
 
-def copy_of(message: Message, message_id: str | None) -> Message:
+def copy_of(message: Message) -> Message:
     """A copy that shares nothing that can be changed."""
-    lists: dict[str, Any] = {"tool_calls": list(message.tool_calls), "metadata": copied(message.metadata), "extra": copied(message.extra)}
+    lists: dict[str, Any] = {"tool_calls": [*message.tool_calls], "metadata": copied(message.metadata), "extra": copied(message.extra)}
     if not isinstance(message.content, str):
         lists["content"] = copied(message.content)
     if message.usage is not None:
         lists["usage"] = copied(message.usage)
-    return message.model_copy(update={"id": message_id, **lists})
+    return message.model_copy(update=lists)
 
 
 def size_of(message: Message) -> int:
@@ -160,8 +191,8 @@ def size_of(message: Message) -> int:
     return sum(map(len, (text, message.reasoning or "", json.dumps(parts) if parts else "", *(call.arguments for call in message.tool_calls))))
 
 
-def _nothing(message: Message) -> Message:
-    return Message(role=message.role, is_summary=message.is_summary)
+def _nothing(message: Message, message_id: str) -> Message:
+    return Message(id=message_id, role=message.role, is_summary=message.is_summary)
 
 
 def place_key(tenant: str, incarnation: str, place: int) -> Key:
@@ -172,6 +203,8 @@ def place_key(tenant: str, incarnation: str, place: int) -> Key:
 def record_of(event: Event, *, of_session: Mapping[str, FieldValue], scope: str, generation: int) -> Record:
     """The event's record; `of_session` are the fields by which it names its session and whose that is."""
     draft, message = event.draft, event.draft.message
+    if not draft.is_whole:
+        raise RuntimeError("the large texts of this message were not read")
     fields: dict[str, FieldValue] = {
         **of_session,
         "place": event.place,
@@ -189,11 +222,12 @@ def record_of(event: Event, *, of_session: Mapping[str, FieldValue], scope: str,
             body["pinned"] = event.pinned.to_json()
     texts: dict[str, str] = {}
     if message is not None:
-        fields |= {"message_id": message.id, "message_role": message.role.value, "speaker": message.name, "tokens": draft.tokens}
-        body["message"] = message.model_dump(mode="json", exclude_defaults=True)
+        fields |= {"message_id": event.given_id, "message_role": message.role.value, "speaker": message.name, "tokens": draft.tokens}
+        said = message.model_dump(mode="json", exclude_defaults=True, exclude=None if event.given_id else {"id"})
+        body["message"] = outlined(said, draft.artifacts)
         if message.role is not Role.TOOL and (text := message.text[:INDEXED_CHARACTERS]):
             texts["content"] = text
-    return Record(
+    record = Record(
         key=event.key,
         scope=scope,
         version=event.version,
@@ -206,19 +240,34 @@ def record_of(event: Event, *, of_session: Mapping[str, FieldValue], scope: str,
         tier="mid",
         owed=event.owed,
     )
+    return with_artifacts(record, draft.artifacts) if draft.artifacts else record
+
+
+def artifacts_of(record: Record) -> Artifacts:
+    """The large texts of the message of a record."""
+    return large.told(record.body.get(ARTIFACTS_SAID) or ())
+
+
+def with_artifacts(record: Record, artifacts: Artifacts) -> Record:
+    """The record with its large texts stored elsewhere."""
+    fields, body = {**record.fields, "uploads": uploads_of(artifacts)}, {**record.body, ARTIFACTS_SAID: large.to_json(artifacts)}
+    return replace(record, fields=fields, body=body)
 
 
 def event_of(record: Record) -> Event:
     body: Mapping[str, Any] = record.body
     said: Any = body.get("message")
     tokens: Any = record.fields.get("tokens")
+    artifacts = artifacts_of(record)
     place: Any = record.fields["place"]
     draft = Draft(
         EventType(str(record.fields["event"])),
-        None if said is None else Message.model_validate(copied(said)),
+        None if said is None else Message.model_validate({"id": record.key.id, **copied(said)}),
         dict(body.get("data") or {}),
         tokens,
         nonce=str(body["nonce"]),
+        artifacts=artifacts,
+        is_whole=not artifacts,
     )
     return Event(
         record.key,

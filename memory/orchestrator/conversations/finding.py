@@ -52,9 +52,13 @@ class Finding:
             rows = [row for row in await archive.get(MESSAGES, [hit.head.key for hit in hits]) if isinstance(row, Record)]
         keys = list(dict.fromkeys(session_key(row.key.tenant, str(row.fields["conversation_id"])) for row in rows))
         with step("session.read"):
-            sessions = [row for row in await archive.get(SESSIONS, keys) if isinstance(row, Record)] if keys else []
+            found = await archive.get(SESSIONS, keys) if keys else []
+        sessions = [row for row in found if isinstance(row, Record) and not self._sessions.is_over(row)]
         logs: list[tuple[Log, list[Event]]] = [(log, log.events_of(rows)) for log in map(self._sessions.log, sessions)]
         gone, scores = await gone_from(self._placement, logs), {hit.head.key: hit.score for hit in hits}
-        said = [(log.life.session_id, event) for log, events in logs for event in events if event.number is not None]
-        found = [FoundMessage(item_of(event, gone[event.key]), scores[event.key], of) for of, event in said if gone[event.key].excluded is None]
-        return sorted(found, key=lambda one: (-one.score, one.session_id, one.item.number))
+        shown: list[FoundMessage] = []
+        for log, events in logs:
+            there = await log.whole([event for event in events if event.number is not None and gone[event.key].excluded is None])
+            of = log.life.session_id
+            shown += [FoundMessage(item_of(event, gone[event.key]), scores[event.key], of) for event in there if not event.is_redacted]
+        return sorted(shown, key=lambda one: (-one.score, one.session_id, one.item.number))

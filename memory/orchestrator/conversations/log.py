@@ -3,52 +3,42 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from datetime import datetime, timedelta
+import logging
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from datetime import timedelta
 
-from memory.domain.errors import NotFound, StoreTimeout, StoreUnavailable
+from memory.domain.errors import Conflict, CorruptRecord, NotFound, StoreTimeout, StoreUnavailable
 from memory.domain.ids import is_id
 from memory.domain.message import Message
 from memory.orchestrator.collections import MESSAGES
+from memory.orchestrator.conversations.artifacts import Artifacts, chunks_of, completed, large_texts, uploads_of
 from memory.orchestrator.conversations.events import FIRST_PLACE, Draft, Event, EventType, event_of, place_key, record_of
 from memory.orchestrator.conversations.folding import State, is_spoken
-from memory.orchestrator.conversations.seen import NEWEST, REMEMBERED_FOR, Seen, edited_while_read, wanted_of
+from memory.orchestrator.conversations.life import Life
+from memory.orchestrator.conversations.places import NOWHERE, Places
+from memory.orchestrator.conversations.seen import NEWEST, REMEMBERED_FOR, Seen, edited_while_read, has_gap, is_another, wanted_of
+from memory.orchestrator.conversations.uploads import DROP, Overtaken, Uploads, ids_of
 from memory.orchestrator.placement import Placement, refused
 from memory.orchestrator.steps import step
 from memory.orchestrator.turns import Patience
 from memory.orchestrator.versions import version_at
 from memory.ports.pace import paced
 from memory.ports.query import And, Eq, Filter, Order, Query, within
-from memory.ports.record import FieldValue, Key, Owed, Partition, Record, Stored
+from memory.ports.record import Key, Owed, Record, Stored
 from memory.ports.store import Store
 from memory.ports.writes import Absent, AtVersion, Outcome, Put, Status
 
-AHEAD = 8
-"""Places behind the last one that are looked at for what came since, before the end is read anew."""
+log = logging.getLogger(__name__)
+
+LOOKED_AT = 8
+"""Places that a read looks at: the last one, for whether it stands there still, and those behind it, for what came since. Where all are taken the end
+is read anew."""
 ROWS = 100
 """Rows that are made events of between which other tasks have a turn."""
 TAKEN_FROM_US = 2
 """Places lost to others one after the other before the log is read again, rather than taken in event by event."""
-
-
-@dataclass(frozen=True, slots=True)
-class Life:
-    """What identifies a session's life: a session of the same id that is created later has another incarnation, and a later generation."""
-
-    tenant: str
-    session_id: str
-    scope: str
-    incarnation: str
-    generation: int
-    has_system: bool
-    created_at: datetime
-    whose: Mapping[str, FieldValue] = field(default_factory=dict)
-    """The session's user, agent and namespace, which never change."""
-
-    @property
-    def partition(self) -> Partition:
-        return Partition(self.tenant, self.scope)
 
 
 Decide = Callable[[Seen], Sequence[Draft]]
@@ -58,8 +48,9 @@ Decide = Callable[[Seen], Sequence[Draft]]
 class Log:
     """The log of one life of a session."""
 
-    def __init__(self, placement: Placement, life: Life, renewed: Callable[[Life], Awaitable[Life]]) -> None:
+    def __init__(self, placement: Placement, uploads: Uploads, life: Life, renewed: Callable[[Life], Awaitable[Life]]) -> None:
         self._placement = placement
+        self._uploads = uploads
         self.life = life
         self._renewed = renewed
         """The life as its session's record tells it now. Raises `NotFound` where it has ended."""
@@ -69,6 +60,8 @@ class Log:
         """What was put last, where the store never said whether it is there."""
         self._being_said: dict[str, Event] = {}
         """Messages that are not final, as they were last put here: another may have changed them."""
+        self._lost = NOWHERE
+        """Places at which there stood what was read here and does not stand there any more."""
 
     @property
     def store(self) -> Store:
@@ -79,12 +72,29 @@ class Log:
         """What this handle has seen of the log; None where it has not read it yet."""
         return self._seen
 
+    @property
+    def gaps(self) -> Places:
+        """Places at which what stood was lost, as far as was read here: nothing stands there, or something else since their store was set back."""
+        return self._lost if self._seen is None else Places.of((*self._lost, *self._seen.gaps))
+
+    @property
+    def remembered(self) -> Seen | None:
+        """What was seen of the log, if that was all there was no longer ago than `REMEMBERED_FOR`."""
+        seen = self._seen
+        return seen if seen is not None and timedelta(0) <= self._placement.now() - seen.as_of < REMEMBERED_FOR else None
+
+    def forget(self) -> None:
+        """Know nothing of the log any more."""
+        self._seen = None
+        self._being_said.clear()
+
     def key(self, place: int) -> str:
         return place_key(self.life.tenant, self.life.incarnation, place).id
 
     def begun(self) -> None:
         """The session has just been created here: nothing stands in its log yet."""
-        self._seen = Seen(State.born(self.life.has_system, self.life.created_at), read_since=self._placement.now())
+        now = self._placement.now()
+        self._seen = Seen(State.born(self.life.has_system, self.life.created_at), read_since=now, as_of=now)
 
     # -- reading ------------------------------------------------------------------------------------------------------
 
@@ -103,16 +113,21 @@ class Log:
         remembered for `REMEMBERED_FOR` at most.
         """
         seen, now = self._seen or await self._read_end(), self._placement.now()
-        before = seen.state.place
-        if not timedelta(0) <= now - seen.read_since < REMEMBERED_FOR:
-            seen.events, seen.read_since = {}, now
-        ahead = range(before + 1, before + 1 + AHEAD)
-        wanted, known = list(places), seen.events
-        read = [*(place for place in wanted if place not in known), *ahead]
+        before, nonce = seen.state.place, seen.nonce
+        is_old = not timedelta(0) <= now - seen.read_since < REMEMBERED_FOR
+        ahead = range(before + 1, before + LOOKED_AT)
+        wanted, known = list(places), {} if is_old else seen.events
+        read = list(dict.fromkeys([*(place for place in wanted if place not in known), *([before] if nonce else []), *ahead]))
         rows = dict(zip(read, await self._rows(read), strict=True))
         found = {event.place: event async for event in self._paced(rows.values())}
         found |= await self.at(edited_while_read(found))
-        if rows[ahead[-1]] is not None:
+        if is_old:
+            seen.events, seen.read_since = {}, now
+        if nonce and is_another(rows[before], nonce):
+            await self._start_over(before)
+            return found
+        seen.as_of = now
+        if rows[ahead[-1]] is not None or has_gap([rows[place] for place in ahead]):
             await self._read_end()
         elif rows[ahead[0]] is not None:
             new = seen.copy()
@@ -120,7 +135,7 @@ class Log:
                 if place in found:
                     new.take(found[place])
                 elif rows.get(place) is not None:
-                    new.state = new.state.past(place)
+                    new.pass_over(place)
                 else:
                     break
             self._learnt(new)
@@ -132,25 +147,36 @@ class Log:
                     latest.keep(event)
         return {place: latest.events[place] for place in wanted if place in latest.events} | found
 
+    async def _start_over(self, place: int) -> None:
+        """After the newest event that was seen here, at this place, was found to stand there no more: the store was set back to an earlier moment."""
+        self.forget()
+        at = (await self._read_end()).state.place
+        self._lost = Places.of((*self._lost, *range(min(at, place - 1) + 1, place + 1)))
+        log.warning("session %s has less than was read here: its store '%s' was set back", self.life.session_id, self.store.name)
+
     def _learnt(self, seen: Seen) -> None:
         """From now on what this handle has seen, unless it has seen more meanwhile."""
         if self._seen is None or self._seen.state.place <= seen.state.place:
             self._seen = seen
 
     async def _read_end(self) -> Seen:
+        now = self._placement.now()
         query = Query(MESSAGES, within(self.life.partition), order=(Order("created_at", descending=True),), limit=NEWEST)
         page = await self._placement.page("log.load", self.store, query)
         events = {event.place: event for event in self.events_of(page.records)}
-        seen = Seen(State.born(self.life.has_system, self.life.created_at), read_since=self._placement.now())
+        seen = Seen(State.born(self.life.has_system, self.life.created_at), read_since=now, as_of=now)
         if events:
             newest = events[max(events)]
             base = newest.after.base
-            missing = [p for p in range(max(base, FIRST_PLACE), newest.place) if p not in events]
-            events |= await self.at(missing)
+            missing = [p for p in range(max(min(base, *events), FIRST_PLACE), newest.place) if p not in events]
+            rows = await self._rows(missing)
+            seen.gaps = Places.of(place for place, row in zip(missing, rows, strict=True) if row is None)
+            events |= {event.place: event for event in self.events_of(rows)}
             if base >= FIRST_PLACE and base not in events:  # damaged: what it told is told by all that came before
                 events |= await self.at(range(FIRST_PLACE, base))
             if base in events and (window := events[base].window) is not None:
                 seen.state = State(base, events[base].after, window, events[base].created_at, events[base].pinned)
+                seen.nonce = events[base].draft.nonce
                 seen.keep(events[base])
             for place in sorted(events):
                 if place > seen.state.place:
@@ -254,6 +280,35 @@ class Log:
         page = await self._placement.page("log.find", self.store, Query(MESSAGES, within(self.life.partition), asked, limit=2))
         return next(iter(self.events_of(page.records)), None)
 
+    async def whole(self, events: Iterable[Event], *, strict: bool = False) -> list[Event]:
+        """The events, their messages with all that they say. One that was changed or erased while that was read is as it is since.
+
+        What is damaged or missing of a text is said in its place; with `strict` it raises `CorruptRecord`: for who is to write the message again.
+        """
+        given = list(events)
+        return given if all(event.draft.is_whole for event in given) else await self._whole(given, strict)
+
+    async def _whole(self, given: Sequence[Event], strict: bool) -> list[Event]:
+        found: dict[int, Event] = {}
+        left = [event for event in given if not event.draft.is_whole]
+        patience = Patience(self._placement, self.life.session_id)
+        while True:
+            texts = await self._uploads.texts(self.life, [artifact for event in left for artifact in event.draft.artifacts])
+            lacking = {e.place for e in left if not all(chunk in texts for chunk in chunks_of(e.draft.artifacts))}
+            now = await self.at(sorted(lacking)) if lacking else {}
+            changed = [now[e.place] for e in left if e.place in now and now[e.place].version != e.version]
+            others = {event.place for event in changed}
+            for event in left:
+                if event.place not in others and event.draft.message is not None:
+                    if strict and event.place in lacking:
+                        raise CorruptRecord(self.store.name, event.key.id, "a large text of it is damaged or missing; erase the message")
+                    found[event.place] = event.with_texts(completed(event.draft.message, event.draft.artifacts, texts))
+            found |= {event.place: event for event in changed if event.draft.is_whole}
+            left = [event for event in changed if not event.draft.is_whole]
+            if not left:
+                return [event if event.draft.is_whole else found[event.place] for event in given]
+            await patience.wait()
+
     async def first(self, asked: Filter) -> Event | None:
         """The first event of which this holds."""
         of_it = And((Eq("conversation_id", self.life.session_id), asked))
@@ -269,9 +324,15 @@ class Log:
 
     def _said(self, event: Event) -> None:
         """Put just now, here."""
-        message = event.draft.message
-        if message is not None and message.id is not None and not message.is_final:
-            self._being_said[message.id] = event
+        message, given = event.draft.message, event.given_id
+        if message is not None and given is not None and not message.is_final:
+            self._being_said[given] = event
+
+    def _wrote(self, event: Event) -> None:
+        """Changed just now, here."""
+        self._said(event)
+        if self._seen is not None and event.place in self._seen.events:
+            self._seen.keep(event)
 
     # -- writing ------------------------------------------------------------------------------------------------------
 
@@ -282,12 +343,15 @@ class Log:
         Raises `NotFound` where the session was deleted, `Contended` where others were faster for all of the deadline.
         """
         async with self._turn:
-            return await self._append(decide)
+            events = await self._append(decide)
+        return await self._holding(events)
 
     async def _append(self, decide: Decide) -> list[Event]:
-        seen = self._seen or await self.load()
+        seen, drafts = await self._decided(decide)
         patience, lost = Patience(self._placement, self.life.session_id), 0
-        done, left = await self._repeated([self._named(draft) for draft in decide(seen)])
+        laid: dict[int, tuple[Message, Artifacts]] = {}
+        done, left = await self._repeated([self._named(draft) for draft in drafts])
+        left = await self._laid(left, laid)
         together = self.store.capabilities.atomic and len(left) <= (self.store.capabilities.max_batch or len(left))
         while left:
             events = self._events(seen.state, left if together else left[:1])
@@ -296,6 +360,7 @@ class Log:
                 for event in events:
                     seen.take(event)
                     self._said(event)
+                seen.as_of = self._placement.now()
                 done, left = [*done, *events], left[len(events) :]
                 continue
             await self._meet(seen, outcomes, events)
@@ -304,9 +369,45 @@ class Log:
                 await patience.wait()
                 seen = await self.load()
             if not done:  # what was begun is ended: a later decision is about what is left of it
-                left = [self._named(draft) for draft in decide(seen)]
+                seen, drafts = await self._decided(decide)
+                left = await self._laid([self._named(draft) for draft in drafts], laid)
         self._learnt(seen)
         return done
+
+    async def _decided(self, decide: Decide) -> tuple[Seen, Sequence[Draft]]:
+        """What is to be appended to what was seen. That it is nothing, or may not be, is said of the log as it is now: no put would meet others."""
+        if (seen := self._seen) is not None:
+            with suppress(Conflict):
+                if drafts := decide(seen):
+                    return seen, drafts
+        seen = await self.load()
+        return seen, decide(seen)
+
+    async def _laid(self, drafts: list[Draft], laid: dict[int, tuple[Message, Artifacts]]) -> list[Draft]:
+        """The drafts, with the large texts of their messages stored; `laid` has those of messages of which that was done before."""
+        new = [m for draft in drafts if (m := draft.message) is not None and id(m) not in laid and not draft.artifacts and large_texts(m)]
+        if new:
+            found = await self._lay([(message, ()) for message in new])
+            laid |= {id(message): (message, artifacts) for message, artifacts in zip(new, found, strict=True)}
+        return [replace(draft, artifacts=laid[id(draft.message)][1]) if id(draft.message) in laid else draft for draft in drafts] if laid else drafts
+
+    async def _lay(self, messages: Sequence[tuple[Message, Artifacts]]) -> list[Artifacts]:
+        while True:
+            try:
+                return await self._uploads.lay(self.life, messages)
+            except Overtaken:
+                await self.renew()
+
+    async def _holding(self, events: list[Event], before: Artifacts = ()) -> list[Event]:
+        """The events, which stand, once it is certain that their large texts stay; `before` are those that one had before."""
+        new = sorted({upload for event in events for upload in uploads_of(event.draft.artifacts)} - set(uploads_of(before)))
+        if not new or await self._uploads.hold(self.life, new):
+            return events
+        if len(events) > 1:
+            return [held for event in events for held in await self._holding([event])]
+        (event,) = events
+        assert event.draft.message is not None  # noqa: S101 - only messages have large texts
+        return [await self.change(event, event.draft.message, event.draft.tokens, anew=True) or event]  # else others have changed it since
 
     async def _put(self, events: list[Event]) -> list[Outcome]:
         """Put events at their places. Where no answer came it is done once more: at most one of both lands, and what landed is known by its nonce."""
@@ -327,13 +428,13 @@ class Log:
         Only messages can be doubled: whatever else happens is decided by what stands.
         """
         unsure, given = [e for e in self._unsure if e.type is EventType.MESSAGE], [d for d in drafts if d.type is EventType.MESSAGE]
-        if not unsure or [replace(draft, nonce="") for draft in given] != [replace(event.draft, nonce="") for event in unsure]:
+        if not unsure or [replace(draft, nonce="", artifacts=()) for draft in given] != [event.as_given() for event in unsure]:
             return [], drafts
         there = await self.at([event.place for event in unsure])
         self._unsure = []
         landed = {e.place: there[e.place] for e in unsure if e.place in there and there[e.place].draft.nonce == e.draft.nonce}
         others = [draft for draft in drafts if draft.type is not EventType.MESSAGE]
-        return list(landed.values()), [*others, *[event.draft for event in unsure if event.place not in landed]]
+        return await self.whole(landed.values()), [*others, *[event.draft for event in unsure if event.place not in landed]]
 
     def _named(self, draft: Draft) -> Draft:
         return replace(draft, nonce=f"{self._placement.random_bits(64):016x}")
@@ -371,7 +472,7 @@ class Log:
                 if there is not None:
                     seen.take(there)
                 else:
-                    seen.state = seen.state.past(event.place)
+                    seen.pass_over(event.place)
 
     async def renew(self) -> None:
         """After a put that was refused for its generation. Raises `NotFound` where the session was deleted: only its generation may have been raised,
@@ -381,32 +482,57 @@ class Log:
             raise NotFound(self.life.session_id, "session")
         self.life = life
 
-    async def change(self, event: Event, message: Message, tokens: int | None) -> Event | None:
+    async def change(self, event: Event, message: Message, tokens: int | None, *, anew: bool = False) -> Event | None:
         """Let the message at its place say this instead; None where it is no longer what it was when it was read.
 
-        Two writes: the message, and an event that tells whoever remembers what it said.
+        Two writes: the message, and an event that tells whoever remembers what it said. What of its large texts is stored is not stored again, unless
+        `anew`; what it has no more is dropped.
         """
+        before = event.draft.artifacts
+        artifacts: Artifacts = ()
+        if large_texts(message):
+            (artifacts,) = await self._lay([(message, () if anew else before)])
         now = self._placement.now()
-        return await self._put_over(event, event.changed(message, tokens, version=version_at(now, event.version), now=now))
+        version = version_at(now, event.version)
+        owed = self._dropping(before, artifacts, version)
+        changed = await self._put_over(event, event.changed(message, tokens, artifacts=artifacts, owed=owed, version=version, now=now))
+        if changed is None:
+            await self._uploads.give_up(self.life, artifacts, kept=before)
+            return None
+        (held,) = await self._holding([changed], before)
+        return await self._dropped(held, owed) if owed else held
+
+    async def _dropped(self, event: Event, owed: tuple[Owed, ...]) -> Event:
+        """The event once it has been tried to drop what it is to drop: what could not be done it owes still."""
+        left = await self._uploads.drop(self.store, replace(self.record_of(event), owed=owed))
+        settled = replace(event, owed=tuple([one for one in event.owed if one not in owed or one in left]))
+        self._wrote(settled)
+        return settled
+
+    def _dropping(self, before: Artifacts, artifacts: Artifacts, version: int) -> tuple[Owed, ...]:
+        """What an event owes that has other large texts than before."""
+        kept = set(chunks_of(artifacts))
+        gone = [chunk for chunk in chunks_of(before) if chunk not in kept]
+        return (Owed(f"{DROP}:{version}", DROP, {"ids": ids_of(self.life, gone)}),) if gone else ()
 
     async def redact(self, event: Event, owed: tuple[Owed, ...]) -> Event | None:
         """Let nothing be left of what the message at its place said, and owe this from now on; None where it has changed since it was read."""
         now = self._placement.now()
-        return await self._put_over(event, event.redacted(owed, version=version_at(now, event.version), now=now))
+        version = version_at(now, event.version)
+        owed = (*owed, *self._dropping(event.draft.artifacts, (), version))
+        return await self._put_over(event, event.redacted(owed, version=version, now=now), erases=True)
 
-    async def _put_over(self, event: Event, new: Event) -> Event | None:
-        if event.draft.message is not None:
-            self._being_said.pop(event.draft.message.id or "", None)
-        outcome = await self._placement.write_one("log.change", self.store, Put(MESSAGES, self.record_of(new), AtVersion(event.version)))
+    async def _put_over(self, event: Event, new: Event, *, erases: bool = False) -> Event | None:
+        self._being_said.pop(event.given_id or "", None)
+        put = Put(MESSAGES, self.record_of(new), AtVersion(event.version), erases=erases)
+        outcome = await self._placement.write_one("log.change", self.store, put)
         if (error := refused(self.store, outcome)) is not None:
             raise error
         if outcome.status is Status.REJECTED:
             await self.renew()
         if not outcome.applied:
             return None
-        self._said(new)
-        if self._seen is not None and event.place in self._seen.events:
-            self._seen.keep(new)
+        self._wrote(new)
         if event.draft.message is None or event.draft.message.is_final:  # else nobody remembers it
             await self.tell_edit(new)
         return new

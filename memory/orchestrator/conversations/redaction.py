@@ -8,6 +8,7 @@ read the text, comes before that event and is found, or meets it and summarises 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from memory.domain import ids
 from memory.domain.errors import NotFound, StoreUnavailable
@@ -20,6 +21,7 @@ from memory.orchestrator.conversations.log import Log
 from memory.orchestrator.conversations.onward import Onward, asked_anew
 from memory.orchestrator.conversations.seen import Seen
 from memory.orchestrator.conversations.sessions import SessionRecords
+from memory.orchestrator.conversations.uploads import DROP
 from memory.orchestrator.erasure import Erasure
 from memory.orchestrator.generations import OPERATIONS_SCOPE, SYSTEM_TENANT
 from memory.orchestrator.outbox import Outbox, Pending
@@ -63,9 +65,10 @@ class Redaction:
         redacted = await log.redact(event, (*asked_anew(event.owed), Owed(REDACT, REDACT)))
         if redacted is None:
             return False
-        pending = Pending(MESSAGES, log.store, log.record_of(redacted))
-        if any(owed.step == REDACT for owed in await self._outbox.finish(pending)):
-            raise StoreUnavailable(log.store.name, "has erased the message, but not yet every summary that was made of it: a sweep will")
+        mine = tuple([step for step in redacted.owed if step.step in (REDACT, DROP)])  # what else it owes is no affair of an erasure
+        pending = Pending(MESSAGES, log.store, replace(log.record_of(redacted), owed=mine))
+        if await self._outbox.finish(pending):
+            raise StoreUnavailable(log.store.name, "has erased the message, but not yet all that was stored or made of it: a sweep will")
         return True
 
     async def _redact_noted(self, pending: Pending, owed: Owed) -> bool:

@@ -17,8 +17,12 @@ from memory.domain.scope import Scope
 from memory.domain.session import SessionInfo, SessionPage
 from memory.orchestrator.collections import MESSAGES, SESSIONS
 from memory.orchestrator.conversations.folding import State
-from memory.orchestrator.conversations.log import Life, Log
+from memory.orchestrator.conversations.life import Life
+from memory.orchestrator.conversations.log import Log
+from memory.orchestrator.conversations.places import NOWHERE, Places
 from memory.orchestrator.conversations.previews import preview_of
+from memory.orchestrator.conversations.seen import REMEMBERED_FOR
+from memory.orchestrator.conversations.uploads import Uploads
 from memory.orchestrator.entry_records import copied
 from memory.orchestrator.erasure import Erasure
 from memory.orchestrator.outbox import Outbox, Pending
@@ -80,8 +84,11 @@ class SessionRecords:
         self._outbox = outbox
         self._erasure = erasure
         self._logs: dict[tuple[str, str], Log] = {}
+        self._told: dict[Key, tuple[Record, datetime]] = {}
+        """Records as they were last read or written here, and when."""
         self._behind: dict[Key, tuple[Record, State, datetime]] = {}
         outbox.register(FOLLOW, self._follow_noted)
+        self.uploads = Uploads(placement, outbox)
 
     # -- one session --------------------------------------------------------------------------------------------------
 
@@ -97,12 +104,13 @@ class SessionRecords:
             outcome = await self._placement.write_one("session.create", self._placement.topology.archive, put)
             if outcome.applied:
                 record = replace(record, version=version, generation=outcome.generation)
+                self._remember(record)
                 log = self.log(record)
                 log.begun()
                 return record, log
             if (error := refused(self._placement.topology.archive, outcome)) is not None:
                 raise error
-            if isinstance(outcome.stored, Record) and self._is_over(outcome.stored):
+            if isinstance(outcome.stored, Record) and self.is_over(outcome.stored):
                 await self.erase_expired(outcome.stored)
                 continue
             if isinstance(outcome.stored, Record | Corrupt):
@@ -141,28 +149,43 @@ class SessionRecords:
             (stored,) = await self._placement.topology.archive.get(SESSIONS, [session_key(tenant, session_id)])
         if isinstance(stored, Corrupt):
             await self._placement.locate(SESSIONS, stored.key)  # raises what says so
-        if not isinstance(stored, Record) or self._is_over(stored):
+        if not isinstance(stored, Record) or self.is_over(stored):
+            self._told.pop(session_key(tenant, session_id), None)
             raise NotFound(session_id, "session")
+        self._remember(stored)
         return stored
 
-    def _is_over(self, record: Record) -> bool:
+    def _remember(self, record: Record) -> None:
+        self._told.pop(record.key, None)
+        self._told[record.key] = record, self._placement.now()
+        if len(self._told) > LOGS:
+            del self._told[next(iter(self._told))]
+
+    def remembered(self, tenant: str, session_id: str) -> Record | None:
+        """The session's own record as it was last read or written here, no longer ago than what is remembered of its log; None where it was not."""
+        told = self._told.get(session_key(tenant, session_id))
+        if told is None or not timedelta(0) <= self._placement.now() - told[1] < REMEMBERED_FOR or self.is_over(told[0]):
+            return None
+        return told[0]
+
+    def is_over(self, record: Record) -> bool:
         """Whether the session has expired: it is hidden strictly after that moment, and gone with a sweep."""
         until: Any = record.fields.get("hidden_from")
         return until is not None and until < self._placement.now()
 
     def log(self, record: Record) -> Log:
         """The log of the session whose record this is: the same for all who have it here, as long as it is among those that were last asked for."""
-        life = _life_of(record)
+        life = life_of(record)
         log = self._logs.pop((life.tenant, life.session_id), None)
         if log is None or (log.life.incarnation, log.life.generation) != (life.incarnation, life.generation):
-            log = Log(self._placement, life, self._renewed)
+            log = Log(self._placement, self.uploads, life, self._renewed)
         self._logs[life.tenant, life.session_id] = log
         if len(self._logs) > LOGS:
             del self._logs[next(iter(self._logs))]
         return log
 
     async def _renewed(self, life: Life) -> Life:
-        now = _life_of(await self.record(life.tenant, life.session_id))
+        now = life_of(await self.record(life.tenant, life.session_id))
         if now.incarnation != life.incarnation:
             raise NotFound(life.session_id, "session")  # deleted, and created again since
         return now
@@ -175,16 +198,20 @@ class SessionRecords:
         patience = Patience(self._placement, str(record.fields["session_id"]))
         while True:
             now = self._placement.now()
+            known_of_more = _place(record) > state.place
             facts: dict[str, JsonValue] = {"messages": state.after.number, "compactions": state.after.compactions, "place": state.place}
+            facts, status = ({}, record.fields["status"]) if known_of_more else (facts, state.after.status)
             body = {name: value for name, value in {**record.body, **facts, **changes}.items() if value is not None}
             before: Any = record.fields["touched_at"]
-            fields = {**record.fields, "status": state.after.status, "touched_at": max(before, touched_at), **(told or {})}
+            fields = {**record.fields, "status": status, "touched_at": max(before, touched_at), **(told or {})}
             if body == dict(record.body) and fields == dict(record.fields):
                 return record
             new = replace(record, version=version_at(now, record.version), updated_at=now, fields=fields, body=body)
             store = self._placement.topology.archive
-            outcome = await self._placement.write_one("session.follow", store, Put(SESSIONS, new, AtVersion(record.version)))
+            put = Put(SESSIONS, new, AtVersion(record.version), erases="preview" in changes)  # how it began may have been erased
+            outcome = await self._placement.write_one("session.follow", store, put)
             if outcome.applied:
+                self._remember(new)
                 return new
             if (error := refused(store, outcome)) is not None:
                 raise error
@@ -192,7 +219,7 @@ class SessionRecords:
             if not isinstance(there, Record) or there.body.get("incarnation") != record.body["incarnation"]:
                 raise NotFound(str(record.fields["session_id"]), "session")
             record = there
-            if not changes and not told and int(record.body.get("place", 0)) >= state.place:
+            if not changes and not told and _place(record) >= state.place:
                 return record  # another told it of more
             await patience.wait()
 
@@ -246,6 +273,7 @@ class SessionRecords:
         life = {"tenant": tenant, "session_id": session_id, "incarnation": None if record is None else record.body["incarnation"]}
         entries = await self._erasure.erase_scope(tenant, Scope.session(session_id))
         await self._erasure.erase(Partition(tenant, scope_of(session_id)), (Owed(UNLEARN, UNLEARN, life),))
+        self._told.pop(session_key(tenant, session_id), None)
         self._logs.pop((tenant, session_id), None)
         return record is not None or entries > 0
 
@@ -284,7 +312,7 @@ class SessionRecords:
         return SessionPage([info_of(r) for r in page.records if isinstance(r, Record)], page.cursor)
 
 
-def info_of(record: Record, state: State | None = None) -> SessionInfo:
+def info_of(record: Record, state: State | None = None, gaps: Places = NOWHERE) -> SessionInfo:
     """What a session's record says of it, and its log where it was read."""
     body: Mapping[str, Any] = record.body
     fields: Mapping[str, Any] = record.fields
@@ -307,7 +335,14 @@ def info_of(record: Record, state: State | None = None) -> SessionInfo:
         last_compaction_id=None if state is None else state.after.last_compaction,
         expires_at=fields.get("hidden_from"),
         accessed_at=datetime.fromisoformat(body["accessed_at"]) if "accessed_at" in body else None,
+        gaps=list(gaps.ranges),
     )
+
+
+def _place(record: Record) -> int:
+    """Up to which place of its log a session's record tells."""
+    body: Mapping[str, Any] = record.body
+    return int(body.get("place", 0))
 
 
 def draft_like(record: Record, **metadata: Any) -> SessionDraft:
@@ -316,7 +351,7 @@ def draft_like(record: Record, **metadata: Any) -> SessionDraft:
     return SessionDraft(None, system, info.user, info.agent, info.namespace, info.title, info.tags, {**info.metadata, **metadata})
 
 
-def _life_of(record: Record) -> Life:
+def life_of(record: Record) -> Life:
     return Life(
         record.key.tenant,
         str(record.fields["session_id"]),

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Iterator, Mapping
+from collections import Counter
+from collections.abc import Iterator
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
-from memory.domain import ids
 from memory.domain.errors import NotFound
 from memory.domain.message import Message, Role
-from memory.domain.scope import Scope
 from memory.orchestrator.collections import ENTRIES, MESSAGES, SESSIONS
 from memory.orchestrator.conversations.events import place_key
 from memory.orchestrator.conversations.sessions import SessionDraft, scope_of, session_key
@@ -19,7 +18,7 @@ from memory.orchestrator.kinds import KINDS
 from memory.orchestrator.split import CONVERSATION
 from memory.ports.record import Record
 from tests.simulation.loop import OWNER
-from tests.simulation.sessions.acts import ADA, SESSION, SYSTEM, TENANT, Worker, everything, texts_in
+from tests.simulation.sessions.acts import SESSION, SYSTEM, TENANT, Worker, everything, texts_in
 from tests.simulation.sessions.logs import LogCheck
 
 if TYPE_CHECKING:
@@ -63,6 +62,7 @@ async def settle(world: Run, worker: Worker) -> None:
     for _ in range(ROUNDS):
         await asyncio.sleep(100)  # longer than any lease
         report = await worker.engine.maintenance.sweep()
+        await worker.engine.conversations.onward.asked()
         if report.ran and not (report.finished or report.still_owed or report.moved or report.waiting or report.stays):
             return
     world.told.broken.append(f"after {ROUNDS} sweeps without a fault there is still work to do: {report}")
@@ -113,25 +113,25 @@ async def _lists(world: Run, auditor: Worker, log: LogCheck) -> None:
 
 def _entries(world: Run, life: str, log: LogCheck) -> None:
     """Of each event by which messages leave there are the entries of one answer, each once; of sessions that are gone there are none."""
-    standing = {row.key.id: row for row in world.standing(ENTRIES)}
-    body: Any
     living = {life, *(fork.life for fork in world.told.forks.values())}
-    for row in standing.values():
-        body = row.body
+    made: dict[int, list[str]] = {place: [] for place in log.leaving}
+    for row in world.standing(ENTRIES):
+        body: Any = row.body
         if body["said_in"]["incarnation"] not in living:
             world.told.broken.append(f"of a session that was deleted there is '{_text(row)}' still")
-    spared = {id_ for place in log.leaving for id_ in _ids(life, place)}
-    for row in standing.values():
-        body = row.body
-        if body["said_in"]["incarnation"] == life and row.key.id not in spared:
-            world.told.broken.append(f"'{_text(row)}' is of nothing that left")
+        elif body["said_in"]["incarnation"] == life:
+            of = {each for first, last in body["said_in"]["places"] for each in range(first, last + 1)}
+            events = [place for place, left in log.leaving.items() if of <= {place, *left}]
+            if not events:
+                world.told.broken.append(f"'{_text(row)}' is of nothing that left")
+            for place in events[:1]:
+                made[place].append(_text(row))
     for place, left in log.leaving.items():
-        _of_one_answer(world, life, log, place, left, standing)
+        _of_one_answer(world, log, place, left, made[place])
 
 
-def _of_one_answer(world: Run, life: str, log: LogCheck, place: int, left: list[int], standing: Mapping[str, Record]) -> None:
-    told = [_ANSWER.match(_text(standing[each])) for each in _ids(life, place) if each in standing]
-    answers = {(match[1], match[3]) for match in told if match is not None}
+def _of_one_answer(world: Run, log: LogCheck, place: int, left: list[int], told: list[str]) -> None:
+    answers = Counter((match[1], match[3]) for match in map(_ANSWER.match, told) if match is not None)
     if len(answers) > 1:
         world.told.broken.append(f"what left by {place} was made entries of by {sorted(answers)}")
     spoken = [each for each in left if log.rows[each].fields["event"] == "message" and _data(log.rows[each]).get("in_history") is not False]
@@ -139,15 +139,9 @@ def _of_one_answer(world: Run, life: str, log: LogCheck, place: int, left: list[
         return  # nothing to be made of it; or the entries of its user were erased
     if any(log.is_redacted(each) for each in (place, *spoken)):
         return  # entries that were made of it went with it
-    (wanted,) = {int(many) for _, many in answers} or {1}
+    wanted = max((int(many) for _, many in answers), default=1)
     if len(told) != wanted:
         world.told.broken.append(f"of what left by {place} there are {len(told)} entries of {wanted}")
-
-
-def _ids(life: str, place: int) -> list[str]:
-    """What entries are called that are made of what left by the event at this place."""
-    anew = [(), *((str(again),) for again in range(1, 30))]
-    return [ids.derived_id(TENANT, Scope.user(ADA).text, "onward", life, str(place), str(number), *again) for again in anew for number in range(3)]
 
 
 def _text(entry: Record) -> str:

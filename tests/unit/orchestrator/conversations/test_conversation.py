@@ -357,6 +357,27 @@ async def test_a_summary_may_be_a_message_in_any_shape(world: World, said: dict[
     assert await window(session) == ["system", made.summary.id, "m2"]
 
 
+@pytest.mark.parametrize("at", ["before", "meanwhile"])
+@pytest.mark.parametrize("taken", ["m1", "m3", "sum1", "system"])
+async def test_a_summary_never_stands_under_the_id_of_another_message(world: World, taken: str, at: str) -> None:
+    """B21: also where the id came into the session while the summary was made, by another process."""
+    session, other = await begun(world.engine), await opened(await world.another_process())
+    await session.append([user(name, name) for name in ("m1", "m2", "m3", "m4")])
+    await session.compact(lambda _: {"id": "sum1", "role": "system", "content": "first"}, keep_last=2, reason="manual")
+
+    async def summary(messages: list[Message]) -> Message:
+        if at == "meanwhile":
+            await other.append([user("late", "late")])
+        return Message(id="late" if at == "meanwhile" else taken, role="system", content="second")
+
+    made = await session.compact(summary, keep_last=0, reason="manual")
+    names = [item.message.id for item in (await session.history(HistoryAsked())).items]
+    assert len(names) == len(set(names))
+    assert made.summary.id in names
+    assert (await session.history(HistoryAsked(ids=[str(made.summary.id)]))).items[0].message.text == "second"
+    assert (await window(session))[:2] == ["system", made.summary.id]
+
+
 @pytest.mark.parametrize("said", ["", "  ", None, 7, {"role": "system"}, [{"role": "system", "content": "so far"}]])
 async def test_a_summary_that_cannot_be_had_changes_nothing(world: World, said: object) -> None:
     """B48"""
@@ -548,6 +569,37 @@ async def test_pages_of_a_history(world: World) -> None:
         if cursor is None:
             break
     assert seen == ["system", *[f"m{n}" for n in range(2, 12)]]
+
+
+@pytest.mark.parametrize("descending", [False, True])
+@pytest.mark.parametrize("limit", [1, 2, 3, 4])
+async def test_no_page_of_a_history_loses_what_stands_beside_the_log(world: World, limit: int, descending: bool) -> None:
+    """The system message stands in no log: wherever a page ends, it and all others are shown, once each (B33)."""
+    session = await begun(world.engine)
+    await session.append([user(f"m{n}", f"m{n}") for n in range(3)])
+    seen, page = list[str](), await session.history(HistoryAsked(limit=limit, descending=descending))
+    while True:
+        assert 0 < len(page.items) <= limit
+        seen += [str(item.message.id) for item in page.items]
+        if page.cursor is None:
+            break
+        page = await session.history(HistoryAsked(limit=limit, descending=descending, cursor=page.cursor))
+    whole = ["system", "m0", "m1", "m2"]
+    assert seen == (whole[::-1] if descending else whole)
+
+
+async def test_a_page_of_one_of_a_session_in_which_nothing_was_said_is_the_last(world: World) -> None:
+    page = await (await begun(world.engine)).history(HistoryAsked(limit=1))
+    assert ([item.message.id for item in page.items], page.cursor) == (["system"], None)
+
+
+async def test_what_was_said_in_a_session_that_has_expired_is_not_found(world: World) -> None:
+    """Before a sweep has erased it, as after."""
+    draft = SessionDraft("s1", expires_at=timedelta(hours=1))
+    await (await world.engine.conversations.create(TENANT, draft)).append([user("the heron stands", "u1")])
+    assert [hit.message.id for hit in await world.engine.conversations.search(TENANT, None, "heron", 10)] == ["u1"]
+    world.clock.advance(timedelta(hours=2))
+    assert await world.engine.conversations.search(TENANT, None, "heron", 10) == []
 
 
 async def test_an_expired_session_that_was_created_again_is_not_erased_by_who_comes_late(world: World) -> None:

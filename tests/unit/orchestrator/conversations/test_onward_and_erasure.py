@@ -61,6 +61,7 @@ async def swept(world: World, callback: Any = of_all) -> Engine:
     engine = await process(world, callback)
     world.clock.advance(DAY)
     await engine.maintenance.sweep()
+    await engine.conversations.onward.asked()
     assert await engine.maintenance.owed() == 0
     return engine
 
@@ -140,7 +141,7 @@ async def test_what_an_end_has_taught_stays_when_a_message_of_an_earlier_summary
     await session.onward()
     assert await taught(world) == ["secret secret", "tea"]
     (made,) = [entry for entry in await engine.browsing.browse(Asked(TENANT, (USER,))) if entry.content == "tea"]
-    sources = await engine.conversations.onward.messages_of(await engine.entries.live_record(TENANT, made.id))
+    sources = await engine.conversations.onward.taught.messages_of(await engine.entries.live_record(TENANT, made.id))
     assert [item.message.text for item in sources] == ["tea"]
     await erase(engine, "secret")
     assert await taught(world) == ["tea"]

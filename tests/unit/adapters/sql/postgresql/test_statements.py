@@ -13,7 +13,7 @@ from memory.adapters.sql.postgresql.codec import lexeme
 from memory.adapters.sql.postgresql.search import among, postings
 from memory.adapters.sql.postgresql.store import PostgresStore
 from memory.adapters.sql.postgresql.thresholds import THRESHOLDS
-from memory.adapters.sql.questions import page
+from memory.adapters.sql.questions import due, page
 from memory.adapters.sql.shapes import walks
 from memory.ports.contract.collections import MORE_SAMPLES, SAMPLES
 from memory.ports.contract.support import HERE, T0, delete, done, key_of, put, record, searched
@@ -22,6 +22,8 @@ from memory.ports.query import And, Eq, Everywhere, Filter, Ge, In, IsNull, Lt, 
 from memory.ports.record import Role
 from memory.ports.writes import Absent, Always, Annotate, AtVersion, Newer, When
 from tests.support.postgres_servers import Postgres
+from tests.unit.adapters.sql.listing import LISTED, NOTES
+from tests.unit.adapters.sql.listing import fill as fill_notes
 from tests.unit.adapters.sql.postgresql.conftest import ON_SERVER, Raw
 from tests.unit.adapters.sql.young import NEW, OLD, PAIRS, QUESTIONS, VISIBLE, fill
 
@@ -195,6 +197,19 @@ async def test_a_tenants_records_are_found_by_its_partitions_or_its_fields(young
         assert any(index in told for index in indexes), told
 
 
+async def test_a_tenants_records_in_the_order_of_a_required_field_are_walked_to(server: Postgres, schema: str, raw: Raw) -> None:
+    store = PostgresStore(server.url(schema))
+    await store.open((NOTES,))
+    await fill_notes(store, 2_000)
+    await raw("ANALYZE {s}.notes")
+    question = page(store._table(NOTES), LISTED, (), LISTED.limit, store._table(NOTES).columns)
+    told = "\n".join([line for (line,) in await raw(f"EXPLAIN {question.sql}", *question.arguments)])
+    assert "Index Scan Backward using ix_notes_order_place" in told, told
+    assert "Sort" not in told, told
+    await store.close()
+    await raw("DROP SCHEMA {s} CASCADE")
+
+
 async def test_what_is_due_is_found_by_an_index(young: PostgresStore, raw: Raw) -> None:
     table, tombstones = young._table(PAIRS), frozenset({RowType.TOMBSTONE})
     due: dict[str, Query] = {
@@ -208,3 +223,14 @@ async def test_what_is_due_is_found_by_an_index(young: PostgresStore, raw: Raw) 
         question = page(table, query, (), 500, table.columns)
         told = "\n".join([line for (line,) in await raw(f"EXPLAIN {question.sql}", *question.arguments)])
         assert f"ix_samples_{index}" in told, told
+
+
+async def test_whether_anything_is_due_is_one_statement_that_goes_through_no_table(young: PostgresStore, raw: Raw) -> None:
+    question = due([young._table(PAIRS)], [True], [T0, T0])
+    told = "\n".join([line for (line,) in await raw(f"EXPLAIN {question.sql}", *question.arguments)])
+    assert "Seq Scan" not in told, told
+    for index in ("owing", "passing", "expires_at", "discard_at"):
+        assert f"ix_samples_{index}" in told, told
+    async with Sent(young) as sent:
+        assert (await young.due(T0)).rows == ()
+    assert len(sent) == 1, sent
