@@ -12,7 +12,7 @@ from typing import Any, Literal, Self
 from memory.domain.entry import Entry, EntryDraft, EntryType
 from memory.domain.message import Message, Role
 from memory.domain.scope import Scope
-from memory.domain.session import Compaction, Context, ErasedUser, FoundMessage, HistoryItem, HistoryPage, SessionInfo, SessionPage
+from memory.domain.session import Compaction, Context, ErasedUser, FoundMessages, HistoryItem, HistoryPage, SessionInfo, SessionPage
 from memory.domain.task import Run, RunPage, Task, TaskPage
 from memory.facade.access import Access
 from memory.facade.arguments import Moment
@@ -153,8 +153,9 @@ class BlockingMemory:
         namespace: str | None = ...,
         since: Moment | None = ...,
         until: Moment | None = ...,
+        by: Literal["both", "words", "meaning"] = ...,
         limit: int | None = ...,
-    ) -> list[FoundMessage]: ...
+    ) -> FoundMessages: ...
     def promote(
         self,
         entry_id: str,
@@ -284,7 +285,7 @@ class BlockingSession:
         offset: int = ...,
         cursor: str | None = ...,
     ) -> HistoryPage: ...
-    def search(self, query: str, *, limit: int | None = ...) -> list[FoundMessage]: ...
+    def search(self, query: str, *, by: Literal["both", "words", "meaning"] = ..., limit: int | None = ...) -> FoundMessages: ...
     def compact(self, summarise: Summarise, *, keep_last: int, reason: str = ..., trigger_id: str | None = ...) -> Compaction: ...
     def compact_if_needed(
         self, policy: WindowPolicy | CompactingSettings, summarise: Summarise = ..., *, tools: Sequence[Mapping[str, Any]] = ...

@@ -17,6 +17,7 @@ from memory.domain.session import STATUSES
 from memory.orchestrator.collections import MESSAGES, SESSIONS
 from memory.orchestrator.conversations.events import FIRST_PLACE, EventType, event_of, place_key
 from memory.orchestrator.conversations.folding import left_by
+from memory.orchestrator.conversations.passages import Passages
 from memory.orchestrator.conversations.sessions import scope_of, session_key, system_of
 from memory.orchestrator.kinds import Kind
 from memory.orchestrator.placement import Placement, refused
@@ -86,8 +87,9 @@ class Moving:
 class Carrying:
     """Restores them."""
 
-    def __init__(self, placement: Placement) -> None:
+    def __init__(self, placement: Placement, passages: Passages) -> None:
         self._placement = placement
+        self._passages = passages
 
     async def restore_session(self, record: Record) -> Restored:
         """Store a session's own record where there is none; one of the same incarnation is there already, whatever was said since."""
@@ -113,9 +115,12 @@ class Carrying:
         for at, (record, key) in enumerate(zip(records, named, strict=True)):
             fates.append(_fate(record, session := sessions[key]))
             if isinstance(session, Record) and fates[at] is WRITTEN:
-                puts.append((at, Put(MESSAGES, _born(record, session.generation), Absent())))
+                owed = self._passages.owed_by(event_of(record).draft)
+                puts.append((at, Put(MESSAGES, replace(_born(record, session.generation), owed=owed), Absent())))
         outcomes = await self._placement.write("log.restore", archive, *[put for _, put in puts]) if puts else []
         for (at, put), outcome in zip(puts, outcomes, strict=True):
+            if outcome.applied:
+                self._passages.note(event_of(put.record))
             error = refused(archive, outcome)
             fates[at] = _put(put.record, outcome) if error is None else Restored(Fate.REFUSED, str(error))
         return fates

@@ -13,6 +13,7 @@ from memory.domain.message import Message
 from memory.orchestrator.collections import MESSAGES
 from memory.orchestrator.conversations.events import FIRST_PLACE, Draft, Event, EventType, event_of, place_key, record_of
 from memory.orchestrator.conversations.folding import State, is_spoken
+from memory.orchestrator.conversations.passages import Passages
 from memory.orchestrator.conversations.seen import NEWEST, REMEMBERED_FOR, Seen, edited_while_read, wanted_of
 from memory.orchestrator.placement import Placement, refused
 from memory.orchestrator.steps import step
@@ -58,8 +59,9 @@ Decide = Callable[[Seen], Sequence[Draft]]
 class Log:
     """The log of one life of a session."""
 
-    def __init__(self, placement: Placement, life: Life, renewed: Callable[[Life], Awaitable[Life]]) -> None:
+    def __init__(self, placement: Placement, life: Life, renewed: Callable[[Life], Awaitable[Life]], passages: Passages) -> None:
         self._placement = placement
+        self._passages = passages
         self.life = life
         self._renewed = renewed
         """The life as its session's record tells it now. Raises `NotFound` where it has ended."""
@@ -269,6 +271,7 @@ class Log:
 
     def _said(self, event: Event) -> None:
         """Put just now, here."""
+        self._passages.note(event)
         message = event.draft.message
         if message is not None and message.id is not None and not message.is_final:
             self._being_said[message.id] = event
@@ -336,7 +339,7 @@ class Log:
         return list(landed.values()), [*others, *[event.draft for event in unsure if event.place not in landed]]
 
     def _named(self, draft: Draft) -> Draft:
-        return replace(draft, nonce=f"{self._placement.random_bits(64):016x}")
+        return replace(draft, nonce=f"{self._placement.random_bits(64):016x}", owed=(*draft.owed, *self._passages.owed_by(draft)))
 
     def _events(self, state: State, drafts: Sequence[Draft]) -> list[Event]:
         events: list[Event] = []
@@ -387,11 +390,13 @@ class Log:
         Two writes: the message, and an event that tells whoever remembers what it said.
         """
         now = self._placement.now()
-        return await self._put_over(event, event.changed(message, tokens, version=version_at(now, event.version), now=now))
+        new = event.changed(message, tokens, version=version_at(now, event.version), now=now)
+        return await self._put_over(event, new.owing(self._passages.owed_by(new.draft)))
 
     async def redact(self, event: Event, owed: tuple[Owed, ...]) -> Event | None:
         """Let nothing be left of what the message at its place said, and owe this; None where it is no longer what it was when it was read."""
         now = self._placement.now()
+        owed = (*owed, *self._passages.owed_by_erasing(event))
         return await self._put_over(event, event.redacted(owed, version=version_at(now, event.version), now=now))
 
     async def _put_over(self, event: Event, new: Event) -> Event | None:

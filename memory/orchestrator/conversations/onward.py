@@ -27,6 +27,7 @@ from memory.orchestrator.collections import ENTRIES, MESSAGES
 from memory.orchestrator.conversations.events import LEAVES, Event, EventType, event_of
 from memory.orchestrator.conversations.history import History, item_of
 from memory.orchestrator.conversations.log import Log
+from memory.orchestrator.conversations.passages import said_at
 from memory.orchestrator.conversations.places import Places
 from memory.orchestrator.conversations.sessions import UNLEARN, SessionRecords
 from memory.orchestrator.entry_records import record_of
@@ -160,7 +161,7 @@ class Onward:
             return True
         now = self._placement.now()
         steps = tuple(replace(o, data={**o.data, MADE: [_said(draft, now) for draft in drafts]}) if o.step == LEAVE else o for o in owner.owed)
-        noted = replace(owner, version=version_at(now, owner.version), owed=steps)
+        noted = _owing(owner, steps, now)
         outcome = await self._placement.write_one("onward.note", pending.store, Put(MESSAGES, noted, AtVersion(owner.version)))
         if (error := refused(pending.store, outcome)) is not None:
             raise error
@@ -273,7 +274,7 @@ class Onward:
         patience = Patience(self._placement, owner.key.id)
         while any(owed.step == LEAVE for owed in owner.owed):
             steps = tuple(Owed(LEAVE, LEAVE) if owed.step == LEAVE else owed for owed in owner.owed)
-            anew = replace(owner, version=version_at(self._placement.now(), owner.version), owed=steps)
+            anew = _owing(owner, steps, self._placement.now())
             outcome = await self._placement.write_one("onward.anew", store, Put(MESSAGES, anew, AtVersion(owner.version)))
             if (error := refused(store, outcome)) is not None:
                 raise error
@@ -304,6 +305,11 @@ class _CallbackFailed(MemoryTiersError):
     """The caller's callback failed; it is asked again."""
 
     retryable = True
+
+
+def _owing(owner: Record, steps: tuple[Owed, ...], now: datetime) -> Record:
+    """The event's record with other debts: when it came to say what it says stays (see `said_at`)."""
+    return replace(owner, version=version_at(now, owner.version), body={**owner.body, "said": said_at(owner)}, owed=steps)
 
 
 def _places(event: Event) -> Places:

@@ -18,6 +18,7 @@ from memory.orchestrator.conversations.events import Draft, Event, EventType
 from memory.orchestrator.conversations.folding import left_by
 from memory.orchestrator.conversations.log import Log
 from memory.orchestrator.conversations.onward import Onward
+from memory.orchestrator.conversations.passages import FORGET
 from memory.orchestrator.conversations.seen import Seen
 from memory.orchestrator.conversations.sessions import SessionRecords
 from memory.orchestrator.erasure import Erasure
@@ -64,8 +65,8 @@ class Redaction:
         if redacted is None:
             return False
         pending = Pending(MESSAGES, log.store, log.record_of(redacted))
-        if any(owed.step == REDACT for owed in await self._outbox.finish(pending)):
-            raise StoreUnavailable(log.store.name, "has erased the message, but not yet every summary that was made of it: a sweep will")
+        if any(owed.step in (REDACT, FORGET) for owed in await self._outbox.finish(pending)):
+            raise StoreUnavailable(log.store.name, "has erased the message, but not yet all that was made of it: a sweep will")
         return True
 
     async def _redact_noted(self, pending: Pending, owed: Owed) -> bool:

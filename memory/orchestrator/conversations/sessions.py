@@ -18,6 +18,7 @@ from memory.domain.session import SessionInfo, SessionPage
 from memory.orchestrator.collections import MESSAGES, SESSIONS
 from memory.orchestrator.conversations.folding import State
 from memory.orchestrator.conversations.log import Life, Log
+from memory.orchestrator.conversations.passages import Passages
 from memory.orchestrator.conversations.previews import preview_of
 from memory.orchestrator.entry_records import copied
 from memory.orchestrator.erasure import Erasure
@@ -75,10 +76,11 @@ class SessionRecords:
     owed_follow = (Owed(FOLLOW, FOLLOW),)
     """What an event owes that lists must know of: see `follow`."""
 
-    def __init__(self, placement: Placement, *, outbox: Outbox, erasure: Erasure) -> None:
+    def __init__(self, placement: Placement, *, outbox: Outbox, erasure: Erasure, passages: Passages) -> None:
         self._placement = placement
         self._outbox = outbox
         self._erasure = erasure
+        self.passages = passages
         self._logs: dict[tuple[str, str], Log] = {}
         self._behind: dict[Key, tuple[Record, State, datetime]] = {}
         outbox.register(FOLLOW, self._follow_noted)
@@ -155,7 +157,7 @@ class SessionRecords:
         life = _life_of(record)
         log = self._logs.pop((life.tenant, life.session_id), None)
         if log is None or (log.life.incarnation, log.life.generation) != (life.incarnation, life.generation):
-            log = Log(self._placement, life, self._renewed)
+            log = Log(self._placement, life, self._renewed, self.passages)
         self._logs[life.tenant, life.session_id] = log
         if len(self._logs) > LOGS:
             del self._logs[next(iter(self._logs))]
