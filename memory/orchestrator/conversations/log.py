@@ -391,7 +391,7 @@ class Log:
         """
         now = self._placement.now()
         new = event.changed(message, tokens, version=version_at(now, event.version), now=now)
-        return await self._put_over(event, new.owing(self._passages.owed_by(new.draft)))
+        return await self._put_over(event, new.owing(self._passages.owed_by(new.draft, new.parts)))
 
     async def redact(self, event: Event, owed: tuple[Owed, ...]) -> Event | None:
         """Let nothing be left of what the message at its place said, and owe this; None where it is no longer what it was when it was read."""

@@ -78,10 +78,14 @@ class Passages:
 
     # -- owed ---------------------------------------------------------------------------------------------------------
 
-    def owed_by(self, said: Draft) -> tuple[Owed, ...]:
-        """What a message owes from the write that says it on. One that is still being said owes it with its end."""
-        is_found = said.message is not None and said.message.is_final and said.is_in_history and found_by(said.message).strip()
-        return (Owed(EMBED, EMBED),) if is_found and self.store is not None else ()
+    def owed_by(self, said: Draft, parts: int = 0) -> tuple[Owed, ...]:
+        """What a message owes from the write that says it on, or says something else: then `parts` is how many it may have by what it said before.
+
+        One that is still being said has none, and owes them with its end.
+        """
+        message = said.message if said.is_in_history else None
+        changes = message is not None and (parts or (message.is_final and found_by(message).strip()))
+        return (Owed(EMBED, EMBED),) if changes and self.store is not None else ()
 
     def owed_by_erasing(self, event: Event) -> tuple[Owed, ...]:
         """What the erasure of a message owes: an end of all the passages that it ever had, or that somebody is about to bring."""
@@ -131,7 +135,7 @@ class Passages:
 
     async def _writes(self, messages: Sequence[Record], store: Store) -> dict[Key, list[Put | Delete]]:
         """Of each message a passage for each part, and the end of those that it had when it said more."""
-        parts = [parts_of(message.texts.get("content", "")) for message in messages]
+        parts = [parts_of(_text(message)) for message in messages]
         vectors = iter(await self._meaning.of_texts([part for each in parts for part in each]))
         made: dict[Key, list[Put | Delete]] = {}
         tier = "long" if self._where == "long" else "mid"
@@ -182,6 +186,12 @@ class Passages:
 def said_at(message: Record) -> int:
     """The version at which a message came to say what it says."""
     return int(message.body.get("said", message.version))
+
+
+def _text(message: Record) -> str:
+    """What is found of it: nothing while it is still being said."""
+    said = message.body.get("message") or {}
+    return message.texts.get("content", "") if said.get("is_final", True) else ""
 
 
 def _key(message: Record, part: int) -> Key:
