@@ -152,7 +152,7 @@ async def test_a_process_that_dies_leaves_it_to_a_sweep(meant: World) -> None:
     await (await begun(meant.engine)).append([user("tea", "u1"), user(LONG, "u2")])
     other = await meant.another_process()
     await other.maintenance.sweep()
-    assert await astray(meant) == []
+    assert await astray(meant.engine) == []
     assert await found(await opened(other), "beverage") == ["u1"]
 
 
@@ -161,7 +161,7 @@ async def test_a_memory_that_is_closed_has_made_what_was_said_there(meant: World
     await (await begun(engine)).append([user("tea", "u1")])
     await engine.close()
     await meant.engine.open()
-    assert await astray(meant) == []
+    assert await astray(meant.engine) == []
 
 
 # -- changed and erased -----------------------------------------------------------------------------------------------
