@@ -43,6 +43,9 @@ class SessionInfo(Shown):
     """After this moment it is hidden, and erased by a sweep."""
     accessed_at: datetime | None = None
     """When a provider last read it (C9); None where none did."""
+    gaps: list[tuple[int, int]] = field(default_factory=list)
+    """Stretches of its log, first and last place of each, at which what stood was lost, as far as its newest part tells and this process has read:
+    the store was set back to an earlier moment. Not told in a list."""
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -139,6 +142,8 @@ class Context(Shown):
     tools_tokens: int = 0
     layers: list[str] = field(default_factory=list)
     """Of each message: `system`, `summary` or `recent` (B51), or `recalled`."""
+    degraded: list[str] = field(default_factory=list)
+    """Why this is the window as this process last saw it, within the last minute, and not as it is: the store did not answer. Mostly empty."""
 
     @property
     def total_tokens(self) -> int:

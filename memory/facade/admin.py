@@ -58,12 +58,13 @@ class Admin:
         """The lines of an export of the tenant, or of one scope, as JSON objects, which `import_` reads.
 
         First every live entry, oldest first, retired ones too, each with its kept versions after it; then the relations between them, the sessions
-        and the events of their logs, and what else belongs to them; of a session's scope its conversation too. What is still
-        owed is not carried. It is read page by page; of what was written only the ids are remembered.
+        and the events of their logs, and what else belongs to them; of a session's scope its conversation too. Of what is still owed what
+        `onward` is to be asked is carried, and nothing else. It is read page by page; of what was written only the ids are remembered.
         """
         engine, tenant, there = self._access.engine, self._access.tenant, set[str]()
         wanted = None if scope is None else scope_of(scope)
         await engine.conversations.sessions.catch_up()
+        await engine.conversations.onward.answered(tenant)
         async for record, versions in engine.transfer.entries(tenant, wanted):
             there.add(record.key.id)
             yield exported(entry_of(record), noted_of(record))
@@ -139,8 +140,13 @@ class Admin:
     # -- the stores ---------------------------------------------------------------------------------------------------
 
     async def sweep(self) -> SweepReport:
-        """One round of maintenance: finish what crashes left, forget what has served, apply the sweep rules. For all tenants of the stores."""
-        return await self._access.engine.maintenance.sweep()
+        """One round of maintenance: finish what crashes left, forget what has served, apply the sweep rules. For all tenants of the stores.
+
+        What `onward` is to be asked is asked behind it, and waited for here: in the report it is `still_owed`.
+        """
+        report = await self._access.engine.maintenance.sweep()
+        await self._access.engine.conversations.onward.asked()
+        return report
 
     async def check(self) -> list[StoreReport]:
         """How each store is."""

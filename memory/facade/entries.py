@@ -37,7 +37,7 @@ class Entries:
         `entry.conversation_id` names the session. Raises `NotFound` for an entry that is unknown, expired or retired.
         """
         engine = self._access.engine
-        return await engine.conversations.onward.messages_of(await engine.entries.live_record(self._access.tenant, id_of(entry_id)))
+        return await engine.conversations.onward.taught.messages_of(await engine.entries.live_record(self._access.tenant, id_of(entry_id)))
 
     async def invalidate(self, entry_id: str, when: Moment | None = None) -> bool:
         """End an entry's validity now, or at `when`; it stays readable with `as_of`. False where nothing active was found."""

@@ -195,6 +195,9 @@ class Session:
         to the byte, which is what a prompt cache needs. With `layered` all summaries come, archived ones too, and the newest 80
         messages or `last` (B51); `layers` says of each what it is. With `recall` what memory finds for that query, in the scopes of the session and
         of its user, comes as one message before the last one of the user, and takes a quarter of the budget at most.
+
+        While the store of the session does not answer, this is what the process saw of it within the last minute, where it remembers all that is
+        shown: `degraded` says so. Else `StoreUnavailable` is raised.
         """
         for name, value in (("budget", budget), ("last", last)):
             if value is not None and (isinstance(value, bool) or not isinstance(value, int) or value < 0):

@@ -34,6 +34,7 @@ from memory.domain.scope import Scope
 from memory.domain.time import micros
 from memory.orchestrator.collections import ENTRIES, MESSAGES, SESSIONS
 from memory.orchestrator.conversations.carrying import Moving, check_carried
+from memory.orchestrator.conversations.onward import LEAVE, is_to_be_asked
 from memory.orchestrator.entry_records import entry_of
 from memory.orchestrator.kinds import KINDS, Kind
 from memory.orchestrator.relations import LABELS, Relation
@@ -41,7 +42,7 @@ from memory.orchestrator.transfer import SAID, AsItWas, carried, id_here, noted_
 from memory.policies.routing import TIERS
 from memory.ports import codec
 from memory.ports.collections import Collection
-from memory.ports.record import JsonValue, Key, Record
+from memory.ports.record import JsonValue, Key, Owed, Record
 
 FORMAT = "memory-entry/2"
 """What marks an exported entry. The number grows when the meaning of a field changes, or there are more; earlier numbers are read too."""
@@ -297,7 +298,8 @@ def exported_version(record: Record) -> dict[str, Any]:
 def exported_record(kind: Kind, record: Record) -> dict[str, Any]:
     """A record of another kind as an export writes it. Moments are microseconds since 1970, bytes base64."""
     said = codec.to_json(record)
-    return {"format": RECORD_FORMAT, "kind": kind.collection.name, **{name: said[name] for name in (*_OF_A_RECORD, "version", "tier")}}
+    line = {"format": RECORD_FORMAT, "kind": kind.collection.name, **{name: said[name] for name in (*_OF_A_RECORD, "version", "tier")}}
+    return line | ({"owes": [LEAVE]} if any(is_to_be_asked(owed) for owed in record.owed) else {})
 
 
 def objects(stream: IO[bytes], name: str, since: int) -> Iterator[tuple[int, dict[str, Any] | BadLine]]:
@@ -495,9 +497,12 @@ def _row(found: Mapping[str, Any], line: int, scope: Scope | None, *, versioned:
     try:
         said = {"version": _version("version", found.get("version")), "tier": door.one_of("tier", found.get("tier"), TIERS)} if versioned else {}
         record = codec.record_from_json(kind.collection, {**found, **_NOT_CARRIED, **said})
+        if "owes" in found and (kind.collection is not MESSAGES or found["owes"] != [LEAVE]):
+            raise InvalidInput("owes", "is not as an export writes it")
         if kind.conversational:
             check_carried(kind, record)
-            return Row(line, kind, record)  # a session keeps its id, wherever entries go
+            # a session keeps its id, wherever entries go
+            return Row(line, kind, replace(record, owed=(Owed(LEAVE, LEAVE),)) if "owes" in found else record)
     except InvalidInput:
         raise
     except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as exc:

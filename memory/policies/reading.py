@@ -9,7 +9,7 @@ from typing import Literal
 from memory.domain.message import Message, Role
 from memory.domain.session import Context
 from memory.policies.tokens import message_tokens
-from memory.policies.window import arranged, fitted, fitted_in_steps, is_pinned, layered, newest
+from memory.policies.window import Arranged, arranged, fitted, fitted_in_steps, layered, newest
 from memory.ports.tokens import TokenCounter
 
 LAYERED = 80
@@ -35,7 +35,7 @@ class ContextAsked:
 
 
 def read_out(
-    window: Sequence[Message],
+    window: Arranged,
     costs: Sequence[int],
     said_by_then: Sequence[int],
     count: int,
@@ -45,37 +45,40 @@ def read_out(
     tools_tokens: int = 0,
 ) -> Context:
     """The window as it is asked for, of which this is the end, and which has `count` messages in all; for `said_by_then` see `fitted_in_steps`."""
-    arrangement = arranged(window)
-    if asked.layered:
-        shown = layered(window, asked.earlier, asked.newest or 0)
-    elif asked.last is not None:
-        within = set(newest(window, asked.last))
-        shown = [window[at] for at in arrangement.order if at in within or is_pinned(window[at])]
-    else:
-        shown = [window[at] for at in arrangement.order]
-    known = {id(message): (cost, said) for message, cost, said in zip(window, costs, said_by_then, strict=True)}
-    told = [known.get(id(message)) or (message_tokens(message, counter), 0) for message in shown]
-    over = 0
+    some, weights, said = window, costs, said_by_then
+    places = {id(message): at for at, message in enumerate(window.messages)}
+    if asked.layered or asked.last is not None:
+        some = arranged(layered(window, asked.earlier, asked.newest or 0) if asked.layered else _newest(window, asked.last or 0))
+        at = [places.get(id(message)) for message in some.messages]
+        weights = [message_tokens(m, counter) if place is None else costs[place] for m, place in zip(some.messages, at, strict=True)]
+        said = [0 if place is None else said_by_then[place] for place in at]
+    kept, over = some.order, 0
     if asked.budget is not None:
-        room, weights = asked.budget - tools_tokens, [cost for cost, _ in told]
+        room = asked.budget - tools_tokens
         if asked.slack:
-            step = max(1, int(room * asked.slack))
-            found = fitted_in_steps(shown, weights, [said for _, said in told], room, step, by=asked.by)
+            found = fitted_in_steps(some, weights, said, room, max(1, int(room * asked.slack)), by=asked.by)
         else:
-            found = fitted(shown, weights, room, by=asked.by)
-        shown, told, over = [shown[at] for at in found.kept], [told[at] for at in found.kept], found.over_budget
+            found = fitted(some, weights, room, by=asked.by)
+        kept, over = found.kept, found.over_budget
+    shown = [some.messages[at] for at in kept]
     there = {id(message) for message in shown}
     return Context(
         shown,
-        [cost for cost, _ in told],
+        [weights[at] for at in kept],
         version,
-        count - sum(id(message) in there for message in window) - len(arrangement.invalid_response),
+        count - len(there & places.keys()) - len(window.invalid_response),
         over,
-        [str(window[at].id) for at in arrangement.invalid_response],
-        [open_call.call.id for open_call in arrangement.interrupted if id(window[open_call.position]) in there],
+        [str(window.messages[at].id) for at in window.invalid_response],
+        [open_call.call.id for open_call in window.interrupted if id(window.messages[open_call.position]) in there],
         tools_tokens,
         [layer_of(message) for message in shown],
     )
+
+
+def _newest(window: Arranged, last: int) -> list[Message]:
+    """The newest so many, and what is pinned, in order."""
+    within = {*window.pinned, *newest(window, last)}
+    return [window.messages[at] for at in window.order if at in within]
 
 
 def layer_of(message: Message) -> str:

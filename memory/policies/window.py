@@ -6,9 +6,11 @@ turns: they are kept whatever the budget.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal
+from functools import cached_property
+from itertools import chain
+from typing import Literal, TypeAlias
 
 from memory.domain.message import Message, Role, ToolCall
 
@@ -24,65 +26,88 @@ class OpenCall:
     call: ToolCall
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Arranged:
-    """Positions of messages in the order in which a model takes them.
+    """Messages in the order in which a model takes them, told by their positions. `units` are those that stay together, pinned ones too.
 
     `invalid_response` are results that answer no call, or one that had its result: they leave the window and stay in the history under that
     reason (B53). `interrupted` are calls without a result, to be mended before a model is asked.
     """
 
-    order: tuple[int, ...]
+    messages: Sequence[Message]
+    units: tuple[Block, ...]
     invalid_response: tuple[int, ...]
     interrupted: tuple[OpenCall, ...]
 
+    @cached_property
+    def order(self) -> tuple[int, ...]:
+        return tuple(chain.from_iterable(self.units))
 
-def arranged(messages: Sequence[Message]) -> Arranged:
+    @cached_property
+    def pinned(self) -> Block:
+        """System messages, then summaries."""
+        pinned = [at for at, message in enumerate(self.messages) if is_pinned(message)]
+        return tuple(sorted(pinned, key=lambda at: self.messages[at].is_summary))
+
+    @cached_property
+    def blocks(self) -> list[Block]:
+        """What is never parted: a call with its results, or one message (B47, C27, C45). Results that answer nothing are in no block."""
+        always = set(self.pinned)
+        return [unit for unit in self.units if unit[0] not in always]
+
+    @cached_property
+    def turns(self) -> list[Block]:
+        """Turns end at an assistant's message without calls; what follows the last one is a turn that is not complete (C29)."""
+        found: list[Block] = []
+        turn: Block = ()
+        for block in self.blocks:
+            turn += block
+            ends = self.messages[block[0]]
+            if ends.role is Role.ASSISTANT and not ends.tool_calls:
+                found.append(turn)
+                turn = ()
+        return [*found, turn] if turn else found
+
+    def among(self, units: Sequence[Block]) -> int | None:
+        """The number of the unit in which the user spoke last."""
+        spoken = (number for number in range(len(units) - 1, -1, -1) if any(_is_users(self.messages[at]) for at in units[number]))
+        return next(spoken, None)
+
+
+Messages: TypeAlias = Sequence[Message] | Arranged
+"""What the functions here take: messages, or what they come to, where that is asked several things."""
+
+
+def arranged(messages: Messages) -> Arranged:
     """The messages with each result directly behind the call it answers, in the order in which results came (B22, B53, B75).
 
     A result belongs to the nearest earlier call of its id that has none (decision B53).
     """
-    answers: dict[int, list[int]] = {}
-    waiting: dict[str, list[tuple[int, int]]] = {}
+    if isinstance(messages, Arranged):
+        return messages
+    units: list[list[int]] = []
+    waiting: dict[str, list[tuple[list[int], int]]] = {}
     invalid: list[int] = []
     for position, message in enumerate(messages):
         if message.role is not Role.TOOL:
-            answers[position] = []
+            units.append([position])
             for number, call in enumerate(message.tool_calls):
-                waiting.setdefault(call.id, []).append((position, number))
+                waiting.setdefault(call.id, []).append((units[-1], number))
         elif calls := waiting.get(message.tool_call_id or ""):
-            asked, _ = calls.pop()
-            answers[asked].append(position)
+            calls.pop()[0].append(position)
         else:
             invalid.append(position)
-    order = tuple(each for asked, results in answers.items() for each in (asked, *results))
-    unanswered = sorted(each for calls in waiting.values() for each in calls)
-    return Arranged(order, tuple(invalid), tuple(OpenCall(at, messages[at].tool_calls[number]) for at, number in unanswered))
+    unanswered = sorted((unit[0], number) for calls in waiting.values() for unit, number in calls)
+    open_calls = [OpenCall(at, messages[at].tool_calls[number]) for at, number in unanswered]
+    return Arranged(messages, tuple(map(tuple, units)), tuple(invalid), tuple(open_calls))
 
 
-def blocks(messages: Sequence[Message]) -> list[Block]:
-    """What is never parted: a call with its results, or one message (B47, C27, C45). Results that answer nothing are in no block."""
-    found: list[list[int]] = []
-    for position in arranged(messages).order:
-        message = messages[position]
-        if message.role is Role.TOOL:
-            found[-1].append(position)
-        else:
-            found.append([position])
-    return [tuple(block) for block in found if not is_pinned(messages[block[0]])]
+def blocks(messages: Messages) -> list[Block]:
+    return arranged(messages).blocks
 
 
-def turns(messages: Sequence[Message]) -> list[Block]:
-    """Turns end at an assistant's message without calls; what follows the last one is a turn that is not complete (C29)."""
-    found: list[Block] = []
-    turn: Block = ()
-    for block in blocks(messages):
-        turn += block
-        ends = messages[block[0]]
-        if ends.role is Role.ASSISTANT and not ends.tool_calls:
-            found.append(turn)
-            turn = ()
-    return [*found, turn] if turn else found
+def turns(messages: Messages) -> list[Block]:
+    return arranged(messages).turns
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,13 +118,12 @@ class Fitted:
     """
 
     kept: tuple[int, ...]
-    left_out: tuple[int, ...]
     tokens: int
     over_budget: int
 
 
 def fitted(
-    messages: Sequence[Message], costs: Sequence[int], budget: int, *, by: Literal["blocks", "turns"] = "blocks", keep_last_user: bool = True
+    messages: Messages, costs: Sequence[int], budget: int, *, by: Literal["blocks", "turns"] = "blocks", keep_last_user: bool = True
 ) -> Fitted:
     """The newest of the messages that fit, whole blocks or whole turns (C17–C20, C34).
 
@@ -107,25 +131,21 @@ def fitted(
     older ones are not pulled in (C19). With `keep_last_user` the block of the last user message has its room before all others, and is kept
     even where there is none.
     """
-    units = blocks(messages) if by == "blocks" else turns(messages)
-    always = pinned(messages)
-    last_user = _last_user(messages) if keep_last_user else None
-    taken = {unit for unit in units if last_user in unit}
-    tokens = sum(costs[at] for unit in (always, *taken) for at in unit)
-    for unit in reversed(units):
-        if unit in taken:
-            continue
-        cost = sum(costs[at] for at in unit)
-        if tokens + cost > budget:
-            break
-        taken.add(unit)
-        tokens += cost
-    kept = (*always, *(at for unit in units if unit in taken for at in unit))
-    return Fitted(kept, _others(messages, kept), tokens, max(0, tokens - budget))
+    it = arranged(messages)
+    units = it.blocks if by == "blocks" else it.turns
+    weights = [sum([costs[at] for at in unit]) for unit in units]
+    tokens, first, own = sum([costs[at] for at in it.pinned]), len(units), it.among(units) if keep_last_user else None
+    if own is not None:
+        tokens, weights[own] = tokens + weights[own], 0
+    while first > 0 and tokens + weights[first - 1] <= budget:
+        first -= 1
+        tokens += weights[first]
+    kept = units[first:] if own is None or own >= first else [units[own], *units[first:]]
+    return Fitted((*it.pinned, *chain.from_iterable(kept)), tokens, max(0, tokens - budget))
 
 
 def fitted_in_steps(
-    messages: Sequence[Message],
+    messages: Messages,
     costs: Sequence[int],
     said_by_then: Sequence[int],
     budget: int,
@@ -139,53 +159,56 @@ def fitted_in_steps(
     beginning of the session (`said_by_then`: how much had been said when each message was): who reads only the end of a window, and another
     process, cut at the same place. Where no step fits, it is cut as `fitted` cuts.
     """
-    units = blocks(messages) if by == "blocks" else turns(messages)
-    always, last_user = pinned(messages), _last_user(messages)
-    tokens = sum(costs[at] for at in always)
-    sizes = [sum(costs[at] for at in unit) for unit in units]
-    left = tokens + sum(sizes)
+    it = arranged(messages)
+    units = it.blocks if by == "blocks" else it.turns
+    own = it.among(units)
+    sizes = [sum([costs[at] for at in unit]) for unit in units]
+    left = sum([costs[at] for at in it.pinned]) + sum(sizes)
     for first, unit in enumerate(units):
         begins = first == 0 or said_by_then[units[first - 1][0]] // step != said_by_then[unit[0]] // step
-        if begins and left <= budget and (last_user is None or any(last_user in later for later in units[first:])):
-            kept = (*always, *(at for later in units[first:] for at in later))
-            return Fitted(kept, _others(messages, kept), left, 0)
+        if begins and left <= budget and (own is None or own >= first):
+            return Fitted((*it.pinned, *chain.from_iterable(units[first:])), left, 0)
         left -= sizes[first]
-    return fitted(messages, costs, budget, by=by)
+    return fitted(it, costs, budget, by=by)
 
 
-def newest(messages: Sequence[Message], most: int) -> tuple[int, ...]:
+def newest(messages: Messages, most: int) -> tuple[int, ...]:
     """The newest so many that are neither system nor summary, in the order in which they are shown; none for 0 and below (C26).
 
     Where the cut falls into a call's results, what is left of them goes too: never more than `most` (decision C27).
     """
-    flat = [at for block in blocks(messages) for at in block]
-    within = set(flat[max(0, len(flat) - max(0, most)) :])
-    return tuple(at for block in blocks(messages) if block[0] in within for at in block)
+    units, room = arranged(messages).blocks, most
+    first = len(units)
+    while first > 0 and len(units[first - 1]) <= room:
+        first -= 1
+        room -= len(units[first])
+    return tuple(chain.from_iterable(units[first:]))
 
 
 def reaches_back(
-    messages: Sequence[Message], costs: Sequence[int], *, last: int | None, budget: int | None, by: Literal["blocks", "turns"] = "blocks"
+    messages: Messages, costs: Sequence[int], *, last: int | None, budget: int | None, by: Literal["blocks", "turns"] = "blocks"
 ) -> bool:
     """Whether the end of a window is enough to know what of all of it is shown: what stands before it would be left out, or change nothing.
 
     The messages are the window's newest ones, and those that are pinned. With `last`, so many are there; with `budget`, the oldest block there (or
     turn) has no room, and the last user message is among the newer ones. In either case no result there is without its call.
     """
-    if arranged(messages).invalid_response or (last is None and budget is None):
+    it = arranged(messages)
+    if it.invalid_response or (last is None and budget is None):
         return False
     if last is not None:
-        return sum(map(len, blocks(messages))) >= last
-    units, kept = blocks(messages) if by == "blocks" else turns(messages), set(fitted(messages, costs, budget or 0, by=by).kept)
-    last_user = _last_user(messages)
-    return last_user is not None and bool(units) and units[0][0] not in kept and last_user not in units[0]
+        return sum(map(len, it.blocks)) >= last
+    units, kept = it.blocks if by == "blocks" else it.turns, fitted(it, costs, budget or 0, by=by).kept
+    return (it.among(units) or 0) > 0 and units[0][0] not in kept
 
 
-def layered(messages: Sequence[Message], summaries: Sequence[Message] = (), most: int = 80) -> list[Message]:
+def layered(messages: Messages, summaries: Sequence[Message] = (), most: int = 80) -> list[Message]:
     """System messages, all summaries (those given, archived ones too, and those among the messages), and the newest `most` others (B51)."""
-    among = [m for m in messages if m.is_summary]
+    it = arranged(messages)
+    pinned = [it.messages[at] for at in it.pinned]
+    among = [m for m in pinned if m.is_summary]
     earlier = [s for s in summaries if not any(_is_same(s, m) for m in among)]
-    system = [m for m in messages if m.role is Role.SYSTEM and not m.is_summary]
-    return [*system, *earlier, *among, *(messages[at] for at in newest(messages, most))]
+    return [*(m for m in pinned if not m.is_summary), *earlier, *among, *(it.messages[at] for at in newest(it, most))]
 
 
 @dataclass(frozen=True, slots=True)
@@ -203,14 +226,15 @@ def split_for_compaction(messages: Sequence[Message], keep_last: int) -> Split:
     An earlier summary is archived in any case (B40). Where the cut falls into a call's results it moves back to the call: more are kept then (B47).
     A message that is still being said is kept, wherever it stands.
     """
-    return _split(messages, _cut(messages, keep_last))
+    it = arranged(messages)
+    return _split(it, _cut(it, keep_last))
 
 
 def split_by_policy(messages: Sequence[Message], keep_last: int) -> Split:
     """As `split_for_compaction`, with the cut moved back to the last user message where that is earlier (B46). It may leave nothing to archive."""
-    cut, last_user = _cut(messages, keep_last), _last_user(messages)
-    of_user = [number for number, block in enumerate(blocks(messages)) if last_user in block]
-    return _split(messages, min(cut, *of_user) if of_user else cut)
+    it = arranged(messages)
+    cut, of_user = _cut(it, keep_last), it.among(it.blocks)
+    return _split(it, cut if of_user is None else min(cut, of_user))
 
 
 @dataclass(frozen=True, slots=True)
@@ -232,27 +256,21 @@ class Threshold:
         return tokens >= self.usable * self.share and sum(1 for m in messages if not is_pinned(m)) > self.keep_last
 
 
-def _cut(messages: Sequence[Message], keep_last: int) -> int:
+def _cut(it: Arranged, keep_last: int) -> int:
     """The number of the first block that is kept."""
-    room = max(0, keep_last)
-    sizes = [len(block) for block in blocks(messages)]
-    cut = len(sizes)
+    room, cut = keep_last, len(it.blocks)
     while cut > 0 and room > 0:
         cut -= 1
-        room -= sizes[cut]
+        room -= len(it.blocks[cut])
     return cut
 
 
-def _split(messages: Sequence[Message], cut: int) -> Split:
-    kept = tuple(at for n, block in enumerate(blocks(messages)) if n >= cut or not all(messages[at].is_final for at in block) for at in block)
-    system = tuple(at for at, message in enumerate(messages) if message.role is Role.SYSTEM and not message.is_summary)
-    return Split(system, _others(messages, (*system, *kept)), kept)
-
-
-def pinned(messages: Sequence[Message]) -> Block:
-    """System messages, then summaries."""
-    pinned = [at for at, message in enumerate(messages) if is_pinned(message)]
-    return tuple(sorted(pinned, key=lambda at: messages[at].is_summary))
+def _split(it: Arranged, cut: int) -> Split:
+    messages = it.messages
+    kept = tuple(at for n, block in enumerate(it.blocks) if n >= cut or not all(messages[at].is_final for at in block) for at in block)
+    system = tuple(at for at in it.pinned if not messages[at].is_summary)
+    stay = {*system, *kept}
+    return Split(system, tuple(at for at in range(len(messages)) if at not in stay), kept)
 
 
 def is_pinned(message: Message) -> bool:
@@ -260,13 +278,8 @@ def is_pinned(message: Message) -> bool:
     return message.role is Role.SYSTEM or message.is_summary
 
 
-def _last_user(messages: Sequence[Message]) -> int | None:
-    return max((at for at, message in enumerate(messages) if message.role is Role.USER and not message.is_summary), default=None)
-
-
-def _others(messages: Sequence[Message], these: Iterable[int]) -> tuple[int, ...]:
-    known = set(these)
-    return tuple(at for at in range(len(messages)) if at not in known)
+def _is_users(message: Message) -> bool:
+    return message.role is Role.USER and not message.is_summary
 
 
 def _is_same(one: Message, other: Message) -> bool:

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
+from contextlib import contextmanager
 from typing import Any
+from unittest.mock import patch
 
 import pytest
 
-from memory import InvalidInput, Memory, NotFound
+from memory import InvalidInput, Leaving, Memory, NotFound, StoreUnavailable
 from memory.facade.importing import Imported
-from tests.acceptance.support import HOUR, Clock
+from memory.orchestrator.steps import current_step
+from tests.acceptance.support import HOUR, Clock, stores_of
 from tests.acceptance.test_sessions import SYSTEM, assistant, history, summary, user, window
 
 
@@ -165,3 +168,51 @@ async def test_an_event_that_is_of_no_place_of_its_session_is_refused_alone(plai
     report = await plain.admin.import_(lines)
     assert (report.sessions, report.events, report.refused_lines) == (1, 1, [3])
     assert await window(plain.session("s2")) == ["u1"]
+
+
+@contextmanager
+def failing_at(memory: Memory, name: str) -> Iterator[None]:
+    """No store answers at this step of the engine."""
+    (store,) = stores_of(memory)
+    apply = store.apply
+
+    async def failing(*args: Any, **kwargs: Any) -> Any:
+        if current_step.get() == name:
+            raise StoreUnavailable(store.name, f"fails at {name}")
+        return await apply(*args, **kwargs)
+
+    with patch.object(store, "apply", failing):
+        yield
+
+
+@pytest.mark.parametrize("same_ids", [True, False])
+@pytest.mark.parametrize("tenant", ["default", "elsewhere"])
+async def test_what_is_to_go_onward_goes_onward_where_it_is_imported_and_nothing_twice(clock: Clock, same_ids: bool, tenant: str) -> None:
+    """Of three sessions one has taught already, of one the answer is known and not stored, and one is still to be asked about."""
+    placed = {"tiers": dict.fromkeys(("short", "mid", "long"), "memory://"), "embedder": "none", "durations": {"sweep_every": "0s"}}
+    asked: list[str] = []
+
+    def distil(leaving: Leaving) -> list[str]:
+        asked.append(leaving.session_id)
+        if leaving.session_id == "waiting" and len(asked) < 4:
+            raise ValueError("the model is away")
+        return [message.text for message in leaving.messages]
+
+    async with Memory(placed, clock=clock, onward=distil) as memory, Memory(placed, clock=clock, tenant=tenant, onward=distil) as other:
+        for name in ("taught", "noted", "waiting"):
+            session = memory.session(name, user="ada")
+            await session.append(user(f"tea of {name}", "m1"))
+            with failing_at(memory, "onward.home" if name == "noted" else "nothing"):
+                await session.end()
+        assert asked == ["taught", "noted", "waiting"]
+        lines = await exported(memory)
+        assert [line["owes"] for line in lines if "owes" in line] == [["leave"]]
+        for _ in range(2):
+            await other.admin.import_(lines, same_ids=same_ids and tenant == "default")
+            await other.admin.sweep()
+        assert sorted(entry.content for entry in await other.retrieve("user:ada")) == ["tea of noted", "tea of taught", "tea of waiting"]
+        assert asked == ["taught", "noted", "waiting", "waiting"]
+        (debt,) = [line for line in lines if "owes" in line]
+        for wrong in ({**debt, "owes": ["redact"]}, {**next(line for line in lines if line.get("kind") == "sessions"), "owes": ["leave"]}):
+            with pytest.raises(InvalidInput, match="owes: is not as an export writes it"):
+                await other.admin.import_([wrong])

@@ -13,12 +13,14 @@ from memory.domain.entry import Entry
 from memory.domain.ids import keyed_id
 from memory.orchestrator.collections import ENTRIES, ENTRY_VERSIONS, OPERATIONS, RELATIONS
 from memory.orchestrator.kinds import KINDS
+from memory.ports.collections import Collection
 from memory.ports.query import Everywhere, Query, RowType
 from memory.ports.record import Mark, Record, Role, Tombstone
 from memory.ports.scanning import scan
 from tests.month.model import TIERS, Asked, Life, Version, words_in
 from tests.month.not_yet import NOT_YET
 from tests.month.said import Wrong, differences, plain
+from tests.month.sessions import check as sessions
 from tests.month.words import OWN, TOPICS, is_own
 
 if TYPE_CHECKING:
@@ -196,17 +198,20 @@ def imported(exported: Sequence[Entry], found: Sequence[Entry], tenant: str) -> 
 
 
 async def swept(run: Run, worker: int = 0) -> None:
-    run.model.swept_over(await run.ask(None, "admin.sweep", worker=worker))
+    said = await run.ask(None, "admin.sweep", worker=worker)
+    run.model.swept_over(said, sessions_over=run.talks.swept(said.begun))
+    await sessions.noted(run, said, list(run.talks.all.values()))
 
 
 async def whole(run: Run) -> None:
     """Everything that can be asked, at one moment, and everything that is stored."""
     await swept(run)
-    tenants = sorted({tenant for tenant, _ in (*run.model.lives, *run.model.graves)} | {"acme"})
+    tenants = sorted({tenant for tenant, _ in (*run.model.lives, *run.model.graves, *run.talks.all)} | {"acme"})
     number = run.begun[-1][0]
     chosen = random.Random(number)  # noqa: S311 - the same for the same run
     for tenant in tenants:
         await _tenant(run, tenant, number % len(run.workers), chosen)
+    await sessions.whole(run, tenants)
     await stored(run)
     await audited(run)
 
@@ -278,8 +283,8 @@ async def _counted(run: Run, tenant: str) -> None:
 
 async def stored(run: Run) -> None:
     """Every store's every record: homes, kept versions and relations are those of the model and no others; no words of the deleted are left."""
-    living = run.model.living_words()
-    gone = {word for grave in run.model.graves.values() for word in grave.words if is_own(word)} - living
+    gone = _gone_words(run)
+    said: dict[Collection, list[Record]] = {collection: [] for collection in sessions.COLLECTIONS}
     homes: list[tuple[str, str]] = []
     kept: list[tuple[str, str, int]] = []
     links: list[str] = []
@@ -298,12 +303,21 @@ async def stored(run: Run) -> None:
                         kept.append((row.key.tenant, str(row.fields["entry_id"]), row.version))
                     elif collection is RELATIONS and store is not topology.cache:
                         links.append(row.key.id)
+                    elif collection in said:
+                        said[collection].append(row)
                 if page.corrupt:
                     raise Wrong("a record is corrupt", f"{store.name}: {page.corrupt}")
     lives = run.model.lives
+    sessions.stored(run, said)
     _as_many("homes", homes, list(lives))
     _as_many("kept versions", kept, [(t, i, v.fields["version"]) for (t, i), life in lives.items() for v in life.versions[:-1]])
     _as_many("relations", links, [link for of_tenant in run.model.links.values() for link in of_tenant])
+
+
+def _gone_words(run: Run) -> set[str]:
+    """Words that were written once and are to be nowhere now."""
+    gone = {word for grave in run.model.graves.values() for word in grave.words if is_own(word)}
+    return (gone | run.talks.gone_words()) - run.model.living_words() - run.talks.living_words()
 
 
 def _words_of(row: Record) -> set[str]:
@@ -336,8 +350,8 @@ async def words_are_gone_from_files(run: Run) -> None:
         return
     for store in run.memory._engine.topology.leaves:
         await store.vacuum()
-    living = {word for word in run.model.living_words() if is_own(word)}
-    gone = {word for grave in run.model.graves.values() for word in grave.words if is_own(word)} - living
+    living = {word for word in run.model.living_words() | run.talks.living_words() if is_own(word)}
+    gone = _gone_words(run) - run.talks.replaced_words()
     files = [file for file in run.folder.rglob("*") if file.is_file() and not OURS & set(file.relative_to(run.folder).parts)]
     written = {word.decode() for file in files for word in OWN.findall(await _bytes_of(file))}
     if left := gone & written:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from tests.month.model import Life
 from tests.month.not_yet import NOT_YET
 from tests.month.operations import Operation
+from tests.month.sessions.generate import DRAWS as OF_SESSIONS
 from tests.month.words import TOPICS, is_own, own_word
 
 if TYPE_CHECKING:
@@ -32,6 +33,7 @@ DAYS = {
     "derived": {"write", "promote", "compact", "relate", "unrelate"},
     "moves": {"write", "update", "move", "end_session", "sweep"},
     "questions": {"get", "history", "retrieve", "search_word", "search_topic", "relations"},
+    "talks": {*OF_SESSIONS, "end_session", "sweep"},
 }
 """What a day may be full of: a day of edits is not like a day of questions, and what fails on one may not be met on the other."""
 
@@ -43,7 +45,7 @@ class Generator:
 
     def __init__(self, seed: int) -> None:
         self.seed = seed
-        self.chance = random.Random(seed)  # noqa: S311 - a seeded run is to be the same again
+        self.chance: random.Random = random.Random(seed)  # noqa: S311 - a seeded run is to be the same again
         self.number = 0
         self._busy: dict[str, float] = {}
         self._evening = 0
@@ -400,6 +402,7 @@ _WEIGHTS: dict[str, float] = {
     "search_topic": 2,
     "relations": 2,
     "together": 3,
+    **{kind: weight for kind, (weight, _) in OF_SESSIONS.items()},
 }
 _DRAWS: dict[str, Callable[[Generator, Run, str], Drawn | None]] = {
     "write": _write,
@@ -414,7 +417,7 @@ _DRAWS: dict[str, Callable[[Generator, Run, str], Drawn | None]] = {
     "compact": _compact,
     "relate": _relate,
     "unrelate": _unrelate,
-    "end_session": _simple("end_session", session=SESSIONS),
+    "end_session": _simple("end_session", session=(*SESSIONS, "c1")),
     "move": _move,
     "sweep": _simple("sweep"),
     "reopen": _reopen,
@@ -429,4 +432,5 @@ _DRAWS: dict[str, Callable[[Generator, Run, str], Drawn | None]] = {
     "search_topic": _search_topic,
     "relations": _relations,
     "together": _together,
+    **{kind: draw for kind, (_, draw) in OF_SESSIONS.items()},
 }

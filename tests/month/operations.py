@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 from tests.month import check
 from tests.month.model import Asked
 from tests.month.said import Said, Wrong, plain
+from tests.month.sessions import check as sessions
 
 if TYPE_CHECKING:
     from tests.month.run import Run
@@ -103,7 +104,7 @@ def _moment(run: Run, given: Any) -> datetime | None:
 MOMENTS = ("created_at", "expires_at", "when", "since", "as_of", "known_at")
 
 
-def _resolved(run: Run, given: Mapping[str, Any]) -> dict[str, Any]:
+def resolved(run: Run, given: Mapping[str, Any]) -> dict[str, Any]:
     return {name: _moment(run, value) if name in MOMENTS else value for name, value in given.items()}
 
 
@@ -112,7 +113,7 @@ def _resolved(run: Run, given: Mapping[str, Any]) -> dict[str, Any]:
 
 @operation
 async def write(run: Run, op: Operation) -> None:
-    draft = _resolved(run, op.args["draft"])
+    draft = resolved(run, op.args["draft"])
     revive = bool(op.args.get("revive"))
     flag: dict[str, Any] = {"revive": True} if revive else {}
     said = await run.ask(op, "write", **draft, **flag)
@@ -132,14 +133,14 @@ async def write_again(run: Run, op: Operation) -> None:
 
 @operation
 async def write_many(run: Run, op: Operation) -> None:
-    drafts = [_resolved(run, draft) for draft in op.args["drafts"]]
+    drafts = [resolved(run, draft) for draft in op.args["drafts"]]
     said = await run.ask(op, "write_many", drafts)
     run.note(op, run.model.written(said, op.tenant, drafts), batch=True)
 
 
 @operation
 async def update(run: Run, op: Operation) -> None:
-    entry_id, changes = _entry(run, op), _resolved(run, op.args["changes"])
+    entry_id, changes = _entry(run, op), resolved(run, op.args["changes"])
     said = await run.ask(op, "update", entry_id, **changes)
     run.model.updated(said, op.tenant, entry_id, changes)
 
@@ -206,11 +207,6 @@ async def unrelate(run: Run, op: Operation) -> None:
 
 
 @operation
-async def end_session(run: Run, op: Operation) -> None:
-    run.model.session_over(await run.ask(op, "sessions.end", op.args["session"]), op.tenant, op.args["session"])
-
-
-@operation
 async def move(run: Run, op: Operation) -> None:
     ids = list(dict.fromkeys(_id(run, ref) for ref in op.args["entries"]))
     run.model.moved(await run.ask(op, "admin.move", ids, op.args["to"]), op.tenant, ids, op.args["to"])
@@ -223,7 +219,9 @@ async def sweep(run: Run, op: Operation) -> None:
 
 @operation
 async def reopen(run: Run, op: Operation) -> None:
-    await run.workers[op.worker % len(run.workers)].reopen()
+    number = op.worker % len(run.workers)
+    await run.workers[number].reopen()
+    run.talks.lets_go(number)
 
 
 @operation
@@ -257,6 +255,8 @@ async def boundary(run: Run, op: Operation) -> None:
 async def transfer_all(run: Run, op: Operation) -> None:
     """Everything of the tenant, retired entries too, is exported, imported twice as another tenant, compared, and erased there."""
     elsewhere = f"import-{op.number}"
+    await check.swept(run, op.worker)  # what has expired is not exported
+    talks = run.talks.of(op.tenant, run.clock.now)
     entries = (await run.ask(op, "entries.all", retired=True, reading=True)).given()
     links = (await run.ask(op, "relations.all", reading=True)).given()
     lines = (await run.ask(op, "admin.export", reading=True)).given()
@@ -266,8 +266,8 @@ async def transfer_all(run: Run, op: Operation) -> None:
         report = (await run.ask(op, "admin.import_", lines, tenant=elsewhere)).given()
         counted = (report.imported, report.already_there, report.relations, len(report.problems))
         wanted = (len(entries), 0, len(between), 0) if first else (0, len(entries), 0, 0)
-        if counted != wanted:
-            raise Wrong("an import counts otherwise", f"{counted}, not {wanted}")
+        if counted != wanted or report.sessions != (len(talks) if first else 0) or (report.events and not first):
+            raise Wrong("an import counts otherwise", f"{report}, not {wanted} and {len(talks)} sessions")
     imported = (await run.ask(op, "entries.all", retired=True, tenant=elsewhere, reading=True)).given()
     check.imported(entries, imported, elsewhere)
     linked = (await run.ask(op, "relations.all", tenant=elsewhere, reading=True)).given()
@@ -275,6 +275,7 @@ async def transfer_all(run: Run, op: Operation) -> None:
         raise Wrong("an import's links differ", f"{len(linked)} of {len(between)}")
     for scope in sorted({entry.scope.text for entry in imported}):
         (await run.ask(op, "admin.erase", scope, tenant=elsewhere)).equals(sum(entry.scope.text == scope for entry in imported))
+    await sessions.imported(run, talks, elsewhere, worker=op.worker)
 
 
 # -- reading ----------------------------------------------------------------------------------------------------------
@@ -282,7 +283,7 @@ async def transfer_all(run: Run, op: Operation) -> None:
 
 @operation
 async def get(run: Run, op: Operation) -> None:
-    moments = _resolved(run, op.args.get("moments", {}))
+    moments = resolved(run, op.args.get("moments", {}))
     await check.get(run, op.tenant, _entry(run, op), worker=op.worker, **moments)
 
 
@@ -338,7 +339,7 @@ async def whole(run: Run, op: Operation) -> None:
 
 def _asked(run: Run, op: Operation) -> tuple[Asked, dict[str, Any]]:
     """The question, and how it is put where a session's entries come with the user's."""
-    given = _resolved(run, op.args["asked"])
+    given = resolved(run, op.args["asked"])
     scopes = tuple(given.pop("scopes"))
     asked = Asked(op.tenant, scopes, tuple(given.pop("tags", ())), tuple(given.pop("types", ())), **given)
     with_session = op.args.get("session")
@@ -363,7 +364,7 @@ async def _at_once(run: Run, op: Operation, calls: list[tuple[str, tuple[Any, ..
 
 
 async def _updates(run: Run, op: Operation) -> None:
-    entry_id, changes = _entry(run, op), [_resolved(run, one) for one in op.args["changes"]]
+    entry_id, changes = _entry(run, op), [resolved(run, one) for one in op.args["changes"]]
     answers = await _at_once(run, op, [("update", (entry_id,), one) for one in changes])
     pairs = sorted(zip(answers, changes, strict=True), key=lambda pair: 0 if pair[0].failure else pair[0].value.version)
     for said, one in pairs:
@@ -372,7 +373,7 @@ async def _updates(run: Run, op: Operation) -> None:
 
 async def _writes(run: Run, op: Operation) -> None:
     """The same keyed write: one entry, and everybody gets it."""
-    draft = _resolved(run, op.args["draft"])
+    draft = resolved(run, op.args["draft"])
     made = []
     for said in await _at_once(run, op, [("write", (), draft)] * op.args["times"]):
         made += run.model.written(_as_list(said), op.tenant, [draft])

@@ -14,6 +14,8 @@ from tests.month.model import TIERS, Id, Model
 from tests.month.operations import Operation, perform
 from tests.month.said import Failure, Said
 from tests.month.script import Script
+from tests.month.sessions import operations as _of_sessions  # noqa: F401 - declares what is done with sessions
+from tests.month.sessions.talks import Talks
 from tests.month.topologies import TOPOLOGIES, Topology
 from tests.month.workers import Elsewhere, Here, Worker
 
@@ -23,6 +25,8 @@ REMEMBERED = 20_000
 GRAVES_KEPT = 500
 READING = frozenset(
     {"get", "retrieve", "search", "entries.history", "entries.all", "relations.related", "relations.all", "admin.where", "admin.stats"}
+    | {f"session.{method}" for method in ("info", "context", "history", "compactions", "search", "tasks.list", "runs.list")}
+    | {"sessions.get", "sessions.list", "sessions.runs", "search_messages"}
 )
 
 
@@ -37,6 +41,7 @@ class Run:
         self.folder = folder
         self.clock = MonthClock()
         self.model = Model()
+        self.talks = Talks()
         self.made: dict[str, Id] = {}
         """By operation, the ids of the entries it made."""
         self.made_links: dict[str, str | None] = {}
@@ -53,6 +58,7 @@ class Run:
         self.workers = [Here(self.config, self.clock) for _ in range(here)]
         if self.topology.shared and not self.alone:
             self.workers.append(Elsewhere(self.config, self.clock))
+        self.talks.lets_go()
         for worker in self.workers:
             await worker.open()
         homes = {tier: self.memory._engine.topology.home(tier) for tier in TIERS}

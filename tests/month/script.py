@@ -12,10 +12,13 @@ from tests.month.said import Failure
 HEAD = '''"""{title}"""
 import asyncio, datetime
 from datetime import timezone
-from operator import attrgetter
 from memory import Memory
+from memory.orchestrator.conversations.conversation import Checkpoint
+from memory.policies.thresholds import MessageThreshold, TurnThreshold
+from memory.policies.window import Threshold
 from tests.month.clock import MonthClock
 from tests.month.operations import Joined
+from tests.month.sessions.calls import Handles, Of, Summed, noted
 from tests.month.words import embed
 
 CONFIG = {config!r}
@@ -23,13 +26,13 @@ CONFIG = {config!r}
 
 async def main():
     clock = MonthClock()
-    async with Memory(CONFIG, tenant="acme", embedder=embed, clock=clock) as memory:
-        of, got = memory.for_tenant, {{}}
+    async with Memory(CONFIG, tenant="acme", embedder=embed, clock=clock, onward=noted) as memory:
+        of, got, handles = memory.for_tenant, {{}}, Handles(clock)
 
         async def call(name, number, tenant, moment, ticking, *args, **kwargs):
             clock.now, clock.ticking = moment, ticking
             try:
-                answer = attrgetter(name)(of(tenant))(*args, **kwargs)
+                answer = handles.method(of(tenant), name, args)(**kwargs)
                 got[number] = [x async for x in answer] if hasattr(answer, "__aiter__") else await answer
             except Exception as error:
                 got[number] = error

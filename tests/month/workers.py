@@ -6,12 +6,12 @@ import asyncio
 import pickle
 import sys
 from collections.abc import Sequence
-from operator import attrgetter
 from typing import Any, Protocol
 
 from memory import Memory
 from tests.month.clock import MonthClock
 from tests.month.said import Failure
+from tests.month.sessions.calls import Handles, as_told, noted
 from tests.month.words import embed
 
 LENGTH = 8
@@ -35,7 +35,8 @@ class Here:
         self.memory = self._new()
 
     def _new(self) -> Memory:
-        return Memory(self._config, tenant="acme", embedder=embed, clock=self._clock)
+        self._handles = Handles(self._clock)
+        return Memory(self._config, tenant="acme", embedder=embed, clock=self._clock, onward=noted)
 
     async def open(self) -> None:
         await self.memory.open()
@@ -51,8 +52,8 @@ class Here:
     async def call(self, tenant: str, name: str, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
         memory = self.memory if tenant == self.memory.tenant else self.memory.for_tenant(tenant)
         try:
-            answer = attrgetter(name)(memory)(*args, **kwargs)
-            return [one async for one in answer] if hasattr(answer, "__aiter__") else await answer
+            answer = self._handles.method(memory, name, args)(**kwargs)
+            return [one async for one in answer] if hasattr(answer, "__aiter__") else as_told(await answer)
         except Exception as error:  # noqa: BLE001 - the judge says which may be
             return Failure(type(error).__name__, str(error), getattr(error, "written", None))
 

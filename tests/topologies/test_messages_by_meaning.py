@@ -1,4 +1,4 @@
-"""Messages are found by meaning on stores of every kind: in their own store, where it serves meaning, or in the long tier's if asked to; else by words."""
+"""Messages are found by meaning on stores of every kind: in their own store or, if asked to, the long tier's, where that serves it; else by words."""
 
 from __future__ import annotations
 

@@ -39,17 +39,24 @@ def indexes(collection: Collection) -> Iterator[tuple[str, tuple[str, ...], str]
     """The indexes that a collection declares: for each its label, its columns, and the column that those rows have which are in it, where a dialect
     has indexes of some rows. Text is in them by its beginning only, where a dialect's keys are short.
 
-    One on fields is led by the tenant: ends of relations are looked for in a whole tenant. One for the order of a required field is one partition's.
+    They are led by the tenant: ends of relations are looked for in a whole tenant, and sessions, each in a partition of its own, are listed in the
+    order of a required field.
     """
+    in_order = ordering(collection)
     for field in collection.fields:
         column = field_column(field.name)
-        if field.indexed and field.type is not FieldType.TAGS:
+        if field.name in in_order:
+            yield f"order_{field.name}", ("tenant", column, "id"), column
+        elif field.indexed and field.type is not FieldType.TAGS:
             yield f"field_{field.name}", ("tenant", column, "partition_no"), column
-        if field.required and field.type in (FieldType.INTEGER, FieldType.REAL, FieldType.TIME):
-            yield f"order_{field.name}", ("partition_no", column, "id"), "partition_no"
     for number, names in enumerate(collection.indexes):
         columns = tuple(map(field_column, names))
         yield f"several_{number}", ("tenant", *columns, "partition_no", "id"), columns[0]
+
+
+def ordering(collection: Collection) -> frozenset[str]:
+    """The fields in whose order an index brings all records of a tenant."""
+    return frozenset([f.name for f in collection.fields if f.required and f.type in (FieldType.INTEGER, FieldType.REAL, FieldType.TIME)])
 
 
 def keyed(collection: Collection) -> frozenset[str]:

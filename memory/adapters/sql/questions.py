@@ -11,7 +11,7 @@ import sqlalchemy as sa
 from memory.adapters.sql.prepared import compiled, kept
 from memory.adapters.sql.shapes import TRUE, Shape, Values, names, scope, walks
 from memory.adapters.sql.table import Table
-from memory.ports.query import Everywhere, Filter, Query, Tenant, Where, decode_cursor
+from memory.ports.query import Everywhere, Filter, Query, RowType, Tenant, Where, decode_cursor
 
 AnyTable: TypeAlias = Table[Any]
 Build = Callable[[AnyTable, Shape], sa.Select[Any]]
@@ -33,18 +33,18 @@ def question(table: AnyTable, build: Build, shape: Shape, values: Values) -> Que
 
 
 def asked(table: AnyTable, where: Where, part: Filter | None, partitions: Sequence[int], walking: bool = False) -> tuple[Values, Shape, Shape]:
-    """The values, and the shapes of where and what is asked for. `walking` is through a partition in order, whatever the filter."""
+    """The values, and the shapes of where and what is asked for. `walking` is along an index in order, whatever the filter."""
     of_filter: Values = []
     chosen = table.shaper.filter(part, of_filter)
     values: Values = []
-    keyed = (not walking or isinstance(where, Tenant)) and names(chosen, table.keyed)
+    keyed = isinstance(where, Tenant) if walking else names(chosen, table.keyed)
     there = scope(where, partitions, values, tenant=keyed)
     return table.shaper.texts(values) + of_filter, there, chosen
 
 
 def page(table: AnyTable, query: Query, partitions: Sequence[int], limit: int, columns: tuple[str, ...]) -> Question:
     """These columns of the rows of a page in order, each with whether any row is in the quarantine behind it."""
-    values, where, chosen = asked(table, query.where, query.filter, partitions, walking=len(partitions) == 1 and walks(query.order))
+    values, where, chosen = asked(table, query.where, query.filter, partitions, walking=table.walks(query, partitions))
     after = TRUE if query.cursor is None else table.shaper.after(query.order, decode_cursor(query.cursor, query.order), values)
     written = limit if _is_usual(limit, table.thresholds.limits_written_out) else None
     if written is None:
@@ -64,6 +64,8 @@ def _page(table: AnyTable, shape: Shape) -> sa.Select[Any]:
     columns, where, roles, kinds, chosen, after, order, written = shape
     conditions = table.conditions()
     wanted = [conditions.scope(where, walks(order)), conditions.standing(roles, kinds), conditions.filter(chosen)]
+    if kinds == {RowType.RECORD}:  # told to whom an index of the rows that have it brings them in order
+        wanted += [conditions.column(o.field).is_not(None) for o in order if o.field in table.ordering]
     if after != TRUE:
         wanted.append(conditions.after(after))
     ordering = conditions.ordering(order, tenants=where == scope(Everywhere(), (), []))

@@ -10,15 +10,15 @@ from typing import Any, ClassVar, Generic, TypeAlias, TypeVar
 import sqlalchemy as sa
 
 from memory.adapters.sql.codec import Codec
-from memory.adapters.sql.columns import keyed
+from memory.adapters.sql.columns import keyed, ordering
 from memory.adapters.sql.conditions import Conditions
 from memory.adapters.sql.prepared import Statement
 from memory.adapters.sql.selection import Selection
-from memory.adapters.sql.shapes import Shape, Shaper, Values
+from memory.adapters.sql.shapes import Shape, Shaper, Values, walks
 from memory.adapters.sql.thresholds import SqlThresholds
 from memory.ports.batch import NOTHING, Held
 from memory.ports.collections import Collection
-from memory.ports.query import Order, Query, Where
+from memory.ports.query import Order, Query, RowType, Tenant, Where
 from memory.ports.record import Corrupt, Key, Stored
 from memory.ports.rows import Row, stored_of
 
@@ -54,6 +54,7 @@ class Table(ABC, Generic[C]):
         self.prepared: dict[Any, Statement] = {}
         self._selections: dict[frozenset[str], Selection] = {}
         self.keyed = keyed(codec.collection)
+        self.ordering = ordering(codec.collection)
 
     def selection(self, select: frozenset[str]) -> Selection:
         """How heads with this selection are read."""
@@ -65,6 +66,13 @@ class Table(ABC, Generic[C]):
     def conditions(self) -> Conditions:
         """Conditions of one statement about the table."""
         return Conditions(self.table)
+
+    def walks(self, query: Query, partitions: Sequence[int]) -> bool:
+        """Whether an index brings the answers in order, so that a page is read by walking along it, whatever the filter: those of one partition by
+        creation, a tenant's by a required field."""
+        if isinstance(query.where, Tenant):
+            return len(query.order) == 1 and query.order[0].field in self.ordering and query.types == {RowType.RECORD}
+        return len(partitions) == 1 and walks(query.order)
 
     def walked(self, statement: sa.Select[Any], where: Shape, order: Sequence[Order]) -> sa.Select[Any]:
         """The statement of a page; with a hint at the index to walk along, where a dialect's optimizer needs one."""

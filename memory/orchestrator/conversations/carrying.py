@@ -156,4 +156,5 @@ def _born(record: Record, generation: int | None) -> Record:
         texts=record.texts,
         generation=generation,
         tier="mid",
+        owed=record.owed,
     )

@@ -100,7 +100,7 @@ class Compacting(Handle):
     async def _compacted(self, choose: Choose, reason: str, trigger_id: str | None) -> Compaction | None:
         while True:
             window = await self._window()
-            messages, costs, state = window.messages, dict(zip([m.id for m in window.messages], window.costs, strict=True)), window.state
+            messages, costs, state = list(window.messages), dict(zip([m.id for m in window.messages], window.costs, strict=True)), window.state
             chosen = await choose(messages)
             if chosen is None:
                 return None
@@ -170,7 +170,7 @@ class Compacting(Handle):
 
 
 async def _summary(summarise: Summarise, archived: list[Message]) -> Message:
-    names, copies = [str(message.id) for message in archived], [copy_of(message, message.id) async for message in paced(archived, COPIED)]
+    names, copies = [str(message.id) for message in archived], [copy_of(message) async for message in paced(archived, COPIED)]
     try:
         made = summarise(copies)
         said = await made if inspect.isawaitable(made) else made

@@ -7,7 +7,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any
 
-from memory.domain.errors import Conflict, InvalidInput, NotFound
+from memory.domain.errors import Conflict, InvalidInput, NotFound, StoreUnavailable
 from memory.domain.message import SYSTEM, Message, Role
 from memory.domain.session import Context, FoundMessages, HistoryPage
 from memory.orchestrator.conversations.compacting import Compacting
@@ -15,14 +15,15 @@ from memory.orchestrator.conversations.events import Draft, Event, EventType, co
 from memory.orchestrator.conversations.finding import By, Finding
 from memory.orchestrator.conversations.history import HistoryAsked
 from memory.orchestrator.conversations.onward import Left
-from memory.orchestrator.conversations.reading import Asked, ordered
+from memory.orchestrator.conversations.reading import COPIED, Asked, ordered
 from memory.orchestrator.conversations.replacing import AT_ONCE, Replacement
 from memory.orchestrator.conversations.seen import Seen
 from memory.orchestrator.conversations.sessions import SessionDraft, draft_like, system_of
 from memory.orchestrator.turns import Patience
 from memory.policies.reading import ContextAsked, read_out
 from memory.policies.tokens import message_tokens, tools_tokens
-from memory.policies.window import arranged, is_pinned
+from memory.policies.window import is_pinned
+from memory.ports.pace import paced
 from memory.ports.query import within
 from memory.ports.record import JsonValue
 
@@ -52,14 +53,23 @@ class Conversation(Compacting):
     async def context(self, asked: ContextAsked = EVERYTHING, *, tools: Sequence[Mapping[str, Any]] = ()) -> Context:
         """What a model is to be sent: the system message, the newest summary, then the messages of the window, results behind their calls.
 
-        No more of the window is read than tells what is shown.
+        No more of the window is read than tells what is shown. While the store does not answer, what this process last saw of it is shown, and said.
         """
         of_tools = tools_tokens(tools, self._counter)
-        window = await self._window(Asked(asked.newest, None if asked.budget is None else asked.budget - of_tools, asked.by))
+        reach, degraded = Asked(asked.newest, None if asked.budget is None else asked.budget - of_tools, asked.by), list[str]()
+        try:
+            window = await self._window(reach)
+        except StoreUnavailable as error:
+            remembered = await self._window_at_hand(reach)
+            if remembered is None:
+                raise
+            window, degraded = remembered, [f"{error}; shown is what was last seen of the session here"]
         self._known = window.state.window
         if asked.layered:
-            asked = replace(asked, earlier=[made.summary for made in await self.compactions()])
-        return read_out(window.messages, window.costs, window.said_by_then, window.count, window.state.after.version, asked, self._counter, of_tools)
+            asked = replace(asked, earlier=[made.summary for made in await self.compactions() if not made.summary.is_empty])  # erased ones
+        version = window.state.after.version
+        told = read_out(window.arranged, window.costs, window.said_by_then, window.count, version, asked, self._counter, of_tools)
+        return replace(told, messages=[copy_of(message) async for message in paced(told.messages, COPIED)], degraded=degraded)
 
     async def history(self, asked: HistoryAsked) -> HistoryPage:
         self._record = await self._same_life()
@@ -74,7 +84,7 @@ class Conversation(Compacting):
 
     async def append(self, messages: Sequence[Message], *, in_history: bool = True) -> list[Message]:
         """The messages as stored: new ones at the end, in order; one whose id is there replaces what it said, where it stands (B20 to B23)."""
-        messages = [copy_of(message, message.id) for message in messages]
+        messages = [copy_of(message) for message in messages]
         given = {message.id: message for message in messages if message.id is not None}
         if SYSTEM in given:
             raise InvalidInput("id", "'system' is the id of a session's system message: update it")
@@ -111,6 +121,7 @@ class Conversation(Compacting):
         for start in range(0, len(messages), AT_ONCE):
             known = (self._log.seen or await self._log.load()).state.place
             self._wrote(*await self._log.append(self._drafts(messages[start : start + AT_ONCE], True, known, [])))
+        await self._touch()
 
     def _drafts(self, messages: Sequence[Message], in_history: bool, looked_up: int, late: Sequence[int]) -> Callable[[Seen], list[Draft]]:
         """The messages as events; `looked_up` is the place up to which their ids are known not to be there, and what is at the `late` places goes."""
@@ -253,7 +264,7 @@ class Conversation(Compacting):
         Messages of others that this handle's caller has not read stay, behind them.
         """
         window = await self._window()
-        shown = [window.messages[at] for at in arranged(window.messages).order]
+        shown = [window.messages[at] for at in window.arranged.order]
         known = window.state.window if self._known is None else self._known
         made = Replacement([message for message in messages if message.id != SYSTEM], shown, window.places, known, by_content=by_content)
         told: list[Message] = []
@@ -264,7 +275,7 @@ class Conversation(Compacting):
 
     async def mend_tool_calls(self) -> list[Message]:
         """Answer each call of the window that was never answered, once, with a result that says so (B53)."""
-        calls = [found.call.id for found in arranged((await self._window()).messages).interrupted]
+        calls = [found.call.id for found in (await self._window()).arranged.interrupted]
         made = [Message(id=_stand_in(call), role=Role.TOOL, content=INTERRUPTED, tool_call_id=call, is_error=True) for call in calls]
         return await self.append(made) if made else []
 

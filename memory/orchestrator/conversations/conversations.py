@@ -6,7 +6,7 @@ from datetime import datetime, timedelta
 from typing import Literal
 
 from memory.domain.entry import expiry
-from memory.domain.errors import Conflict, NotFound
+from memory.domain.errors import Conflict, NotFound, StoreUnavailable
 from memory.domain.session import FoundMessages
 from memory.orchestrator.conversations.carrying import Carrying
 from memory.orchestrator.conversations.conversation import Conversation
@@ -64,7 +64,12 @@ class Conversations:
     async def open(self, tenant: str, draft: SessionDraft, *, create: bool) -> Conversation:
         """The session of this id; where there is none it is created, or `NotFound` is raised (B19)."""
         session_id = str(draft.id)
-        record = await self.find(tenant, session_id)
+        try:
+            record = await self.find(tenant, session_id)
+        except StoreUnavailable:
+            record = self.sessions.remembered(tenant, session_id)  # for its window, as far as that is remembered too
+            if record is None:
+                raise
         if record is None and create:
             try:
                 return await self.create(tenant, draft)

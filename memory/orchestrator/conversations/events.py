@@ -96,7 +96,10 @@ class Draft:
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """An event at its place. `window`, where it carries it, is the whole window after it, and `pinned` what of it is kept whatever the budget."""
+    """An event at its place. `window`, where it carries it, is the whole window after it, and `pinned` what of it is kept whatever the budget.
+
+    Its message is under the id that it was given, or that of its record. It is shared: callers get a copy (`message`).
+    """
 
     key: Key
     place: int
@@ -119,9 +122,19 @@ class Event:
 
     @property
     def message(self) -> Message | None:
-        """The message as callers get it, a copy: under its own id, or that of its record."""
+        """The message as callers get it, a copy."""
+        return None if self.draft.message is None else copy_of(self.draft.message)
+
+    @property
+    def given_id(self) -> str | None:
+        """The id that its message was given; None where it has that of its record."""
         said = self.draft.message
-        return None if said is None else copy_of(said, said.id or self.key.id)
+        return None if said is None or said.id == self.key.id else said.id
+
+    def as_given(self) -> Draft:
+        """What it was made of, without a nonce."""
+        said = self.draft.message
+        return replace(self.draft, nonce="", message=None if said is None else said.model_copy(update={"id": self.given_id}))
 
     @property
     def number(self) -> int | None:
@@ -136,9 +149,9 @@ class Event:
     def redacted(self, owed: tuple[Owed, ...], *, version: int, now: datetime) -> Event:
         """The event without what was said and who said it; it owes what is to be done about what was made of it."""
         assert self.draft.message is not None  # noqa: S101 - only messages are erased
-        told = {"in_history", "left", "before", "after", "reason"}
+        told = {"in_history", "left", LEAVES, "before", "after", "reason"}
         data = {name: value for name, value in self.draft.data.items() if name in told}
-        draft = replace(self.draft, message=_nothing(self.draft.message), data={**data, REDACTED: True}, tokens=None)
+        draft = replace(self.draft, message=_nothing(self.draft.message, self.key.id), data={**data, REDACTED: True}, tokens=None)
         return replace(self, draft=draft, version=version, updated_at=now, owed=(*self.owed, *owed))
 
     def changed(self, message: Message, tokens: int | None, *, version: int, now: datetime) -> Event:
@@ -152,14 +165,14 @@ class Event:
         return replace(self, owed=tuple({owed.id: owed for owed in (*self.owed, *more)}.values()))
 
 
-def copy_of(message: Message, message_id: str | None) -> Message:
+def copy_of(message: Message) -> Message:
     """A copy that shares nothing that can be changed."""
-    lists: dict[str, Any] = {"tool_calls": list(message.tool_calls), "metadata": copied(message.metadata), "extra": copied(message.extra)}
+    lists: dict[str, Any] = {"tool_calls": [*message.tool_calls], "metadata": copied(message.metadata), "extra": copied(message.extra)}
     if not isinstance(message.content, str):
         lists["content"] = copied(message.content)
     if message.usage is not None:
         lists["usage"] = copied(message.usage)
-    return message.model_copy(update={"id": message_id, **lists})
+    return message.model_copy(update=lists)
 
 
 def size_of(message: Message) -> int:
@@ -174,8 +187,8 @@ def found_by(message: Message) -> str:
     return "" if message.role is Role.TOOL else message.text[:INDEXED_CHARACTERS]
 
 
-def _nothing(message: Message) -> Message:
-    return Message(role=message.role, is_summary=message.is_summary)
+def _nothing(message: Message, message_id: str) -> Message:
+    return Message(id=message_id, role=message.role, is_summary=message.is_summary)
 
 
 def place_key(tenant: str, incarnation: str, place: int) -> Key:
@@ -205,8 +218,8 @@ def record_of(event: Event, *, of_session: Mapping[str, FieldValue], scope: str,
             body["pinned"] = event.pinned.to_json()
     texts: dict[str, str] = {}
     if message is not None:
-        fields |= {"message_id": message.id, "message_role": message.role.value, "speaker": message.name, "tokens": draft.tokens}
-        body["message"] = message.model_dump(mode="json", exclude_defaults=True)
+        fields |= {"message_id": event.given_id, "message_role": message.role.value, "speaker": message.name, "tokens": draft.tokens}
+        body["message"] = message.model_dump(mode="json", exclude_defaults=True, exclude=None if event.given_id else {"id"})
         if text := found_by(message):
             texts["content"] = text
     return Record(
@@ -231,7 +244,7 @@ def event_of(record: Record) -> Event:
     place: Any = record.fields["place"]
     draft = Draft(
         EventType(str(record.fields["event"])),
-        None if said is None else Message.model_validate(copied(said)),
+        None if said is None else Message.model_validate({"id": record.key.id, **copied(said)}),
         dict(body.get("data") or {}),
         tokens,
         nonce=str(body["nonce"]),

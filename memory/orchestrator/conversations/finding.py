@@ -111,9 +111,10 @@ class Finding:
         rows = [row for row in rows if row.key.id in words or near.said_at[row.key.id] == said_at(row)]
         keys = list(dict.fromkeys(session_key(row.key.tenant, str(row.fields["conversation_id"])) for row in rows))
         with step("session.read"):
-            sessions = [row for row in await archive.get(SESSIONS, keys) if isinstance(row, Record)] if keys else []
+            found = await archive.get(SESSIONS, keys) if keys else []
+        sessions = [row for row in found if isinstance(row, Record) and not self._sessions.is_over(row)]
         logs: list[tuple[Log, list[Event]]] = [(log, log.events_of(rows)) for log in map(self._sessions.log, sessions)]
         gone = await gone_from(self._placement, logs)
         said = [(log.life.session_id, event) for log, events in logs for event in events if event.number is not None]
-        found = [FoundMessage(item_of(event, gone[event.key]), scores[event.key.id], of) for of, event in said if gone[event.key].excluded is None]
-        return sorted(found, key=lambda one: (-one.score, one.session_id, one.item.number))
+        shown = [FoundMessage(item_of(event, gone[event.key]), scores[event.key.id], of) for of, event in said if gone[event.key].excluded is None]
+        return sorted(shown, key=lambda one: (-one.score, one.session_id, one.item.number))

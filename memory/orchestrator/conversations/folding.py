@@ -43,6 +43,8 @@ class State:
         carries = place % BASE_EVERY == 0 or draft.type in LEAVING - OF_ONE
         key = place_key(tenant, incarnation, place)
         compacts = draft.type is EventType.COMPACTION
+        if said is not None and said.id is None:
+            draft = replace(draft, message=said.model_copy(update={"id": key.id}))
         return Event(
             key,
             place,

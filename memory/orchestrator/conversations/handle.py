@@ -15,7 +15,7 @@ from memory.orchestrator.conversations.history import History
 from memory.orchestrator.conversations.log import Log
 from memory.orchestrator.conversations.onward import Onward
 from memory.orchestrator.conversations.places import NOWHERE, Places
-from memory.orchestrator.conversations.reading import Asked, Window, read_window
+from memory.orchestrator.conversations.reading import Asked, Window, read_window, window_at_hand
 from memory.orchestrator.conversations.seen import Seen
 from memory.orchestrator.conversations.sessions import FOLLOWS_WITHIN, SessionRecords, info_of
 from memory.orchestrator.placement import Placement
@@ -60,6 +60,13 @@ class Handle:
         self._record, window = await read_window(self._log, self._same_life(), self._counter, asked)
         return window
 
+    async def _window_at_hand(self, asked: Asked) -> Window | None:
+        """As much of its end as is asked for, as this process remembers it; None where it does not."""
+        record = self._sessions.remembered(self._log.life.tenant, self.id)
+        if record is None or record.body["incarnation"] != self._log.life.incarnation:
+            return None
+        return await window_at_hand(self._log, record, self._counter, asked)
+
     def _wrote(self, *events: Event) -> None:
         for event in events:
             self._known = (self._known or NOWHERE).with_one(event.place)
@@ -85,7 +92,7 @@ class Handle:
     async def info(self) -> SessionInfo:
         """The session as it is now."""
         self._record, seen = await both_at_once(self._same_life(), self._log.load())
-        return info_of(self._record, seen.state)
+        return info_of(self._record, seen.state, self._log.gaps)
 
     async def describe(self, told: Mapping[str, FieldValue], **changes: JsonValue) -> SessionInfo:
         """Change what of the session is no affair of its log: title and metadata, and as fields tags, agent and expiry."""
@@ -93,7 +100,7 @@ class Handle:
         if changes or any((record.fields.get(name) or None) != (value or None) for name, value in told.items()):
             record = await self._sessions.follow(record, seen.state, self._placement.now(), told, **changes)
         self._record = record
-        return info_of(record, seen.state)
+        return info_of(record, seen.state, self._log.gaps)
 
     async def note_access(self) -> datetime:
         """When it was read: now. Its own record is told not more often than lists are; that this fails is no reason not to show what was read."""

@@ -44,6 +44,8 @@ class Gone:
 
 
 _IN_IT = Gone()
+BEHIND_SYSTEM, ONLY_SYSTEM = "behind-system", "only-system"
+"""Cursors of our own, where a page ends at the system message, which stands in no log: all of the log is to come, or nothing but that message."""
 
 
 class History:
@@ -59,22 +61,29 @@ class History:
         if conditions is None:
             return HistoryPage([])
         first = self._system_item(asked, system)
+        if asked.cursor == ONLY_SYSTEM:
+            return HistoryPage([first] if first is not None else [])
         leads = first is not None and not asked.descending and asked.cursor is None
         order = (Order("created_at", descending=asked.descending),)
         wanted = asked.offset + asked.limit - leads
         events: list[Event] = []
-        cursor, more = asked.cursor, wanted > 0
+        cursor, more = None if asked.cursor == BEHIND_SYSTEM else asked.cursor, True
         while more:
-            query = Query(MESSAGES, within(self._log.life.partition), conditions, order, min(wanted - len(events), 1_000), cursor=cursor)
+            query = Query(MESSAGES, within(self._log.life.partition), conditions, order, min(max(1, wanted - len(events)), 1_000), cursor=cursor)
             page = await self._placement.page("history.read", self._log.store, query)
             events += self._log.events_of(page.records)
             cursor = page.cursor
             more = cursor is not None and len(events) < wanted
+        if not wanted and events:
+            events, cursor = [], BEHIND_SYSTEM
         items = [item_of(event, gone) for event, gone in zip(events, await self.gone(events), strict=True)]
         if first is not None and leads:
             items.insert(0, first)
-        elif first is not None and asked.descending and cursor is None and len(items) < asked.offset + asked.limit:
-            items.append(first)
+        elif first is not None and asked.descending and cursor is None:
+            if len(items) < asked.offset + asked.limit:
+                items.append(first)
+            else:
+                cursor = ONLY_SYSTEM
         return HistoryPage(items[asked.offset :], cursor)
 
     def _system_item(self, asked: HistoryAsked, system: Message | None) -> HistoryItem | None:

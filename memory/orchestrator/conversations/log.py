@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 
-from memory.domain.errors import NotFound, StoreTimeout, StoreUnavailable
+from memory.domain.errors import Conflict, NotFound, StoreTimeout, StoreUnavailable
 from memory.domain.ids import is_id
 from memory.domain.message import Message
 from memory.orchestrator.collections import MESSAGES
 from memory.orchestrator.conversations.events import FIRST_PLACE, Draft, Event, EventType, event_of, place_key, record_of
 from memory.orchestrator.conversations.folding import State, is_spoken
 from memory.orchestrator.conversations.passages import Passages
-from memory.orchestrator.conversations.seen import NEWEST, REMEMBERED_FOR, Seen, edited_while_read, wanted_of
+from memory.orchestrator.conversations.places import NOWHERE, Places
+from memory.orchestrator.conversations.seen import NEWEST, REMEMBERED_FOR, Seen, edited_while_read, has_gap, is_another, wanted_of
 from memory.orchestrator.placement import Placement, refused
 from memory.orchestrator.steps import step
 from memory.orchestrator.turns import Patience
@@ -25,8 +28,11 @@ from memory.ports.record import FieldValue, Key, Owed, Partition, Record, Stored
 from memory.ports.store import Store
 from memory.ports.writes import Absent, AtVersion, Outcome, Put, Status
 
-AHEAD = 8
-"""Places behind the last one that are looked at for what came since, before the end is read anew."""
+log = logging.getLogger(__name__)
+
+LOOKED_AT = 8
+"""Places that a read looks at: the last one, for whether it stands there still, and those behind it, for what came since. Where all are taken the end
+is read anew."""
 ROWS = 100
 """Rows that are made events of between which other tasks have a turn."""
 TAKEN_FROM_US = 2
@@ -71,6 +77,8 @@ class Log:
         """What was put last, where the store never said whether it is there."""
         self._being_said: dict[str, Event] = {}
         """Messages that are not final, as they were last put here: another may have changed them."""
+        self._lost = NOWHERE
+        """Places at which there stood what was read here and does not stand there any more."""
 
     @property
     def store(self) -> Store:
@@ -81,12 +89,29 @@ class Log:
         """What this handle has seen of the log; None where it has not read it yet."""
         return self._seen
 
+    @property
+    def gaps(self) -> Places:
+        """Places at which what stood was lost, as far as was read here: nothing stands there, or something else since their store was set back."""
+        return self._lost if self._seen is None else Places.of((*self._lost, *self._seen.gaps))
+
+    @property
+    def remembered(self) -> Seen | None:
+        """What was seen of the log, if that was all there was no longer ago than `REMEMBERED_FOR`."""
+        seen = self._seen
+        return seen if seen is not None and timedelta(0) <= self._placement.now() - seen.as_of < REMEMBERED_FOR else None
+
+    def forget(self) -> None:
+        """Know nothing of the log any more."""
+        self._seen = None
+        self._being_said.clear()
+
     def key(self, place: int) -> str:
         return place_key(self.life.tenant, self.life.incarnation, place).id
 
     def begun(self) -> None:
         """The session has just been created here: nothing stands in its log yet."""
-        self._seen = Seen(State.born(self.life.has_system, self.life.created_at), read_since=self._placement.now())
+        now = self._placement.now()
+        self._seen = Seen(State.born(self.life.has_system, self.life.created_at), read_since=now, as_of=now)
 
     # -- reading ------------------------------------------------------------------------------------------------------
 
@@ -105,16 +130,21 @@ class Log:
         remembered for `REMEMBERED_FOR` at most.
         """
         seen, now = self._seen or await self._read_end(), self._placement.now()
-        before = seen.state.place
-        if not timedelta(0) <= now - seen.read_since < REMEMBERED_FOR:
-            seen.events, seen.read_since = {}, now
-        ahead = range(before + 1, before + 1 + AHEAD)
-        wanted, known = list(places), seen.events
-        read = [*(place for place in wanted if place not in known), *ahead]
+        before, nonce = seen.state.place, seen.nonce
+        is_old = not timedelta(0) <= now - seen.read_since < REMEMBERED_FOR
+        ahead = range(before + 1, before + LOOKED_AT)
+        wanted, known = list(places), {} if is_old else seen.events
+        read = list(dict.fromkeys([*(place for place in wanted if place not in known), *([before] if nonce else []), *ahead]))
         rows = dict(zip(read, await self._rows(read), strict=True))
         found = {event.place: event async for event in self._paced(rows.values())}
         found |= await self.at(edited_while_read(found))
-        if rows[ahead[-1]] is not None:
+        if is_old:
+            seen.events, seen.read_since = {}, now
+        if nonce and is_another(rows[before], nonce):
+            await self._start_over(before)
+            return found
+        seen.as_of = now
+        if rows[ahead[-1]] is not None or has_gap([rows[place] for place in ahead]):
             await self._read_end()
         elif rows[ahead[0]] is not None:
             new = seen.copy()
@@ -122,7 +152,7 @@ class Log:
                 if place in found:
                     new.take(found[place])
                 elif rows.get(place) is not None:
-                    new.state = new.state.past(place)
+                    new.pass_over(place)
                 else:
                     break
             self._learnt(new)
@@ -134,25 +164,36 @@ class Log:
                     latest.keep(event)
         return {place: latest.events[place] for place in wanted if place in latest.events} | found
 
+    async def _start_over(self, place: int) -> None:
+        """After the newest event that was seen here, at this place, was found to stand there no more: the store was set back to an earlier moment."""
+        self.forget()
+        at = (await self._read_end()).state.place
+        self._lost = Places.of((*self._lost, *range(min(at, place - 1) + 1, place + 1)))
+        log.warning("session %s has less than was read here: its store '%s' was set back", self.life.session_id, self.store.name)
+
     def _learnt(self, seen: Seen) -> None:
         """From now on what this handle has seen, unless it has seen more meanwhile."""
         if self._seen is None or self._seen.state.place <= seen.state.place:
             self._seen = seen
 
     async def _read_end(self) -> Seen:
+        now = self._placement.now()
         query = Query(MESSAGES, within(self.life.partition), order=(Order("created_at", descending=True),), limit=NEWEST)
         page = await self._placement.page("log.load", self.store, query)
         events = {event.place: event for event in self.events_of(page.records)}
-        seen = Seen(State.born(self.life.has_system, self.life.created_at), read_since=self._placement.now())
+        seen = Seen(State.born(self.life.has_system, self.life.created_at), read_since=now, as_of=now)
         if events:
             newest = events[max(events)]
             base = newest.after.base
-            missing = [p for p in range(max(base, FIRST_PLACE), newest.place) if p not in events]
-            events |= await self.at(missing)
+            missing = [p for p in range(max(min(base, *events), FIRST_PLACE), newest.place) if p not in events]
+            rows = await self._rows(missing)
+            seen.gaps = Places.of(place for place, row in zip(missing, rows, strict=True) if row is None)
+            events |= {event.place: event for event in self.events_of(rows)}
             if base >= FIRST_PLACE and base not in events:  # damaged: what it told is told by all that came before
                 events |= await self.at(range(FIRST_PLACE, base))
             if base in events and (window := events[base].window) is not None:
                 seen.state = State(base, events[base].after, window, events[base].created_at, events[base].pinned)
+                seen.nonce = events[base].draft.nonce
                 seen.keep(events[base])
             for place in sorted(events):
                 if place > seen.state.place:
@@ -272,9 +313,9 @@ class Log:
     def _said(self, event: Event) -> None:
         """Put just now, here."""
         self._passages.note(event)
-        message = event.draft.message
-        if message is not None and message.id is not None and not message.is_final:
-            self._being_said[message.id] = event
+        message, given = event.draft.message, event.given_id
+        if message is not None and given is not None and not message.is_final:
+            self._being_said[given] = event
 
     # -- writing ------------------------------------------------------------------------------------------------------
 
@@ -288,9 +329,9 @@ class Log:
             return await self._append(decide)
 
     async def _append(self, decide: Decide) -> list[Event]:
-        seen = self._seen or await self.load()
+        seen, drafts = await self._decided(decide)
         patience, lost = Patience(self._placement, self.life.session_id), 0
-        done, left = await self._repeated([self._named(draft) for draft in decide(seen)])
+        done, left = await self._repeated([self._named(draft) for draft in drafts])
         together = self.store.capabilities.atomic and len(left) <= (self.store.capabilities.max_batch or len(left))
         while left:
             events = self._events(seen.state, left if together else left[:1])
@@ -299,6 +340,7 @@ class Log:
                 for event in events:
                     seen.take(event)
                     self._said(event)
+                seen.as_of = self._placement.now()
                 done, left = [*done, *events], left[len(events) :]
                 continue
             await self._meet(seen, outcomes, events)
@@ -307,9 +349,19 @@ class Log:
                 await patience.wait()
                 seen = await self.load()
             if not done:  # what was begun is ended: a later decision is about what is left of it
-                left = [self._named(draft) for draft in decide(seen)]
+                seen, drafts = await self._decided(decide)
+                left = [self._named(draft) for draft in drafts]
         self._learnt(seen)
         return done
+
+    async def _decided(self, decide: Decide) -> tuple[Seen, Sequence[Draft]]:
+        """What is to be appended to what was seen. That it is nothing, or may not be, is said of the log as it is now: no put would meet others."""
+        if (seen := self._seen) is not None:
+            with suppress(Conflict):
+                if drafts := decide(seen):
+                    return seen, drafts
+        seen = await self.load()
+        return seen, decide(seen)
 
     async def _put(self, events: list[Event]) -> list[Outcome]:
         """Put events at their places. Where no answer came it is done once more: at most one of both lands, and what landed is known by its nonce."""
@@ -330,7 +382,7 @@ class Log:
         Only messages can be doubled: whatever else happens is decided by what stands.
         """
         unsure, given = [e for e in self._unsure if e.type is EventType.MESSAGE], [d for d in drafts if d.type is EventType.MESSAGE]
-        if not unsure or [replace(draft, nonce="") for draft in given] != [replace(event.draft, nonce="") for event in unsure]:
+        if not unsure or [replace(draft, nonce="") for draft in given] != [event.as_given() for event in unsure]:
             return [], drafts
         there = await self.at([event.place for event in unsure])
         self._unsure = []
@@ -374,7 +426,7 @@ class Log:
                 if there is not None:
                     seen.take(there)
                 else:
-                    seen.state = seen.state.past(event.place)
+                    seen.pass_over(event.place)
 
     async def renew(self) -> None:
         """After a put that was refused for its generation. Raises `NotFound` where the session was deleted: only its generation may have been raised,
@@ -396,13 +448,12 @@ class Log:
     async def redact(self, event: Event, owed: tuple[Owed, ...]) -> Event | None:
         """Let nothing be left of what the message at its place said, and owe this; None where it is no longer what it was when it was read."""
         now = self._placement.now()
-        owed = (*owed, *self._passages.owed_by_erasing(event))
-        return await self._put_over(event, event.redacted(owed, version=version_at(now, event.version), now=now))
+        return await self._put_over(event, event.redacted(owed, version=version_at(now, event.version), now=now), erases=True)
 
-    async def _put_over(self, event: Event, new: Event) -> Event | None:
-        if event.draft.message is not None:
-            self._being_said.pop(event.draft.message.id or "", None)
-        outcome = await self._placement.write_one("log.change", self.store, Put(MESSAGES, self.record_of(new), AtVersion(event.version)))
+    async def _put_over(self, event: Event, new: Event, *, erases: bool = False) -> Event | None:
+        self._being_said.pop(event.given_id or "", None)
+        put = Put(MESSAGES, self.record_of(new), AtVersion(event.version), erases=erases)
+        outcome = await self._placement.write_one("log.change", self.store, put)
         if (error := refused(self.store, outcome)) is not None:
             raise error
         if outcome.status is Status.REJECTED:

@@ -1,40 +1,37 @@
 """Onward: what messages become when they leave a session's window.
 
 An event that lets messages leave by a compaction, or by the session's end, owes `leave`. Whoever has the callback and finds that carries it out: the
-callback is asked, what it returned is written into the debt on condition that nobody was first, and of that the entries are made, each under an id
-computed from the session's incarnation, the place and a number. So of one event the entries of one answer exist, each once, whoever dies.
+callback is asked, what it returned is written into the debt on condition that nobody was first, and of that the entries are made (`taught.py`).
+So of one event the entries of one answer exist, each once, whoever dies.
 
-Each entry owes `confirm` until the session has been seen alive behind it: one that was made while its session was deleted goes. The entries of a
-session that is deleted go by `unlearn`, owed by the erasure, which finds them by the session they name.
+A callback may take minutes. Who asks for one session waits for it; a sweep goes on, and it is asked beside it, one event after the other.
 """
 
 from __future__ import annotations
 
 import asyncio
 import inspect
-from collections.abc import AsyncIterator, Mapping, Sequence
+import logging
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import Any, Literal
 
-from memory.domain import ids
 from memory.domain.entry import EntryDraft, expiry
 from memory.domain.errors import MemoryTiersError, NotFound
-from memory.domain.scope import Scope
-from memory.domain.session import HistoryItem
-from memory.orchestrator.browsing import BROWSED
-from memory.orchestrator.collections import ENTRIES, MESSAGES
+from memory.orchestrator.collections import MESSAGES
 from memory.orchestrator.conversations.events import LEAVES, Event, EventType, event_of
-from memory.orchestrator.conversations.history import History, item_of
+from memory.orchestrator.conversations.history import History
 from memory.orchestrator.conversations.log import Log
 from memory.orchestrator.conversations.passages import said_at
-from memory.orchestrator.conversations.places import Places
-from memory.orchestrator.conversations.sessions import UNLEARN, SessionRecords
-from memory.orchestrator.entry_records import record_of
+from memory.orchestrator.conversations.places import NOWHERE, Places
+from memory.orchestrator.conversations.sessions import SessionRecords
+from memory.orchestrator.conversations.taught import ANSWER, MADE, OF, Taught
 from memory.orchestrator.erasure import Erasure
 from memory.orchestrator.meaning import Meaning
-from memory.orchestrator.outbox import Outbox, Pending, Until, replicas
+from memory.orchestrator.outbox import Outbox, Pending
 from memory.orchestrator.placement import Placement, refused
+from memory.orchestrator.steps import step
 from memory.orchestrator.turns import Patience
 from memory.orchestrator.versions import version_at
 from memory.policies.onward import Leaving, drafts_of
@@ -42,13 +39,11 @@ from memory.policies.onward import Onward as Callback
 from memory.ports.query import Eq, Query, Tenant, within
 from memory.ports.record import JsonValue, Key, Owed, Partition, Record
 from memory.ports.store import Store
-from memory.ports.writes import Absent, AtVersion, Put
+from memory.ports.writes import AtVersion, Put
 
-LEAVE, CONFIRM = "leave", "confirm"
-MADE = "made"
-"""In what is owed: what the callback returned."""
-SAID_IN = "said_in"
-"""In the body of an entry: incarnation and places of the messages that it was made of."""
+log = logging.getLogger(__name__)
+
+LEAVE = "leave"
 AGAIN_AFTER, AT_MOST = timedelta(minutes=1), timedelta(hours=1)
 """How long a callback that failed is left alone, twice as long after each failure."""
 ANSWERS_WITHIN = timedelta(minutes=2)
@@ -85,17 +80,18 @@ class Onward:
     ) -> None:
         self._placement = placement
         self._sessions = sessions
-        self._meaning = meaning
         self._outbox = outbox
-        self._erasure = erasure
+        self.taught = Taught(placement, sessions=sessions, meaning=meaning, outbox=outbox, erasure=erasure)
         self._callback = callback if callable(callback) else None
         self._owes = callback is not None
         self._failed: dict[Key, _Failed] = {}
         self._asked: set[Key] = set()
         self._heard: dict[Key, list[str]] = {}
+        """For what events somebody here waits, and the ids of the entries made for them."""
+        self._waiting: dict[Key, Pending] = {}
+        """For what events the callback is to be asked beside sweeps."""
+        self._asking: asyncio.Task[None] | None = None
         outbox.register(LEAVE, self._leave)
-        outbox.register(CONFIRM, self._confirm, Until.DELETED)
-        outbox.register(UNLEARN, self._unlearn)
 
     def leaving(self, places: Places) -> tuple[dict[str, JsonValue], tuple[Owed, ...]]:
         """What an event says and owes by which messages at these places leave."""
@@ -132,13 +128,60 @@ class Onward:
         if MADE not in owed.data:
             if self._callback is None or owner.key in self._asked or self._is_left_alone(owner.key):
                 return False
+            if owner.key not in self._heard:
+                self._ask_beside(pending)
+                return False
             self._asked.add(owner.key)
             try:
                 return await self._ask(pending, owner, session, self._callback)
             finally:
                 self._asked.discard(owner.key)
-        await self._store(owner, session, owed.data[MADE])
+        made = await self.taught.store(owner, session, owed.data)
+        self._heard.get(owner.key, []).extend(made)
         return True
+
+    def _ask_beside(self, pending: Pending) -> None:
+        self._waiting.setdefault(pending.owner.key, pending)
+        if self._asking is None or self._asking.done():
+            self._asking = asyncio.create_task(self._ask_waiting(), name="memory-onward")
+
+    async def _ask_waiting(self) -> None:
+        while self._waiting:
+            key, found = next(iter(self._waiting.items()))
+            del self._waiting[key]
+            try:
+                with step("onward.owed"):
+                    (owner,) = await found.store.get(found.collection, [key])
+                if isinstance(owner, Record) and key not in self._heard:
+                    self._heard[key] = []
+                    try:
+                        await self._outbox.finish(replace(found, owner=owner))
+                    finally:
+                        del self._heard[key]
+            except MemoryTiersError as error:  # a sweep finds it again
+                log.info("what was said is not onward yet: %s", error)
+
+    async def asked(self) -> None:
+        """Wait until the callback has been asked for all that sweeps found."""
+        while self._asking is not None and not self._asking.done():
+            await asyncio.wait([self._asking])
+
+    async def close(self) -> None:
+        """Wait for what is being asked, for `ANSWERS_WITHIN` at most: what is not done then stays owed."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(ANSWERS_WITHIN.total_seconds()):
+                await self.asked()
+        if self._asking is not None:
+            self._asking.cancel()
+            await asyncio.wait([self._asking])
+
+    async def answered(self, tenant: str) -> None:
+        """Do what events of a tenant owe, but for what a callback is to be asked: an export does not carry it."""
+        store = self._placement.topology.archive
+        query = Query(MESSAGES, Tenant(tenant), Eq("owing", True), limit=self._placement.settings.page)
+        async for page in self._placement.pages("onward.owed", store, query):
+            owners = [replace(row, owed=tuple(o for o in row.owed if not is_to_be_asked(o))) for row in page.records if isinstance(row, Record)]
+            await self._outbox.finish_all([Pending(MESSAGES, store, owner) for owner in owners if owner.owed])
 
     async def _session(self, owner: Record) -> Record | None:
         """The session that an event is of; None where that was deleted."""
@@ -154,13 +197,14 @@ class Onward:
 
     async def _ask(self, pending: Pending, owner: Record, session: Record, callback: Callback) -> bool:
         """Ask the callback and write down what it returned, where nobody else has; then do what that owes."""
-        leaving = await self._leaving(owner, session)
+        leaving, places = await self._leaving(owner, session)
         drafts = [] if leaving is None else await self._drafts(owner, callback, leaving)
         self._failed.pop(owner.key, None)
         if not drafts:
             return True
         now = self._placement.now()
-        steps = tuple(replace(o, data={**o.data, MADE: [_said(draft, now) for draft in drafts]}) if o.step == LEAVE else o for o in owner.owed)
+        answer = {MADE: [_said(draft, now) for draft in drafts], ANSWER: f"{self._placement.random_bits(64):016x}", OF: places.to_json()}
+        steps = tuple(replace(o, data=answer) if o.step == LEAVE else o for o in owner.owed)
         noted = _owing(owner, steps, now)
         outcome = await self._placement.write_one("onward.note", pending.store, Put(MESSAGES, noted, AtVersion(owner.version)))
         if (error := refused(pending.store, outcome)) is not None:
@@ -181,78 +225,23 @@ class Onward:
             said = "the callback did not answer in time" if isinstance(error, TimeoutError) else str(error)
             raise _CallbackFailed(said or type(error).__name__) from error
 
-    async def _leaving(self, owner: Record, session: Record) -> Leaving | None:
-        """The messages that leave by an event, as they are now: without those that were excluded since; None where there are none."""
+    async def _leaving(self, owner: Record, session: Record) -> tuple[Leaving | None, Places]:
+        """The messages that leave by an event, as they are now, and their places: without what was excluded since; None where there are none."""
         log, event = self._sessions.log(session), event_of(owner)
         events = [
             e for _, e in sorted((await log.at(_places(event))).items()) if e.type is EventType.MESSAGE and e.number is not None and not e.is_redacted
         ]
         gone = await History(self._placement, log).gone(events)
-        kept = [(e.message, e.number) for e, why in zip(events, gone, strict=True) if why.excluded is None]
-        said = [(message, number) for message, number in kept if message is not None and number is not None]
+        kept = [e for e, why in zip(events, gone, strict=True) if why.excluded is None]
+        said = [(message, number) for e in kept if (message := e.message) is not None and (number := e.number) is not None]
         if not said:
-            return None
+            return None, NOWHERE
         user, agent, namespace = (None if (value := session.fields.get(name)) is None else str(value) for name in ("subject", "agent", "namespace"))
-        summary = event.message
+        summary = None if event.is_redacted else event.message
         messages, numbers = [message for message, _ in said], [number for _, number in said]
-        return Leaving(log.life.session_id, user, agent, namespace, messages, numbers, summary)
+        return Leaving(log.life.session_id, user, agent, namespace, messages, numbers, summary), Places.of(e.place for e in kept)
 
-    # -- the entries --------------------------------------------------------------------------------------------------
-
-    async def _store(self, owner: Record, session: Record, made: Sequence[Mapping[str, Any]]) -> None:
-        """Make the entries that do not stand yet. One that was deleted since is not made again."""
-        records = [self._record(owner, session, number, said) for number, said in enumerate(made)]
-        located = await self._placement.locate_many(ENTRIES, [record.key for record in records])
-        fresh = [record for record, there in zip(records, located, strict=True) if not (there.record or there.tombstone or there.corrupt)]
-        for record in await self._meaning.embedded(fresh):
-            store = self._placement.topology.home(record.tier)
-            born = replace(record, owed=(*replicas(self._placement, ENTRIES, store, record.tier), *record.owed))
-            outcome = await self._placement.write_one("onward.home", store, Put(ENTRIES, born, Absent()))
-            if (error := refused(store, outcome)) is not None:
-                raise error
-            if outcome.applied:
-                await self._outbox.finish(Pending(ENTRIES, store, replace(born, generation=outcome.generation)))
-                self._heard.get(owner.key, []).append(record.key.id)
-
-    def _record(self, owner: Record, session: Record, number: int, said: Mapping[str, Any]) -> Record:
-        draft, now, incarnation = _draft(said), self._placement.now(), str(session.body["incarnation"])
-        event = event_of(owner)
-        key = Key(owner.key.tenant, ids.derived_id(owner.key.tenant, draft.scope.text, "onward", incarnation, str(event.place), str(number)))
-        tier = self._placement.kinds.of(ENTRIES).route(draft.scope.kind).tier
-        record = record_of(draft, key=key, version=version_at(now), now=now, tier=tier)
-        return replace(
-            record,
-            fields={**record.fields, "conversation_id": session.fields["session_id"]},
-            body={**record.body, SAID_IN: {"incarnation": incarnation, "places": _places(event).to_json()}},
-            owed=(Owed(CONFIRM, CONFIRM),),
-        )
-
-    async def _confirm(self, pending: Pending, owed: Owed) -> bool:
-        """Delete an entry whose session was deleted while it was made."""
-        entry = pending.owner
-        if isinstance(entry, Record) and not await self._lives(entry):
-            await self._erasure.delete(ENTRIES, entry.key)
-        return True
-
-    async def _lives(self, entry: Record) -> bool:
-        try:
-            session = await self._sessions.record(entry.key.tenant, str(entry.fields["conversation_id"]))
-        except NotFound:
-            return False
-        return bool(session.body["incarnation"] == entry.body[SAID_IN]["incarnation"])
-
-    async def _unlearn(self, pending: Pending, owed: Owed) -> bool:
-        """Delete the entries that were made of what was said in a session that is gone."""
-        tenant, session_id, incarnation = owed.data["tenant"], owed.data["session_id"], owed.data["incarnation"]
-        try:
-            if (await self._sessions.record(tenant, session_id)).body["incarnation"] == incarnation:
-                return False  # its erasure comes first
-        except NotFound:
-            pass
-        async for entry in self._made_of(tenant, session_id):
-            if entry.body.get(SAID_IN, {}).get("incarnation") == incarnation:
-                await self._erasure.delete(ENTRIES, entry.key)
-        return True
+    # -- what was erased ----------------------------------------------------------------------------------------------
 
     async def forget(self, log: Log, place: int) -> None:
         """Delete the entries that were made of the message at this place, which was erased, and let what is still to be made be asked for anew.
@@ -265,40 +254,20 @@ class Onward:
             for row in page.records:
                 if isinstance(row, Record) and any(o.step == LEAVE for o in row.owed) and place in _places(event_of(row)):
                     await self._ask_anew(store, row)
-        async for entry in self._made_of(life.tenant, life.session_id):
-            said_in: Any = entry.body.get(SAID_IN, {})
-            if said_in.get("incarnation") == life.incarnation and place in Places.told(said_in["places"]):
-                await self._erasure.delete(ENTRIES, entry.key)
+        await self.taught.forget(log, place)
 
     async def _ask_anew(self, store: Store, owner: Record) -> None:
         patience = Patience(self._placement, owner.key.id)
         while any(owed.step == LEAVE for owed in owner.owed):
             steps = tuple(Owed(LEAVE, LEAVE) if owed.step == LEAVE else owed for owed in owner.owed)
             anew = _owing(owner, steps, self._placement.now())
-            outcome = await self._placement.write_one("onward.anew", store, Put(MESSAGES, anew, AtVersion(owner.version)))
+            outcome = await self._placement.write_one("onward.anew", store, Put(MESSAGES, anew, AtVersion(owner.version), erases=True))
             if (error := refused(store, outcome)) is not None:
                 raise error
             if outcome.applied or not isinstance(outcome.stored, Record):
                 return
             owner = outcome.stored
             await patience.wait()
-
-    async def _made_of(self, tenant: str, session_id: str) -> AsyncIterator[Record]:
-        for store in self._placement.topology.homes:
-            query = Query(ENTRIES, Tenant(tenant), Eq("conversation_id", session_id), limit=self._placement.settings.page, roles=BROWSED)
-            async for page in self._placement.pages("onward.made", store, query):
-                for row in page.records:
-                    if isinstance(row, Record):
-                        yield row
-
-    async def messages_of(self, entry: Record) -> list[HistoryItem]:
-        """The messages that an entry was made of, those that are there still."""
-        if SAID_IN not in entry.body or not await self._lives(entry):
-            return []
-        session = await self._sessions.record(entry.key.tenant, str(entry.fields["conversation_id"]))
-        log = self._sessions.log(session)
-        events = [e for _, e in sorted((await log.at(Places.told(entry.body[SAID_IN]["places"]))).items()) if e.number is not None]
-        return [item_of(e, gone) for e, gone in zip(events, await History(self._placement, log).gone(events), strict=True)]
 
 
 class _CallbackFailed(MemoryTiersError):
@@ -312,6 +281,11 @@ def _owing(owner: Record, steps: tuple[Owed, ...], now: datetime) -> Record:
     return replace(owner, version=version_at(now, owner.version), body={**owner.body, "said": said_at(owner)}, owed=steps)
 
 
+def is_to_be_asked(owed: Owed) -> bool:
+    """Whether this waits for a callback's answer."""
+    return owed.step == LEAVE and MADE not in owed.data
+
+
 def _places(event: Event) -> Places:
     data: Any = event.draft.data
     return Places.told(data.get(LEAVES, ()))
@@ -321,7 +295,3 @@ def _said(draft: EntryDraft, now: datetime) -> dict[str, JsonValue]:
     """A draft as JSON; how long it lasts is told from now."""
     lasting = draft.model_copy(update={"expires_at": expiry(draft.expires_at, now)})
     return {**lasting.model_dump(mode="json", exclude_none=True, exclude={"scope"}), "scope": draft.scope.text}
-
-
-def _draft(said: Mapping[str, Any]) -> EntryDraft:
-    return EntryDraft(**{**said, "scope": Scope.parse(said["scope"])})

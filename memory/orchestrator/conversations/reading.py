@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Coroutine, Iterable
+from collections.abc import Coroutine, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -11,10 +11,10 @@ from memory.orchestrator.at_once import both_at_once
 from memory.orchestrator.conversations.events import Event, EventType
 from memory.orchestrator.conversations.folding import State
 from memory.orchestrator.conversations.log import Log
-from memory.orchestrator.conversations.seen import Seen
+from memory.orchestrator.conversations.places import Places
 from memory.orchestrator.conversations.sessions import system_of
 from memory.policies.tokens import message_tokens
-from memory.policies.window import reaches_back
+from memory.policies.window import Arranged, arranged, reaches_back
 from memory.ports.pace import paced
 from memory.ports.record import Record
 from memory.ports.tokens import TokenCounter
@@ -31,16 +31,20 @@ LEAST_COST = 4
 class Window:
     """A window, or its end: the system message, summaries, then the others by place, each with what it takes in tokens.
 
-    `count` is how many messages the whole window has, as far as they can be read.
+    The messages are those that this process remembers: callers get copies. `count` is how many the whole window has, as far as they can be read.
     """
 
     state: State
-    messages: list[Message]
+    arranged: Arranged
     costs: list[int]
     events: list[Event | None]
     """What each message is in the log; None is the system message."""
     count: int
     is_whole: bool
+
+    @property
+    def messages(self) -> Sequence[Message]:
+        return self.arranged.messages
 
     @property
     def said_by_then(self) -> list[int]:
@@ -64,28 +68,49 @@ class Asked:
 
 async def read_window(log: Log, record: Coroutine[Any, Any, Record], counter: TokenCounter, asked: Asked) -> tuple[Record, Window]:
     """The session's record, and its window as far back as need be: both are read at once."""
-    reach = _expected(log.seen, asked)
+    reach = _expected(None if log.seen is None else log.seen.state, asked)
     told, (state, events) = await both_at_once(record, log.window(reach))
     while True:
         read = state.window if reach is None else state.window.newest(reach)
         earlier = state.window.without(read)
         damaged = len(read) - sum(place in events for place in read)
         window = await _window(told, state, events.values(), counter, damaged, is_whole=not earlier.ranges)
-        if reach is None or window.is_whole or reaches_back(window.messages, window.costs, last=asked.last, budget=asked.budget, by=asked.by):
+        if reach is None or window.is_whole or _is_enough(window, asked):
             return told, window
         events |= await log.at(earlier.newest(reach))
         reach *= 2
 
 
+async def window_at_hand(log: Log, record: Record, counter: TokenCounter, asked: Asked) -> Window | None:
+    """The window as this process last saw it, no longer ago than `REMEMBERED_FOR`, as far back as need be; None where that is not at hand."""
+    seen = log.remembered
+    if seen is None:
+        return None
+    missing = Places.of(place for place in seen.state.window if place not in seen.events)
+    shown = seen.state.window.between(missing.last + 1, seen.state.place)
+    pinned = seen.state.pinned.without(shown)
+    if pinned.both(missing).ranges:
+        return None
+    events = [seen.events[place] for place in (*pinned, *shown)]
+    is_whole = not missing.ranges
+    window = await _window(record, seen.state, events, counter, 0, is_whole=is_whole)
+    return window if is_whole or _is_enough(window, asked) else None
+
+
+def _is_enough(window: Window, asked: Asked) -> bool:
+    """Whether the end of a window tells all of what is asked for."""
+    return reaches_back(window.arranged, window.costs, last=asked.last, budget=asked.budget, by=asked.by)
+
+
 async def _window(record: Record, state: State, events: Iterable[Event], counter: TokenCounter, damaged: int, *, is_whole: bool) -> Window:
     system = system_of(record)
-    said = [(message, event) async for event in paced(ordered(events), COPIED) if (message := event.message) is not None]
+    said = [(message, event) async for event in paced(ordered(events), COPIED) if (message := event.draft.message) is not None]
     first = [] if system is None else [system]
     return Window(
         state,
-        [*first, *(message for message, _ in said)],
-        [*(message_tokens(message, counter) for message in first), *(_cost(message, event, counter) for message, event in said)],
-        [*(None for _ in first), *(event for _, event in said)],
+        arranged([*first, *[message for message, _ in said]]),
+        [*[message_tokens(message, counter) for message in first], *[_cost(message, event, counter) for message, event in said]],
+        [*[None for _ in first], *[event for _, event in said]],
         len(first) + len(state.window) - damaged,
         is_whole,
     )
@@ -103,12 +128,11 @@ def _cost(message: Message, event: Event, counter: TokenCounter) -> int:
     return message_tokens(message, counter) if counted is None else counted
 
 
-def _expected(seen: Seen | None, asked: Asked) -> int | None:
-    """How many of the newest messages are likely to be enough, by those that this handle has seen; None for all."""
+def _expected(seen: State | None, asked: Asked) -> int | None:
+    """How many of the newest messages are likely to be enough, by what messages took so far as this handle has seen; None for all."""
     if asked.last is not None:
         return asked.last + MARGIN
     if asked.budget is None:
         return None
-    costs = [event.draft.tokens for event in seen.events.values() if event.draft.tokens] if seen is not None else []
-    average = max(LEAST_COST, sum(costs) / len(costs)) if costs else 10 * LEAST_COST
+    average = max(LEAST_COST, seen.after.tokens / max(1, seen.after.number)) if seen is not None else 10 * LEAST_COST
     return int(max(0, asked.budget) / average * 1.25) + MARGIN

@@ -8,6 +8,7 @@ read the text, comes before that event and is found, or meets it and summarises 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from memory.domain import ids
 from memory.domain.errors import NotFound, StoreUnavailable
@@ -18,7 +19,6 @@ from memory.orchestrator.conversations.events import Draft, Event, EventType
 from memory.orchestrator.conversations.folding import left_by
 from memory.orchestrator.conversations.log import Log
 from memory.orchestrator.conversations.onward import Onward
-from memory.orchestrator.conversations.passages import FORGET
 from memory.orchestrator.conversations.seen import Seen
 from memory.orchestrator.conversations.sessions import SessionRecords
 from memory.orchestrator.erasure import Erasure
@@ -61,11 +61,12 @@ class Redaction:
 
     async def _erase_at(self, log: Log, event: Event) -> bool:
         """False where the message has changed since it was read."""
-        redacted = await log.redact(event, (Owed(REDACT, REDACT),))
+        owed = (Owed(REDACT, REDACT), *self._sessions.passages.owed_by_erasing(event))
+        redacted = await log.redact(event, owed)
         if redacted is None:
             return False
-        pending = Pending(MESSAGES, log.store, log.record_of(redacted))
-        if any(owed.step in (REDACT, FORGET) for owed in await self._outbox.finish(pending)):
+        pending = Pending(MESSAGES, log.store, replace(log.record_of(redacted), owed=owed))  # what else it owes is no affair of an erasure
+        if await self._outbox.finish(pending):
             raise StoreUnavailable(log.store.name, "has erased the message, but not yet all that was made of it: a sweep will")
         return True
 

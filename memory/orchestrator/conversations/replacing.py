@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from memory.domain.message import Message
+from memory.orchestrator.conversations.events import copy_of
 from memory.orchestrator.conversations.places import Places
 from memory.policies.aligning import aligned
 
@@ -32,4 +33,4 @@ class Replacement:
     def as_stored(self, told: Sequence[Message]) -> list[Message]:
         """All of the messages, once those told of are stored."""
         rest = iter(told)
-        return [stands or next(rest) for stands in self._stands]
+        return [next(rest) if stands is None else copy_of(stands) for stands in self._stands]

@@ -19,7 +19,9 @@ from memory.orchestrator.collections import MESSAGES, SESSIONS
 from memory.orchestrator.conversations.folding import State
 from memory.orchestrator.conversations.log import Life, Log
 from memory.orchestrator.conversations.passages import Passages
+from memory.orchestrator.conversations.places import NOWHERE, Places
 from memory.orchestrator.conversations.previews import preview_of
+from memory.orchestrator.conversations.seen import REMEMBERED_FOR
 from memory.orchestrator.entry_records import copied
 from memory.orchestrator.erasure import Erasure
 from memory.orchestrator.outbox import Outbox, Pending
@@ -82,6 +84,8 @@ class SessionRecords:
         self._erasure = erasure
         self.passages = passages
         self._logs: dict[tuple[str, str], Log] = {}
+        self._told: dict[Key, tuple[Record, datetime]] = {}
+        """Records as they were last read or written here, and when."""
         self._behind: dict[Key, tuple[Record, State, datetime]] = {}
         outbox.register(FOLLOW, self._follow_noted)
 
@@ -99,12 +103,13 @@ class SessionRecords:
             outcome = await self._placement.write_one("session.create", self._placement.topology.archive, put)
             if outcome.applied:
                 record = replace(record, version=version, generation=outcome.generation)
+                self._remember(record)
                 log = self.log(record)
                 log.begun()
                 return record, log
             if (error := refused(self._placement.topology.archive, outcome)) is not None:
                 raise error
-            if isinstance(outcome.stored, Record) and self._is_over(outcome.stored):
+            if isinstance(outcome.stored, Record) and self.is_over(outcome.stored):
                 await self.erase_expired(outcome.stored)
                 continue
             if isinstance(outcome.stored, Record | Corrupt):
@@ -143,11 +148,26 @@ class SessionRecords:
             (stored,) = await self._placement.topology.archive.get(SESSIONS, [session_key(tenant, session_id)])
         if isinstance(stored, Corrupt):
             await self._placement.locate(SESSIONS, stored.key)  # raises what says so
-        if not isinstance(stored, Record) or self._is_over(stored):
+        if not isinstance(stored, Record) or self.is_over(stored):
+            self._told.pop(session_key(tenant, session_id), None)
             raise NotFound(session_id, "session")
+        self._remember(stored)
         return stored
 
-    def _is_over(self, record: Record) -> bool:
+    def _remember(self, record: Record) -> None:
+        self._told.pop(record.key, None)
+        self._told[record.key] = record, self._placement.now()
+        if len(self._told) > LOGS:
+            del self._told[next(iter(self._told))]
+
+    def remembered(self, tenant: str, session_id: str) -> Record | None:
+        """The session's own record as it was last read or written here, no longer ago than what is remembered of its log; None where it was not."""
+        told = self._told.get(session_key(tenant, session_id))
+        if told is None or not timedelta(0) <= self._placement.now() - told[1] < REMEMBERED_FOR or self.is_over(told[0]):
+            return None
+        return told[0]
+
+    def is_over(self, record: Record) -> bool:
         """Whether the session has expired: it is hidden strictly after that moment, and gone with a sweep."""
         until: Any = record.fields.get("hidden_from")
         return until is not None and until < self._placement.now()
@@ -177,16 +197,20 @@ class SessionRecords:
         patience = Patience(self._placement, str(record.fields["session_id"]))
         while True:
             now = self._placement.now()
+            known_of_more = _place(record) > state.place
             facts: dict[str, JsonValue] = {"messages": state.after.number, "compactions": state.after.compactions, "place": state.place}
+            facts, status = ({}, record.fields["status"]) if known_of_more else (facts, state.after.status)
             body = {name: value for name, value in {**record.body, **facts, **changes}.items() if value is not None}
             before: Any = record.fields["touched_at"]
-            fields = {**record.fields, "status": state.after.status, "touched_at": max(before, touched_at), **(told or {})}
+            fields = {**record.fields, "status": status, "touched_at": max(before, touched_at), **(told or {})}
             if body == dict(record.body) and fields == dict(record.fields):
                 return record
             new = replace(record, version=version_at(now, record.version), updated_at=now, fields=fields, body=body)
             store = self._placement.topology.archive
-            outcome = await self._placement.write_one("session.follow", store, Put(SESSIONS, new, AtVersion(record.version)))
+            put = Put(SESSIONS, new, AtVersion(record.version), erases="preview" in changes)  # how it began may have been erased
+            outcome = await self._placement.write_one("session.follow", store, put)
             if outcome.applied:
+                self._remember(new)
                 return new
             if (error := refused(store, outcome)) is not None:
                 raise error
@@ -194,7 +218,7 @@ class SessionRecords:
             if not isinstance(there, Record) or there.body.get("incarnation") != record.body["incarnation"]:
                 raise NotFound(str(record.fields["session_id"]), "session")
             record = there
-            if not changes and not told and int(record.body.get("place", 0)) >= state.place:
+            if not changes and not told and _place(record) >= state.place:
                 return record  # another told it of more
             await patience.wait()
 
@@ -250,6 +274,7 @@ class SessionRecords:
             pass
         entries = await self._erasure.erase_scope(tenant, Scope.session(session_id))
         await self._erasure.erase(Partition(tenant, scope_of(session_id)), then)
+        self._told.pop(session_key(tenant, session_id), None)
         self._logs.pop((tenant, session_id), None)
         return bool(then) or entries > 0
 
@@ -288,7 +313,7 @@ class SessionRecords:
         return SessionPage([info_of(r) for r in page.records if isinstance(r, Record)], page.cursor)
 
 
-def info_of(record: Record, state: State | None = None) -> SessionInfo:
+def info_of(record: Record, state: State | None = None, gaps: Places = NOWHERE) -> SessionInfo:
     """What a session's record says of it, and its log where it was read."""
     body: Mapping[str, Any] = record.body
     fields: Mapping[str, Any] = record.fields
@@ -311,7 +336,14 @@ def info_of(record: Record, state: State | None = None) -> SessionInfo:
         last_compaction_id=None if state is None else state.after.last_compaction,
         expires_at=fields.get("hidden_from"),
         accessed_at=datetime.fromisoformat(body["accessed_at"]) if "accessed_at" in body else None,
+        gaps=list(gaps.ranges),
     )
+
+
+def _place(record: Record) -> int:
+    """Up to which place of its log a session's record tells."""
+    body: Mapping[str, Any] = record.body
+    return int(body.get("place", 0))
 
 
 def draft_like(record: Record, **metadata: Any) -> SessionDraft:

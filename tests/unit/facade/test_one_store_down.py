@@ -57,6 +57,8 @@ CALLS: dict[str, Call] = {
     "`relations.unrelate`": lambda m, k: m.relations.unrelate(k.relation.id),
     "`relations.related`": lambda m, k: m.relations.related(source_id=k.user.id),
     "`sessions.end`, `admin.move` to `mid`": lambda m, k: _moved(m, k),
+    "`session.context` of what this process saw within the last minute": lambda m, k: m.session("chat").context(last=2),
+    "`session.append`, `session.history`, `sessions.list`": lambda m, k: _talked(m),
     "`delete` of a session's entry": lambda m, k: m.delete(k.session.id),
     "`delete` of others": lambda m, k: m.delete(k.user.id),
     "`admin.erase`": lambda m, k: m.admin.erase("session:s"),
@@ -68,6 +70,21 @@ CALLS: dict[str, Call] = {
 
 async def _listed(memory: Memory) -> list[Entry]:
     return [entry async for entry in memory.entries.all()]
+
+
+async def _talked(memory: Memory) -> None:
+    """All of them, each of which fails alone too."""
+    session = memory.session("chat")
+    calls: list[Callable[[], Awaitable[Any]]] = [lambda: session.append({"role": "user", "content": "more"}), session.history, memory.sessions.list]
+    failed = list[StoreError]()
+    for call in calls:
+        try:
+            await call()
+        except StoreError as error:
+            failed.append(error)
+    assert len(failed) in (0, len(calls))
+    if failed:
+        raise failed[0]
 
 
 async def _moved(memory: Memory, known: Known) -> Any:
@@ -96,6 +113,7 @@ async def _known(memory: Memory) -> Known:
     await memory.update(session.id, tags=["edited"])
     await memory.update(user.id, tags=["edited"])
     relation = await memory.relations.relate(user.id, "supports", linked.id)
+    await memory.session("chat").append([{"role": "user", "content": "hello"}, {"role": "assistant", "content": "well"}])
     return Known(session, moved, user, linked, relation)
 
 

@@ -9,7 +9,7 @@ import sqlalchemy as sa
 from sqlalchemy.dialects import sqlite
 
 from memory.adapters.sql.several import in_list, padded, portions
-from memory.adapters.sql.shapes import Shaper, Values, walks
+from memory.adapters.sql.shapes import Shaper, Values
 from memory.adapters.sql.sqlite import quarantine
 from memory.adapters.sql.sqlite.codec import DERIVED, TYPES, SqliteCodec, fingerprint, folded, id_bytes
 from memory.adapters.sql.sqlite.config import Thresholds
@@ -68,8 +68,7 @@ class SqliteTable(Table[Session]):
 
     def paged_columns(self, query: Query, partitions: Sequence[int], columns: tuple[str, ...]) -> tuple[str, ...]:
         """Whole rows only where an index brings them in order: sorting wide rows is slow, so the page is found first by number, then read."""
-        walked = len(partitions) == 1 and walks(query.order)
-        return columns if walked or columns != self.columns else ("number",)
+        return columns if columns != self.columns or self.walks(query, partitions) else ("number",)
 
     # -- finding ------------------------------------------------------------------------------------------------------
 

@@ -56,7 +56,9 @@ async def taught(world: World, scope: Scope = USER) -> list[str]:
 
 
 async def swept(engine: Engine) -> Any:
-    return await engine.maintenance.sweep()
+    report = await engine.maintenance.sweep()
+    await engine.conversations.onward.asked()
+    return report
 
 
 async def test_without_the_callback_what_is_owed_waits_for_a_process_that_has_it(world: World) -> None:
@@ -183,6 +185,120 @@ async def test_a_callback_that_never_answers_holds_nobody_up(world: World, monke
     left = await (await opened(engine)).onward()
     assert left.waiting == ["what was said in session s1 is not onward yet: the callback did not answer in time"]
     assert await engine.maintenance.owed() == 1
+
+
+async def test_a_slow_callback_holds_up_neither_a_sweep_nor_another_event_for_ever(world: World) -> None:
+    """It is asked beside the sweep, one event after the other, and a process that closes waits for its answers."""
+    answers, asked = asyncio.Event(), list[str]()
+
+    async def slow(leaving: Leaving) -> list[str]:
+        asked.append(leaving.session_id)
+        await answers.wait()
+        return [message.text for message in leaving.messages]
+
+    engine = await process(world, slow)
+    for name in ("s1", "s2"):
+        session = await engine.conversations.create(TENANT, SessionDraft(name, user="ada"))
+        await session.append([user(f"tea of {name}")])
+        await session.close("ended")
+    await engine.conversations.create(TENANT, SessionDraft("passing", expires_at=timedelta(minutes=1)))
+    world.clock.advance(DAY)
+    report = await engine.maintenance.sweep()
+    assert (report.expired, report.still_owed) == (1, 2)
+    await asyncio.sleep(0)
+    assert (await engine.maintenance.sweep()).still_owed == 2
+    assert (len(asked), await taught(world)) == (1, [])
+    closing = asyncio.create_task(engine.close())
+    await asyncio.sleep(0)
+    answers.set()
+    await closing
+    await world.engine.open()
+    assert (sorted(asked), await taught(world)) == (["s1", "s2"], ["tea of s1", "tea of s2"])
+    assert await world.engine.maintenance.owed() == 0
+
+
+async def test_a_process_that_closes_waits_no_longer_than_a_callback_may_take(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    begun = asyncio.Event()
+
+    async def silent(_: Leaving) -> None:
+        begun.set()
+        await asyncio.Event().wait()
+
+    engine = await process(world, silent)
+    await ended(engine, "tea")
+    await engine.maintenance.sweep()
+    await begun.wait()
+    monkeypatch.setattr(onward, "ANSWERS_WITHIN", timedelta(0))
+    await engine.close()
+    await world.engine.open()
+    assert await world.engine.maintenance.owed() == 1
+
+
+@pytest.mark.parametrize("stored", [0, 1, 2])
+@pytest.mark.parametrize("at", ["before", "after"])
+async def test_an_entry_that_is_on_its_way_while_its_message_is_erased_does_not_stay(world: World, at: str, stored: int) -> None:
+    """Another process erases it when so many of the three entries stand: those go, those that come late too, and what is left is told anew."""
+    erasing, answers = await process(world, None), 0
+
+    async def erase() -> None:
+        session = await opened(erasing)
+        assert await erasing.conversations.redaction.erase(session.log, "secret")
+
+    async def counted(left: int) -> None:
+        if left:
+            getattr(world.mid, at)["onward.home"] = lambda: counted(left - 1)
+        else:
+            await erase()
+
+    async def distil(leaving: Leaving) -> list[str]:
+        nonlocal answers
+        answers += 1
+        return [f"{message.text} {answers}" for message in leaving.messages]
+
+    engine = await process(world, distil)
+    await ended(engine, "harmless", "secret", "well")
+    getattr(world.mid, at)["onward.home"] = lambda: counted(stored)
+    await (await opened(engine)).onward()
+    assert "secret 1" not in await taught(world)
+    await swept(engine)
+    assert await taught(world) == ["harmless 2", "well 2"]
+    assert await engine.maintenance.owed() == 0
+
+
+@pytest.mark.parametrize("at", ["before", "after"])
+async def test_who_dies_while_the_message_of_an_entry_is_erased_leaves_it_to_a_sweep(world: World, at: str) -> None:
+    engine, erasing = await process(world, Distiller()), await process(world, None)
+    await ended(engine, "secret")
+
+    async def erased_and_dead() -> None:
+        await erasing.conversations.redaction.erase((await opened(erasing)).log, "secret")
+        world.mid.fails_before |= {"log.read", "session.read", "owed.settle"}
+
+    getattr(world.mid, at)["onward.home"] = erased_and_dead
+    await (await opened(engine)).onward()
+    world.heal()
+    world.clock.advance(timedelta(minutes=5))
+    await swept(erasing)
+    assert await taught(world) == []
+
+
+async def test_an_entry_names_the_messages_that_it_was_made_of_and_no_erased_one_beside_them(world: World) -> None:
+    """So one that is confirmed late stays, though another message that left by the same event had been erased before it was made."""
+    engine = await process(world, Distiller())
+    await ended(engine, "secret", "harmless")
+    session = await opened(engine)
+    await engine.conversations.redaction.erase(session.log, "secret")
+
+    async def dies() -> None:
+        world.mid.fails_before |= {"log.read", "owed.settle"}
+
+    world.mid.after["onward.home"] = dies
+    await session.onward()
+    world.heal()
+    world.clock.advance(timedelta(minutes=5))
+    await swept(await process(world, None))
+    assert await taught(world) == ["harmless (1)"]
+    assert await engine.maintenance.owed() == 0
 
 
 async def test_an_edited_entry_and_an_edited_message_are_left_as_they_are(world: World) -> None:

@@ -11,7 +11,7 @@ import pytest
 
 from memory.domain.errors import MemoryTiersError
 from memory.domain.message import Role
-from memory.orchestrator.conversations import events, log, passages
+from memory.orchestrator.conversations import events, log, passages, redaction
 from memory.orchestrator.conversations.conversation import Conversation
 from memory.orchestrator.conversations.sessions import SessionDraft
 from memory.orchestrator.conversations.streaming import Streamed
@@ -103,7 +103,7 @@ async def test_passages_are_those_of_the_messages_whatever_happens(histories: in
 
 SLIPS = {
     "an edit owes nothing": Slip(log, "Log.change", "new.owing(self._passages.owed_by(new.draft, new.parts))", "new"),
-    "an erasure owes nothing": Slip(log, "Log.redact", "*self._passages.owed_by_erasing(event)", ""),
+    "an erasure owes nothing": Slip(redaction, "Redaction._erase_at", "*self._sessions.passages.owed_by_erasing(event)", ""),
     "a message owes nothing": Slip(log, "Log._named", ", owed=(*draft.owed, *self._passages.owed_by(draft))", ""),
     "what was more parts once is forgotten": Slip(events, "Event.changed", "parts=max(self.parts, parts)", "parts=0"),
     "a passage has no generation": Slip(passages, "_passage", "generation=message.generation,", ""),

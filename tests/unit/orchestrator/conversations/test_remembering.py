@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 
-from memory.domain.errors import MemoryTiersError
+from memory.domain.errors import CompactionError, MemoryTiersError
 from memory.domain.message import Message, Role
 from memory.domain.session import Context
 from memory.orchestrator.collections import MESSAGES
 from memory.orchestrator.conversations.conversation import Conversation
 from memory.orchestrator.conversations.history import HistoryAsked
-from memory.orchestrator.conversations.log import AHEAD
+from memory.orchestrator.conversations.log import LOOKED_AT
 from memory.orchestrator.conversations.reading import MARGIN
 from memory.orchestrator.conversations.seen import REMEMBERED, REMEMBERED_FOR, REMEMBERED_SIZE
 from memory.policies.reading import ContextAsked
@@ -72,7 +72,7 @@ async def test_an_edit_of_another_process_is_seen_at_once(world: World, again: b
 @pytest.mark.parametrize("repeated", [True, False], ids=["repeated", "never told"])
 async def test_an_edit_whose_writer_failed_before_it_was_told_is_seen_once_it_is_repeated_or_within_a_minute(world: World, repeated: bool) -> None:
     session = await begun(world.engine)
-    await session.append([user("first", "m1")])
+    await session.append([user("first", "m1"), user("second", "m2")])
     other = await opened(await world.another_process())
     world.mid.fails_before.add("log.append")
     with pytest.raises(MemoryTiersError):
@@ -87,18 +87,39 @@ async def test_an_edit_whose_writer_failed_before_it_was_told_is_seen_once_it_is
 
 
 async def test_what_is_handed_out_may_be_changed_and_so_may_what_was_handed_in(world: World) -> None:
-    """C12"""
+    """C12: by whichever call a message leaves, it shares nothing with what others read."""
     session = await begun(world.engine)
-    given = Message(id="m1", role=Role.USER, content=[{"type": "text", "text": "first"}], metadata={"a": [1]}, extra={"b": {}})
-    (stored,) = await session.append([given])
-    for mine in (given, stored, (await session.context()).messages[-1], (await session.context()).messages[-1]):
-        assert isinstance(mine.content, list)
-        mine.content[0]["text"] = "changed"
-        mine.metadata["a"].append(2)
-        mine.extra["b"]["c"] = 1
+    kinds: list[dict[str, Any]] = [{}, {"last": 9}, {"budget": 900}, {"budget": 900, "slack": 0.25}, {"layered": True}]
+    given = Message(role=Role.USER, content=[{"type": "text", "text": "first"}], metadata={"a": [1]}, extra={"b": {}}, usage={"c": {}})
+    named = given.model_copy(update={"id": "m1"}, deep=True)
+    handed = [given, named, *await session.append([user("archived", "m0"), given, named])]
+    with pytest.raises(CompactionError):
+        await session.compact(lambda messages: handed.extend(messages) or "", keep_last=0, reason="manual")  # type: ignore[func-returns-value]
+    made = await session.compact(lambda _: "so it began", keep_last=2, reason="manual")
+    handed += [made.summary, *await session.replace([*(await session.context()).messages[2:], user("new")])]
+    handed += [
+        await session.update("m1", {"metadata": {"a": [1]}}),
+        await session.update("system", {"extra": {"b": {}}}),
+        *(await session.as_of(None))[1],
+    ]
+
+    async def read() -> list[Message]:
+        shown = [message for kind in kinds for message in (await session.context(ContextAsked(**kind))).messages]
+        told = [item.message for item in (await session.history(_ALL)).items]
+        found = [hit.message for hit in await session.search("first archived new", 10)]
+        return [*shown, *told, *found, *[made.summary for made in await session.compactions()]]
+
+    before = [message.model_dump() for message in await read()]
+    for mine in [*handed, *await read()]:
+        mine.name, mine.role = "changed", Role.ASSISTANT
+        for part in mine.content if isinstance(mine.content, list) else ():
+            part["text"] = "changed"
+        for each in (mine.metadata, mine.extra, mine.usage or {}):
+            for inner in each.values():
+                inner.clear()
+            each["d"] = 1
         mine.tool_calls.append(calling("c1").tool_calls[0])
-    read = (await session.context()).messages[-1]
-    assert (read.content, read.metadata, read.extra, read.tool_calls) == ([{"type": "text", "text": "first"}], {"a": [1]}, {"b": {}}, [])
+    assert [message.model_dump() for message in await read()] == before
 
 
 @pytest.mark.parametrize("asked", [{"last": 20}, {"budget": 300}], ids=str)
@@ -110,7 +131,7 @@ async def test_no_more_is_read_than_is_shown_and_nothing_that_is_remembered(
         await session.append([user(f"message number {n}", f"m{n}") for n in range(start, start + 300)])
     read = _counted(world, monkeypatch)
     other = await opened(await world.another_process())
-    for handle, most in ((other, 80 + MARGIN + 100), (other, AHEAD + 100), (session, AHEAD), (session, AHEAD)):
+    for handle, most in ((other, 80 + MARGIN + 100), (other, LOOKED_AT + 100), (session, LOOKED_AT), (session, LOOKED_AT)):
         read.clear()
         shown = (await handle.context(ContextAsked(**asked))).messages
         assert shown[-1].id == "m1199"

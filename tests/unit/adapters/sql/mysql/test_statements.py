@@ -12,10 +12,12 @@ from memory.adapters.sql.mysql.store import MySqlStore
 from memory.adapters.sql.questions import page
 from memory.ports.contract.collections import MORE_SAMPLES, SAMPLES
 from memory.ports.contract.support import HERE, T0, delete, done, key_of, put, record, searched
-from memory.ports.query import And, Eq, Everywhere, Filter, Ge, IsNull, Lt, Order, Query, Search, Words, within
+from memory.ports.query import And, Eq, Everywhere, Filter, Ge, IsNull, Lt, Order, Partitions, Query, Search, Words, within
 from memory.ports.record import Owed, Partition, Role
 from memory.ports.writes import Absent, Annotate, AtVersion
 from tests.support.mysql_servers import MySqlServer
+from tests.unit.adapters.sql.listing import LISTED, NOTES
+from tests.unit.adapters.sql.listing import fill as fill_notes
 from tests.unit.adapters.sql.mysql.conftest import ON_SERVER, Raw
 from tests.unit.adapters.sql.young import NEW, OLD, PAIRS, QUESTIONS, VISIBLE, fill
 
@@ -76,7 +78,7 @@ async def _plan(store: MySqlStore, query: Query) -> list[dict[str, str]]:
     table = store._table(query.collection)
 
     async def ask(connection: Connection) -> list[dict[str, str]]:
-        partitions = await store._directory.numbers(connection, query.where) if not isinstance(query.where, Everywhere) else []
+        partitions = await store._directory.numbers(connection, query.where) if isinstance(query.where, Partitions) else []
         question = page(table, query, partitions, query.limit, table.columns)
         rows = await connection.fetch(f"EXPLAIN {question.sql}", *question.arguments)
         named = []
@@ -112,6 +114,17 @@ async def test_the_way_through_a_partition_and_an_indexed_field_are_served_by_th
     (samples,) = [row for row in await _plan(store, Query(SAMPLES, within(HERE), part, order, limit)) if row["table"] == "samples"]
     assert samples["key"] == key
     assert "filesort" not in samples["extra"] or not order
+
+
+async def test_a_tenants_records_in_the_order_of_a_required_field_are_walked_to(server: MySqlServer, database: str) -> None:
+    store = MySqlStore(server.url(database))
+    await store.open((NOTES,))
+    await fill_notes(store, 2_000)
+    await store._with(lambda connection: connection.fetch("ANALYZE TABLE notes"))
+    (notes,) = [row for row in await _plan(store, LISTED) if row["table"] == "notes"]
+    assert notes["key"] == "ix_notes_order_place"
+    assert "filesort" not in notes["extra"]
+    await store.close()
 
 
 async def test_what_maintenance_asks_for_is_served_by_an_index(store: MySqlStore) -> None:

@@ -22,6 +22,8 @@ from memory.ports.query import And, Eq, Everywhere, Filter, Ge, In, IsNull, Lt, 
 from memory.ports.record import Role
 from memory.ports.writes import Absent, Always, Annotate, AtVersion, Newer, When
 from tests.support.postgres_servers import Postgres
+from tests.unit.adapters.sql.listing import LISTED, NOTES
+from tests.unit.adapters.sql.listing import fill as fill_notes
 from tests.unit.adapters.sql.postgresql.conftest import ON_SERVER, Raw
 from tests.unit.adapters.sql.young import NEW, OLD, PAIRS, QUESTIONS, VISIBLE, fill
 
@@ -193,6 +195,19 @@ async def test_a_tenants_records_are_found_by_its_partitions_or_its_fields(young
         question = page(table, Query(PAIRS, Tenant("new"), part, limit=20), (), 20, table.columns)
         told = "\n".join([line for (line,) in await raw(f"EXPLAIN {question.sql}", *question.arguments)])
         assert any(index in told for index in indexes), told
+
+
+async def test_a_tenants_records_in_the_order_of_a_required_field_are_walked_to(server: Postgres, schema: str, raw: Raw) -> None:
+    store = PostgresStore(server.url(schema))
+    await store.open((NOTES,))
+    await fill_notes(store, 2_000)
+    await raw("ANALYZE {s}.notes")
+    question = page(store._table(NOTES), LISTED, (), LISTED.limit, store._table(NOTES).columns)
+    told = "\n".join([line for (line,) in await raw(f"EXPLAIN {question.sql}", *question.arguments)])
+    assert "Index Scan Backward using ix_notes_order_place" in told, told
+    assert "Sort" not in told, told
+    await store.close()
+    await raw("DROP SCHEMA {s} CASCADE")
 
 
 async def test_what_is_due_is_found_by_an_index(young: PostgresStore, raw: Raw) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -12,12 +13,13 @@ import pytest
 from memory.adapters.sql.sqlite.session import Session
 from memory.adapters.sql.sqlite.store import SqliteStore
 from memory.adapters.sql.sqlite.table import table_of
-from memory.ports.collections import Collection, Field, FieldType
 from memory.ports.contract.collections import MORE_SAMPLES, SAMPLES
-from memory.ports.contract.support import HERE, T0, asked, delete, done, key_of, put, record, searched
+from memory.ports.contract.support import HERE, T0, delete, done, key_of, put, record, searched
 from memory.ports.query import And, Eq, Everywhere, Filter, Ge, Gt, Has, In, IsNull, Lt, Or, Order, Query, RowType, Search, Words, within
-from memory.ports.record import Role
+from memory.ports.record import Record, Role
 from memory.ports.writes import Newer
+from tests.unit.adapters.sql.listing import LISTED, NOTES, OF_A_TALK
+from tests.unit.adapters.sql.listing import fill as fill_notes
 from tests.unit.adapters.sql.young import NEW, OLD, PAIRS, QUESTIONS, VISIBLE, fill
 
 BROWSED = frozenset({Role.HOME, Role.ARRIVING})
@@ -117,15 +119,13 @@ async def test_what_is_due_is_found_by_an_index(store: SqliteStore, monkeypatch:
         assert f"ix_samples_{index}" in await _plan(store, query, monkeypatch)
 
 
-async def test_an_index_over_a_required_field_brings_records_in_its_order(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    notes = Collection("notes", (Field("talk", FieldType.TEXT), Field("place", FieldType.INTEGER, required=True)), indexes=(("talk", "place"),))
+async def test_an_index_over_a_required_field_brings_a_tenants_records_in_its_order(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     store = SqliteStore(f"sqlite:///{file}")
-    await store.open((notes,))
-    await done(store, *[put(record(n, fields={"talk": f"t{n % 3}", "place": -n}), collection=notes) for n in range(30)])
-    for part, served in ((None, {"order_place"}), (Eq("talk", "t1"), {"order_place", "several_0"})):
-        query = Query(notes, within(HERE), part, (Order("place"),), 10)
-        first = (28, 25, 22) if part else (29, 28, 27)
-        assert await asked(store, part=part, order=(Order("place"),), limit=3, collection=notes) == [key_of(n).id for n in first]
+    await store.open((NOTES,))
+    await fill_notes(store, 30)
+    for query, served, first in ((LISTED, {"order_place"}, (29, 28, 27)), (OF_A_TALK, {"order_place", "several_0"}, (28, 25, 22))):
+        found = await store.query(replace(query, limit=3))
+        assert [row.fields["place"] for row in found.records if isinstance(row, Record)] == list(first)
         plan = await _plan(store, query, monkeypatch)
         assert any(f"ix_notes_{index}" in plan for index in served), plan
         assert "FOR ORDER BY" not in plan, plan

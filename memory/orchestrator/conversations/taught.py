@@ -1,0 +1,160 @@
+"""What was said in a session taught: the entries that were made of messages which left its window (`onward.py`).
+
+Each stands under an id computed from the session's incarnation, the place of the event, the answer and a number, and owes `confirm` until the session
+and its messages have been seen to stand behind it: one that was made while its session was deleted, or a message of it erased, goes. The entries of a
+session that is deleted go by `unlearn`, owed by the erasure, which finds them by the session they name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Mapping
+from dataclasses import replace
+from typing import Any
+
+from memory.domain import ids
+from memory.domain.entry import EntryDraft
+from memory.domain.errors import NotFound
+from memory.domain.scope import Scope
+from memory.domain.session import HistoryItem
+from memory.orchestrator.browsing import BROWSED
+from memory.orchestrator.collections import ENTRIES
+from memory.orchestrator.conversations.events import event_of
+from memory.orchestrator.conversations.history import History, item_of
+from memory.orchestrator.conversations.log import Log
+from memory.orchestrator.conversations.places import Places
+from memory.orchestrator.conversations.sessions import UNLEARN, SessionRecords
+from memory.orchestrator.entry_records import record_of
+from memory.orchestrator.erasure import Erasure
+from memory.orchestrator.meaning import Meaning
+from memory.orchestrator.outbox import Outbox, Pending, Until, replicas
+from memory.orchestrator.placement import Placement, refused
+from memory.orchestrator.versions import version_at
+from memory.ports.query import Eq, Query, Tenant
+from memory.ports.record import Key, Owed, Record
+from memory.ports.writes import Absent, Put
+
+CONFIRM = "confirm"
+MADE, ANSWER, OF = "made", "answer", "of"
+"""In what an event owes: what the callback returned, a name for that, and the places of the messages that it was told."""
+SAID_IN = "said_in"
+"""In the body of an entry: incarnation and places of the messages that it was made of."""
+
+
+class Taught:
+    """Makes those entries, and takes them back."""
+
+    def __init__(self, placement: Placement, *, sessions: SessionRecords, meaning: Meaning, outbox: Outbox, erasure: Erasure) -> None:
+        self._placement = placement
+        self._sessions = sessions
+        self._meaning = meaning
+        self._outbox = outbox
+        self._erasure = erasure
+        self._founded: set[Key] = set()
+        """Entries behind which their messages were just seen to stand."""
+        outbox.register(CONFIRM, self._confirm, Until.DELETED)
+        outbox.register(UNLEARN, self._unlearn)
+
+    async def store(self, owner: Record, session: Record, answer: Mapping[str, Any]) -> list[str]:
+        """Make the entries of an answer that do not stand yet; their ids. One that was deleted since is not made again.
+
+        Their messages are looked at once all stand: whoever erases one of them later finds the entries.
+        """
+        records = [self._record(owner, session, number, answer) for number in range(len(answer[MADE]))]
+        located = await self._placement.locate_many(ENTRIES, [record.key for record in records])
+        fresh = [record for record, there in zip(records, located, strict=True) if not (there.record or there.tombstone or there.corrupt)]
+        made: list[Pending] = []
+        for record in await self._meaning.embedded(fresh):
+            store = self._placement.topology.home(record.tier)
+            born = replace(record, owed=(*replicas(self._placement, ENTRIES, store, record.tier), *record.owed))
+            outcome = await self._placement.write_one("onward.home", store, Put(ENTRIES, born, Absent()))
+            if (error := refused(store, outcome)) is not None:
+                raise error
+            if outcome.applied:
+                made.append(Pending(ENTRIES, store, replace(born, generation=outcome.generation)))
+        are_said = bool(made) and await self._is_said(self._sessions.log(session), Places.told(answer[OF]))
+        keys = [one.owner.key for one in made] if are_said else []
+        self._founded.update(keys)
+        try:
+            await self._outbox.finish_all(made)
+        finally:
+            self._founded.difference_update(keys)
+        return [key.id for key in keys]
+
+    def _record(self, owner: Record, session: Record, number: int, answer: Mapping[str, Any]) -> Record:
+        draft, now, incarnation = _draft(answer[MADE][number]), self._placement.now(), str(session.body["incarnation"])
+        name = ("onward", incarnation, str(event_of(owner).place), answer[ANSWER], str(number))
+        key = Key(owner.key.tenant, ids.derived_id(owner.key.tenant, draft.scope.text, *name))
+        tier = self._placement.kinds.of(ENTRIES).route(draft.scope.kind).tier
+        record = record_of(draft, key=key, version=version_at(now), now=now, tier=tier)
+        return replace(
+            record,
+            fields={**record.fields, "conversation_id": session.fields["session_id"]},
+            body={**record.body, SAID_IN: {"incarnation": incarnation, "places": answer[OF]}},
+            owed=(Owed(CONFIRM, CONFIRM),),
+        )
+
+    async def _confirm(self, pending: Pending, owed: Owed) -> bool:
+        """Delete an entry whose session was deleted, or a message of which was erased, while it was made."""
+        entry = pending.owner
+        if isinstance(entry, Record) and not (await self._lives(entry) and await self._is_founded(entry)):
+            await self._erasure.delete(ENTRIES, entry.key)
+        return True
+
+    async def _is_founded(self, entry: Record) -> bool:
+        if entry.key in self._founded:
+            return True
+        session = await self._sessions.record(entry.key.tenant, str(entry.fields["conversation_id"]))
+        return await self._is_said(self._sessions.log(session), Places.told(entry.body[SAID_IN]["places"]))
+
+    @staticmethod
+    async def _is_said(log: Log, places: Places) -> bool:
+        """Whether none of the messages at these places was erased."""
+        return not any(event.is_redacted for event in (await log.at(places)).values())
+
+    async def _lives(self, entry: Record) -> bool:
+        try:
+            session = await self._sessions.record(entry.key.tenant, str(entry.fields["conversation_id"]))
+        except NotFound:
+            return False
+        return bool(session.body["incarnation"] == entry.body[SAID_IN]["incarnation"])
+
+    async def _unlearn(self, pending: Pending, owed: Owed) -> bool:
+        """Delete the entries that were made of what was said in a session that is gone."""
+        tenant, session_id, incarnation = owed.data["tenant"], owed.data["session_id"], owed.data["incarnation"]
+        try:
+            if (await self._sessions.record(tenant, session_id)).body["incarnation"] == incarnation:
+                return False  # its erasure comes first
+        except NotFound:
+            pass
+        async for entry in self._made_of(tenant, session_id):
+            if entry.body.get(SAID_IN, {}).get("incarnation") == incarnation:
+                await self._erasure.delete(ENTRIES, entry.key)
+        return True
+
+    async def forget(self, log: Log, place: int) -> None:
+        """Delete the entries that were made of the message at this place, which was erased."""
+        async for entry in self._made_of(log.life.tenant, log.life.session_id):
+            said_in: Any = entry.body.get(SAID_IN, {})
+            if said_in.get("incarnation") == log.life.incarnation and place in Places.told(said_in["places"]):
+                await self._erasure.delete(ENTRIES, entry.key)
+
+    async def _made_of(self, tenant: str, session_id: str) -> AsyncIterator[Record]:
+        for store in self._placement.topology.homes:
+            query = Query(ENTRIES, Tenant(tenant), Eq("conversation_id", session_id), limit=self._placement.settings.page, roles=BROWSED)
+            async for page in self._placement.pages("onward.made", store, query):
+                for row in page.records:
+                    if isinstance(row, Record):
+                        yield row
+
+    async def messages_of(self, entry: Record) -> list[HistoryItem]:
+        """The messages that an entry was made of, those that are there still."""
+        if SAID_IN not in entry.body or not await self._lives(entry):
+            return []
+        session = await self._sessions.record(entry.key.tenant, str(entry.fields["conversation_id"]))
+        log = self._sessions.log(session)
+        events = [e for _, e in sorted((await log.at(Places.told(entry.body[SAID_IN]["places"]))).items()) if e.number is not None]
+        return [item_of(e, gone) for e, gone in zip(events, await History(self._placement, log).gone(events), strict=True)]
+
+
+def _draft(said: Mapping[str, Any]) -> EntryDraft:
+    return EntryDraft(**{**said, "scope": Scope.parse(said["scope"])})
