@@ -16,13 +16,13 @@ def parts_of(text: str) -> list[str]:
     parts, rest = list[str](), text.strip()
     while len(rest) > PART:
         aim = -(-len(rest) // -(-len(rest) // PART))
-        end = _last(_SENTENCE, rest, aim) or _last(_GAP, rest, aim) or aim
+        end = _end(_SENTENCE, rest, aim) or _end(_GAP, rest, aim) or aim
         parts.append(rest[:end].strip())
         rest = rest[end:].strip()
     return [*parts, rest] if rest else parts
 
 
-def _last(gap: re.Pattern[str], text: str, aim: int) -> int:
-    """Where the last gap ends that leaves neither much less nor much more than `aim` before it; 0 where there is none."""
-    ends = [found.end() for found in gap.finditer(text, aim // 2, min(aim + aim // 4, PART))]
-    return ends[-1] if ends else 0
+def _end(gap: re.Pattern[str], text: str, aim: int) -> int:
+    """Where the gap ends that leaves most nearly `aim` characters before it; 0 where none leaves about so many."""
+    ends = [found.end() for found in gap.finditer(text, aim // 2, min(aim + aim // 2, PART))]
+    return min(ends, key=lambda end: abs(end - aim), default=0)

@@ -17,6 +17,7 @@ from dataclasses import replace
 from typing import Literal, TypeAlias
 
 from memory.domain import ids
+from memory.domain.errors import ConfigError
 from memory.orchestrator.collections import MESSAGES, PASSAGES
 from memory.orchestrator.conversations.events import Draft, Event, found_by
 from memory.orchestrator.meaning import Meaning
@@ -25,6 +26,7 @@ from memory.orchestrator.placement import Placement
 from memory.orchestrator.steps import step
 from memory.policies.passages import parts_of
 from memory.ports.pace import paced
+from memory.ports.query import IsNull, Not, Order, Query, Tenant
 from memory.ports.record import Key, Owed, Record
 from memory.ports.store import Store
 from memory.ports.writes import Delete, Newer, Put
@@ -121,6 +123,23 @@ class Passages:
                     if self._waiting.get(key) == version:
                         del self._waiting[key]
                 most -= len(some)
+
+    async def make_all(self, tenant: str) -> int:
+        """Make the passages of every message of a tenant, for what was said while messages were not found so; how many were gone through.
+
+        What is there stays. Raises where a store fails; it may be repeated.
+        """
+        if (lacking := self.lacking) is not None:
+            raise ConfigError(f"messages are not found by meaning: {lacking}")
+        archive, gone_through = self._placement.topology.archive, 0
+        query = Query(MESSAGES, Tenant(tenant), Not(IsNull("number_in_conversation")), (Order("created_at"),), self._placement.settings.page)
+        async for page in self._placement.pages("passages.all", archive, query):
+            rows = [row for row in page.records if isinstance(row, Record)]
+            for came in await self._embed([(Pending(MESSAGES, archive, row), Owed(EMBED, EMBED)) for row in rows]):
+                if isinstance(came, Exception):
+                    raise came
+            gone_through += len(rows)
+        return gone_through
 
     async def _embed(self, items: Sequence[Item]) -> Sequence[Came]:
         store = self.store

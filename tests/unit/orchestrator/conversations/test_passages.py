@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from memory.domain.errors import InvalidInput, StoreUnavailable
+from memory.domain.errors import ConfigError, InvalidInput, StoreUnavailable
 from memory.domain.message import Role
 from memory.orchestrator.collections import PASSAGES
 from memory.orchestrator.conversations.conversation import Conversation
@@ -304,6 +304,22 @@ async def test_where_nothing_serves_meaning_messages_are_found_by_words_alone(wh
         assert await world.owed() == 0
         with pytest.raises(InvalidInput, match=why):
             await found(session, "beverage")
+
+
+async def test_what_was_said_while_messages_were_not_found_by_meaning_is_made_when_asked_for() -> None:
+    async with World(embedder=Embedder(), passages="off") as world:
+        session = await begun(world.engine)
+        await session.append([user("tea", "u1"), user(LONG, "u2"), calling("c1"), answer("c1", "tea", "t1"), user("a ship", "u3")])
+        await world.engine.conversations.redaction.erase(session.log, "u3")
+        with pytest.raises(ConfigError, match="'off'"):
+            await world.engine.conversations.passages.make_all(TENANT)
+        world.passages = "home"
+        engine = await world.another_process()
+        for _ in range(2):
+            assert await engine.conversations.passages.make_all(TENANT) == 5
+            assert await astray(engine) == []
+        assert await found(await opened(engine), "beverage") == ["u1"]
+        assert await engine.conversations.passages.make_all("another") == 0
 
 
 async def test_without_an_embedder_nothing_is_made_and_what_others_owe_is_left_to_them() -> None:
