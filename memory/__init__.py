@@ -34,8 +34,13 @@ if TYPE_CHECKING:
     from memory.domain.message import ToolCall as ToolCall
     from memory.domain.scope import Scope as Scope
     from memory.domain.scope import ScopeKind as ScopeKind
+    from memory.facade.blocking import BlockingBufferProvider as BlockingBufferProvider
+    from memory.facade.blocking import BlockingCompositeProvider as BlockingCompositeProvider
     from memory.facade.blocking import BlockingMemory as BlockingMemory
     from memory.facade.blocking import BlockingScopedMemory as BlockingScopedMemory
+    from memory.facade.blocking import BlockingSemanticProvider as BlockingSemanticProvider
+    from memory.facade.blocking import BlockingSlidingWindowProvider as BlockingSlidingWindowProvider
+    from memory.facade.blocking import BlockingSummarizingProvider as BlockingSummarizingProvider
     from memory.facade.config import MemoryConfig as MemoryConfig
     from memory.facade.memory import Memory as Memory
     from memory.facade.providers import BufferProvider as BufferProvider
@@ -80,7 +85,15 @@ _HOMES = {
     "memory.domain.message": ("Message", "ToolCall"),
     "memory.domain.scope": ("Scope", "ScopeKind"),
     "memory.facade.memory": ("Memory",),
-    "memory.facade.blocking": ("BlockingMemory", "BlockingScopedMemory"),
+    "memory.facade.blocking": (
+        "BlockingBufferProvider",
+        "BlockingCompositeProvider",
+        "BlockingMemory",
+        "BlockingScopedMemory",
+        "BlockingSemanticProvider",
+        "BlockingSlidingWindowProvider",
+        "BlockingSummarizingProvider",
+    ),
     "memory.facade.config": ("MemoryConfig",),
     "memory.facade.providers": (
         "BufferProvider",
@@ -101,8 +114,13 @@ _HOMES = {
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 
 __all__ = [
+    "BlockingBufferProvider",
+    "BlockingCompositeProvider",
     "BlockingMemory",
     "BlockingScopedMemory",
+    "BlockingSemanticProvider",
+    "BlockingSlidingWindowProvider",
+    "BlockingSummarizingProvider",
     "BufferProvider",
     "CompactingSettings",
     "CompactionError",

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import ast
 import inspect
-import re
 import subprocess
 import sys
+from collections.abc import Iterable
 from pathlib import Path
 
 from memory.facade import blocking
@@ -19,7 +19,8 @@ from memory.facade.twin import CONTEXT, Twin
 STUB = Path(blocking.__file__).with_suffix(".pyi")
 TWINS = {name: twin.__wrapped__ for name, twin in vars(blocking).items() if inspect.isclass(twin) and issubclass(twin, Twin)}
 """By the name of the twin, the async class."""
-RENAMED = {"AsyncIterator": "Iterator", **{original.__name__: name for name, original in TWINS.items()}}
+RENAMED = {"AsyncIterator": "Iterator", "AbstractAsyncContextManager": "AbstractContextManager", "Provider": "Any"}
+RENAMED |= {original.__name__: name for name, original in TWINS.items()}
 DUNDERS = {"__init__": "__init__", **CONTEXT}
 
 
@@ -40,20 +41,21 @@ def main() -> int:
 
 
 def stub() -> str:
-    imports: list[str] = ["from collections.abc import Iterator"]
-    aliases: list[ast.Assign] = []
+    imports: list[str] = ["from collections.abc import Iterator", "from contextlib import AbstractContextManager"]
     classes: list[str] = []
     for name, original in TWINS.items():
-        tree = ast.parse(inspect.getsource(inspect.getmodule(original) or blocking))
-        imports += [ast.unparse(node) for node in tree.body if isinstance(node, ast.Import | ast.ImportFrom)]
-        aliases += [node for node in tree.body if isinstance(node, ast.Assign)]
-        found = next(node for node in tree.body if isinstance(node, ast.ClassDef) and node.name == original.__name__)
-        classes.append(_class(found, name))
+        members: dict[str, ast.stmt] = {}
+        for base in reversed(original.__mro__[:-1]):
+            tree = ast.parse(inspect.getsource(inspect.getmodule(base) or blocking))
+            imports += [ast.unparse(node) for node in tree.body if isinstance(node, ast.Import | ast.ImportFrom)]
+            imports += [f"from {base.__module__} import {one}" for one in map(_defined, tree.body) if one is not None and one not in RENAMED]
+            found = next(node for node in tree.body if isinstance(node, ast.ClassDef) and node.name == base.__name__)
+            members |= {f"{type(node).__name__} {_named(node)}": node for node in found.body}
+        classes.append(_class(members.values(), name))
     text = "\n\n".join(classes)
-    used = [ast.unparse(node) for node in aliases if re.search(rf"\b{re.escape(ast.unparse(node.targets[0]))}\b", text)]
     plain = sorted(dict.fromkeys(imports), key=lambda line: not line.startswith("from __future__"))
     head = "# Made by tools/blocking_stub.py from the async classes. Do not edit.\n# ruff: noqa: A002\n"
-    return _tidy("\n".join([head, *plain, *used, "", text, ""]))
+    return _tidy("\n".join([head, *plain, "", text, ""]))
 
 
 def _tidy(source: str) -> str:
@@ -64,9 +66,21 @@ def _tidy(source: str) -> str:
     return source
 
 
-def _class(found: ast.ClassDef, name: str) -> str:
+def _defined(node: ast.stmt) -> str | None:
+    """The name of a class, a type alias or a constant of a module."""
+    if isinstance(node, ast.ClassDef):
+        return node.name
+    target = node.target if isinstance(node, ast.AnnAssign) else node.targets[0] if isinstance(node, ast.Assign) else None
+    return target.id if isinstance(target, ast.Name) else None
+
+
+def _named(node: ast.stmt) -> str:
+    return getattr(node, "name", "")
+
+
+def _class(members: Iterable[ast.stmt], name: str) -> str:
     lines = [f"class {name}:"]
-    for node in found.body:
+    for node in members:
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and (not node.name.startswith("_") or node.name in DUNDERS):
             lines += [f"    @{ast.unparse(decorator)}" for decorator in node.decorator_list]
             lines.append(_method(node))

@@ -77,6 +77,11 @@ class Message(BaseModel):
         return "\n".join(text for part in self.content if (text := text_of(part)))
 
     @property
+    def said_or_thought(self) -> str:
+        """Its text; where it says nothing, its reasoning (B49)."""
+        return self.text or self.reasoning or ""
+
+    @property
     def is_empty(self) -> bool:
         """Whether it says and asks nothing."""
         return not (self.content or self.reasoning or self.tool_calls)

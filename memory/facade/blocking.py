@@ -8,6 +8,7 @@ from __future__ import annotations
 from memory.facade.admin import Admin
 from memory.facade.entries import Entries
 from memory.facade.memory import Memory
+from memory.facade.providers import BufferProvider, CompositeProvider, SemanticProvider, SlidingWindowProvider, SummarizingProvider
 from memory.facade.relations import Relations
 from memory.facade.runs import Runs
 from memory.facade.session import Session
@@ -27,3 +28,8 @@ BlockingTasks = blocking(Tasks)
 BlockingRuns = blocking(Runs)
 BlockingMessageStream = blocking(MessageStream)
 BlockingAdmin = blocking(Admin)
+BlockingBufferProvider = blocking(BufferProvider)
+BlockingSlidingWindowProvider = blocking(SlidingWindowProvider)
+BlockingSummarizingProvider = blocking(SummarizingProvider)
+BlockingSemanticProvider = blocking(SemanticProvider)
+BlockingCompositeProvider = blocking(CompositeProvider)

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from datetime import timedelta
 from types import TracebackType
 from typing import Any, Literal, Self
@@ -19,7 +20,12 @@ from memory.facade.arguments import Moment
 from memory.facade.config import MemoryConfig
 from memory.facade.explain import RouteReport
 from memory.facade.importing import Imported, Source, Told
+from memory.facade.memory import CountFunction, EmbedFunction
+from memory.facade.providers.provider import Messages, ProviderEntry
+from memory.facade.providers.summarizing import Summariser
+from memory.facade.providers.turn import Emit, Turn
 from memory.facade.reports import Copy, Stats, StoreAudit, StoreReport, Vacuumed
+from memory.facade.session import Given
 from memory.orchestrator.browsing import Retrieved
 from memory.orchestrator.conversations.compacting import Summarise
 from memory.orchestrator.conversations.conversation import Checkpoint, Conversation
@@ -36,10 +42,6 @@ from memory.policies.thresholds import WindowPolicy
 from memory.ports.clock import Clock
 from memory.ports.embedder import Embedder
 from memory.ports.tokens import TokenCounter
-
-EmbedFunction = Callable[[Sequence[str]], Any]
-CountFunction = Callable[[str], int]
-Given = Message | Mapping[str, Any] | object
 
 class BlockingMemory:
     def __init__(
@@ -438,3 +440,128 @@ class BlockingAdmin:
     def check(self) -> list[StoreReport]: ...
     def audit(self, *, repair: bool = ...) -> list[StoreAudit]: ...
     def vacuum(self) -> list[Vacuumed]: ...
+
+class BlockingBufferProvider:
+    def turn(
+        self,
+        user: Given | Sequence[Given],
+        session_id: str = ...,
+        *,
+        system: str | None = ...,
+        limit: int | None = ...,
+        query: str | None = ...,
+        tags: Sequence[str] = ...,
+        agent: str | None = ...,
+        emit: Emit | None = ...,
+    ) -> AbstractContextManager[Turn]: ...
+    def __init__(
+        self,
+        memory: BlockingMemory,
+        *,
+        namespace: str | None = ...,
+        max_messages: int = ...,
+        max_tokens: int | None = ...,
+        seed: Mapping[str, Messages] | None = ...,
+    ) -> None: ...
+    def read(self, session_id: str = ..., *, limit: int | None = ..., query: str | None = ..., tags: Sequence[str] = ...) -> list[Message]: ...
+    def write(
+        self, messages: Messages, session_id: str = ..., *, tags: Sequence[str] = ..., agent: str | None = ..., new: bool = ...
+    ) -> list[str]: ...
+    def clear(self, session_id: str | None = ...) -> None: ...
+    def entries(self, session_id: str | None = ...) -> list[ProviderEntry]: ...
+    def session_count(self) -> int: ...
+
+class BlockingSlidingWindowProvider:
+    def turn(
+        self,
+        user: Given | Sequence[Given],
+        session_id: str = ...,
+        *,
+        system: str | None = ...,
+        limit: int | None = ...,
+        query: str | None = ...,
+        tags: Sequence[str] = ...,
+        agent: str | None = ...,
+        emit: Emit | None = ...,
+    ) -> AbstractContextManager[Turn]: ...
+    def __init__(self, memory: BlockingMemory, *, namespace: str | None = ..., max_turns: int = ..., max_tokens: int | None = ...) -> None: ...
+    def read(self, session_id: str = ..., *, limit: int | None = ..., query: str | None = ..., tags: Sequence[str] = ...) -> list[Message]: ...
+    def write(
+        self, messages: Messages, session_id: str = ..., *, tags: Sequence[str] = ..., agent: str | None = ..., new: bool = ...
+    ) -> list[str]: ...
+    def clear(self, session_id: str | None = ...) -> None: ...
+    def entries(self, session_id: str | None = ...) -> list[ProviderEntry]: ...
+    def stats(self, session_id: str = ...) -> dict[str, int] | None: ...
+
+class BlockingSummarizingProvider:
+    def turn(
+        self,
+        user: Given | Sequence[Given],
+        session_id: str = ...,
+        *,
+        system: str | None = ...,
+        limit: int | None = ...,
+        query: str | None = ...,
+        tags: Sequence[str] = ...,
+        agent: str | None = ...,
+        emit: Emit | None = ...,
+    ) -> AbstractContextManager[Turn]: ...
+    def __init__(
+        self,
+        memory: BlockingMemory,
+        summarise: Summariser,
+        *,
+        namespace: str | None = ...,
+        active_tokens: int = ...,
+        summary_tokens: int = ...,
+        prompt: str = ...,
+    ) -> None: ...
+    def read(self, session_id: str = ..., *, limit: int | None = ..., query: str | None = ..., tags: Sequence[str] = ...) -> list[Message]: ...
+    def write(
+        self, messages: Messages, session_id: str = ..., *, tags: Sequence[str] = ..., agent: str | None = ..., new: bool = ...
+    ) -> list[str]: ...
+    def clear(self, session_id: str | None = ...) -> None: ...
+    def entries(self, session_id: str | None = ...) -> list[ProviderEntry]: ...
+    def summary(self, session_id: str = ...) -> str | None: ...
+
+class BlockingSemanticProvider:
+    def turn(
+        self,
+        user: Given | Sequence[Given],
+        session_id: str = ...,
+        *,
+        system: str | None = ...,
+        limit: int | None = ...,
+        query: str | None = ...,
+        tags: Sequence[str] = ...,
+        agent: str | None = ...,
+        emit: Emit | None = ...,
+    ) -> AbstractContextManager[Turn]: ...
+    def __init__(self, memory: BlockingMemory, *, namespace: str | None = ..., last: int = ..., found: int = ...) -> None: ...
+    def read(self, session_id: str = ..., *, limit: int | None = ..., query: str | None = ..., tags: Sequence[str] = ...) -> list[Message]: ...
+    def write(
+        self, messages: Messages, session_id: str = ..., *, tags: Sequence[str] = ..., agent: str | None = ..., new: bool = ...
+    ) -> list[str]: ...
+    def clear(self, session_id: str | None = ...) -> None: ...
+    def entries(self, session_id: str | None = ...) -> list[ProviderEntry]: ...
+
+class BlockingCompositeProvider:
+    def turn(
+        self,
+        user: Given | Sequence[Given],
+        session_id: str = ...,
+        *,
+        system: str | None = ...,
+        limit: int | None = ...,
+        query: str | None = ...,
+        tags: Sequence[str] = ...,
+        agent: str | None = ...,
+        emit: Emit | None = ...,
+    ) -> AbstractContextManager[Turn]: ...
+    def __init__(self, parts: Sequence[Any], *, read: Literal["first-hit", "merge"] = ...) -> None: ...
+    def read(self, session_id: str = ..., *, limit: int | None = ..., query: str | None = ..., tags: Sequence[str] = ...) -> list[Message]: ...
+    def write(
+        self, messages: Messages, session_id: str = ..., *, tags: Sequence[str] = ..., agent: str | None = ..., new: bool = ...
+    ) -> list[str]: ...
+    def clear(self, session_id: str | None = ...) -> None: ...
+    def entries(self, session_id: str | None = ...) -> list[ProviderEntry]: ...

@@ -263,7 +263,8 @@ class Session:
         """Let a summary stand for all but the last `keep_last` messages of the window (B34 to B42): one write.
 
         `summarise` gets copies of the messages, an earlier summary first, and returns (or awaits) its text, or a message in any shape. Where another
-        compaction was first, that one is returned. Raises `CompactionError` where there is no summary; then nothing has changed.
+        compaction was first, that one is returned. Where it says nothing or asks for a tool, the earlier summary stands for them too (B48). Raises
+        `CompactionError` where there is no summary; then nothing has changed.
         """
         if isinstance(keep_last, bool) or not isinstance(keep_last, int):
             raise InvalidInput("keep_last", "must be a whole number")

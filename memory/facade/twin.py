@@ -1,7 +1,8 @@
 """A blocking class made of an async one: the same methods for scripts, notebooks and frameworks without an event loop.
 
 The calls run on an event loop in a thread of their own, which is started at the first of them. What an async class hands out of its kind (a view,
-a noun, a session) is handed out as its blocking twin, on the same loop. So any class has its twin made by `blocking(TheClass)`, once.
+a noun, a session) is handed out as its blocking twin, on the same loop, and what is made of a twin (a provider of a memory's) runs on its loop.
+So any class has its twin made by `blocking(TheClass)`, once.
 """
 
 from __future__ import annotations
@@ -93,7 +94,7 @@ def is_async(kind: type) -> bool:
 
 @functools.cache
 def blocking(original: type) -> type[Twin]:
-    """The blocking twin of a class: its public methods and properties. Attributes that are neither are handed on."""
+    """The blocking twin of a class: its public methods and properties, and what else it has of public attributes."""
     members: dict[str, Any] = {"__doc__": _doc(original), "__module__": original.__module__, "__wrapped__": original, "__init__": _init(original)}
     for name, member in _members(original).items():
         if name in CONTEXT:
@@ -102,8 +103,8 @@ def blocking(original: type) -> type[Twin]:
             continue
         elif isinstance(member, property):
             members[name] = property(functools.partial(_property, name), doc=member.__doc__)
-        elif inspect.isfunction(member):
-            members[name] = _method(name, member)
+        else:
+            members[name] = _method(name, member) if inspect.isfunction(member) else member
     return type(f"Blocking{original.__name__}", (Twin,), members)
 
 
@@ -117,9 +118,22 @@ CONTEXT = {"__aenter__": "__enter__", "__aexit__": "__exit__"}
 def _init(original: type) -> Callable[..., None]:
     @functools.wraps(original.__init__)  # type: ignore[misc]
     def init(self: Twin, *args: Any, **kwargs: Any) -> None:
-        self._original, self._loop, self._owns_loop = original(*args, **kwargs), Loop(), True
+        loops: list[Loop] = []
+        own = [_own(value, loops) for value in args]
+        self._original = original(*own, **{name: _own(value, loops) for name, value in kwargs.items()})
+        self._loop, self._owns_loop = (loops[0], False) if loops else (Loop(), True)
 
     return init
+
+
+def _own(value: Any, loops: list[Loop]) -> Any:
+    """What an async class is made of: of twins, and lists of them, what they speak for. Learns of their loops."""
+    if isinstance(value, list | tuple):
+        return [_own(item, loops) for item in value]
+    if not isinstance(value, Twin):
+        return value
+    loops.append(value._loop)
+    return value._original
 
 
 def _method(name: str, method: Callable[..., Any]) -> Callable[..., Any]:

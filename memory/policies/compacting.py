@@ -118,7 +118,7 @@ def format_token_count(count: int) -> str:
 
 def summary_of(messages: Sequence[Message]) -> Message:
     """A summary made without a model: the first sentence of each of the first five messages (A119). The same messages give the same summary."""
-    sentences = [sentence for message in messages[:_SENTENCES] if (sentence := _first_sentence(message.text))]
+    sentences = [sentence for message in messages[:_SENTENCES] if (sentence := _first_sentence(message.said_or_thought))]
     return _as_summary("Summary of the conversation so far: " + " ".join(sentences), messages)
 
 

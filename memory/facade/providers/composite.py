@@ -13,6 +13,7 @@ from memory.domain.errors import InvalidInput, PartsFailed
 from memory.domain.message import Message
 from memory.facade.providers.provider import HELD, Messages, Provider, ProviderEntry, spoken, trimmed
 from memory.facade.providers.turn import DEFAULT, TakesTurns, written_new
+from memory.orchestrator.conversations.events import copy_of
 from memory.policies.aligning import aligned, begins_at, merged
 
 log = logging.getLogger(__name__)
@@ -47,7 +48,7 @@ class CompositeProvider(TakesTurns):
         """What the parts have of a session; a part that fails is passed over, unless all do."""
         found = await self._read(session_id, limit=limit, query=query, tags=tags)
         self._saw(session_id, found)
-        return [message.model_copy(deep=True) for message in found]
+        return [copy_of(message) for message in found]
 
     async def _read(self, session_id: str, *, limit: int | None, query: str | None, tags: Sequence[str]) -> list[Message]:
         door.identifier("session_id", session_id)
@@ -80,7 +81,7 @@ class CompositeProvider(TakesTurns):
         described = {"tags": entries[0].tags, "agent": entries[0].agent} if entries else {}
         for part in missing:
             try:
-                await part.write([message.model_copy(deep=True) for message in found], session_id, **described)
+                await part.write([copy_of(message) for message in found], session_id, **described)
             except Exception as error:  # noqa: BLE001 - a part is anybody's
                 log.warning("%s could not be filled from %s: %s", _name(part), _name(source), error)
 
@@ -96,7 +97,7 @@ class CompositeProvider(TakesTurns):
         self._saw(session_id, [*self._seen.get(session_id, []), *said] if new else said)
 
         async def to(part: Any) -> list[str]:
-            own = [message.model_copy(deep=True) for message in said]
+            own = [copy_of(message) for message in said]
             if new:
                 return await written_new(part, own, session_id, tags=tags, agent=agent)
             return list(await part.write(own, session_id, tags=tags, agent=agent) or [])

@@ -19,6 +19,7 @@ from memory.facade.memory import Memory
 from memory.facade.providers.turn import DEFAULT, TakesTurns
 from memory.facade.session import Given, Session
 from memory.orchestrator.conversations.conversation import Conversation
+from memory.orchestrator.conversations.events import copy_of
 from memory.policies.window import blocks, newest
 
 HELD = 1_000
@@ -104,7 +105,7 @@ class SessionProvider(TakesTurns):
                     continue  # it was cleared by another, and perhaps written again
                 return []
             held.shown = messages if most is None else trimmed(messages, most)
-            return [message.model_copy(deep=True) for message in held.shown]
+            return [copy_of(message) for message in held.shown]
 
     async def write(
         self, messages: Messages, session_id: str = DEFAULT, *, tags: Sequence[str] = (), agent: str | None = None, new: bool = False

@@ -37,7 +37,7 @@ class SummaryAsked:
 
     def to_messages(self) -> list[dict[str, str]]:
         """The same as a request to a model (C38)."""
-        said = "\n".join(f"{message.role.value.upper()}: {message.text}" for message in self.messages)
+        said = "\n".join(f"{message.role.value.upper()}: {message.said_or_thought}" for message in self.messages)
         earlier = "" if self.previous is None else f"Previous summary:\n{self.previous}\n\nNew conversation to add:\n"
         return [{"role": "system", "content": self.prompt}, {"role": "user", "content": earlier + said}]
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, TypeAlias
@@ -27,6 +28,8 @@ from memory.ports.record import JsonValue
 
 Summary: TypeAlias = str | Message | Mapping[str, Any]
 """Its text, or a message as one of the common frameworks has it."""
+log = logging.getLogger(__name__)
+
 Summarise: TypeAlias = Callable[[list[Message]], Summary | Awaitable[Summary]]
 Choose: TypeAlias = Callable[[list[Message]], Awaitable[tuple[list[Message], Message] | None]]
 """Of the messages of a window: those that leave it, and the summary that stands for them; None where none do."""
@@ -181,5 +184,9 @@ async def _summary(summarise: Summarise, archived: list[Message]) -> Message:
     except ValueError as error:
         raise CompactionError(names, f"the summary must be text or one message, not {type(said).__name__}: {error}", "messages") from error
     if not summary.text.strip() or summary.tool_calls:
-        raise CompactionError(names, "Summary generation failed: it says nothing, or asks for a tool", "messages")
+        earlier = next((message for message in reversed(archived) if message.is_summary), None)
+        if earlier is None:
+            raise CompactionError(names, "Summary generation failed: it says nothing, or asks for a tool", "messages")
+        log.warning("of %d messages there is no summary, which says nothing or asks for a tool: the earlier one stands for them too", len(archived))
+        summary = Message(role=earlier.role, content=earlier.content)
     return summary.model_copy(update={"is_summary": True})

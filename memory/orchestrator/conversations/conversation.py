@@ -72,8 +72,8 @@ class Conversation(Compacting):
         return replace(told, messages=[copy_of(message) async for message in paced(told.messages, COPIED)], degraded=degraded)
 
     async def history(self, asked: HistoryAsked) -> HistoryPage:
-        self._record = await self._same_life()
-        return await self._history.page(asked, system_of(self._record))
+        self._record, page = await self._history.page(asked, self._same_life())
+        return page
 
     async def search(self, text: str, limit: int, by: By = "both") -> FoundMessages:
         """The messages that answer best, archived ones too; not those that were excluded."""

@@ -192,7 +192,8 @@ def _wanted(talk: Talk) -> dict[str, Any]:
 
 async def hidden(run: Run, talk: Talk, *, worker: int = 0) -> None:
     """A session that has expired is nowhere."""
-    (await run.ask(None, "session.info", Of(talk.id, fresh=True), tenant=talk.tenant, worker=worker)).refused("NotFound")
+    of = await run.talks.handle(run, talk.tenant, talk.id, worker)
+    (await run.ask(None, "session.info", of, tenant=talk.tenant, worker=worker)).refused("NotFound")
     (await run.ask(None, "sessions.get", talk.id, tenant=talk.tenant, worker=worker)).equals(None)
     await listed(run, talk.tenant, {}, MOST, worker=worker)
     for line in talk.lines[-3:]:

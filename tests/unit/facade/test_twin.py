@@ -5,7 +5,7 @@ from __future__ import annotations
 import gc
 import inspect
 import threading
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from types import TracebackType
 from typing import Any, Self, get_args, get_type_hints
 
@@ -13,7 +13,14 @@ import pytest
 
 from memory import Memory
 from memory.facade import blocking as twins
-from memory.facade.blocking import BlockingMemory
+from memory.facade.blocking import (
+    BlockingBufferProvider,
+    BlockingCompositeProvider,
+    BlockingMemory,
+    BlockingSemanticProvider,
+    BlockingSlidingWindowProvider,
+    BlockingSummarizingProvider,
+)
 from memory.facade.memory import NOUNS
 from memory.facade.twin import Twin, blocking, is_async
 from tests.unit.facade.test_surface import methods_of
@@ -76,6 +83,14 @@ class Book:
 
 
 BlockingBook: Any = blocking(Book)
+
+PROVIDERS: dict[str, Callable[[BlockingMemory], Any]] = {
+    "buffer": BlockingBufferProvider,
+    "sliding window": BlockingSlidingWindowProvider,
+    "summarizing": lambda memory: BlockingSummarizingProvider(memory, lambda asked: "so far"),
+    "semantic": BlockingSemanticProvider,
+    "composite": lambda memory: BlockingCompositeProvider([BlockingBufferProvider(memory)]),
+}
 
 
 @pytest.fixture
@@ -179,6 +194,24 @@ def test_every_noun_works_in_its_blocking_form(memory: Any) -> None:
     assert memory.scoped("user:ada").erase() == 2
     assert repr(memory.admin).startswith("<memory.facade.admin.BlockingAdmin ")
     assert repr(memory) == "<BlockingMemory tenant='default' open>"
+
+
+@pytest.mark.parametrize("make", PROVIDERS.values(), ids=PROVIDERS)
+def test_a_provider_of_a_blocking_memory_runs_on_its_thread(memory: Any, make: Callable[[BlockingMemory], Any]) -> None:
+    """A run is written when it went well, and only then (C52 to C54)."""
+    provider = make(memory)
+    with provider.turn("my name is Ada", "s1", system="You are kind.") as turn:
+        turn.add({"role": "assistant", "content": "hello Ada"})
+    assert [message.text for message in turn.messages] == ["You are kind.", "my name is Ada", "hello Ada"]
+    with pytest.raises(LookupError), provider.turn("lost", "s1"):
+        raise LookupError
+    with provider.turn("what is my name?", "s1") as turn:
+        assert [message.text for message in turn.history] == ["my name is Ada", "hello Ada"]
+    assert [message.text for message in provider.read("s1")] == ["my name is Ada", "hello Ada", "what is my name?"]
+    (entry,) = provider.entries()
+    assert (entry.session_id, provider.type) == ("s1", make(memory).type)
+    provider.clear("s1")
+    assert provider.read("s1") == []
 
 
 def test_a_call_that_a_noun_has_is_named_with_its_noun_by_the_twin_too(memory: Any) -> None:
