@@ -128,6 +128,7 @@ async def test_writers_that_are_killed_in_mid_append_and_mid_compaction_lose_and
         for number in range(KILLS):
             await writers.starts(dies=("append", "compaction")[number % 2])
             await writers.death()
+        await writers.speak(WRITERS)  # somebody speaks after the last death, and tells lists of it
         await writers.stop()
         assert len(writers.deaths) == KILLS, writers.deaths
         assert await _judge(config, writers) == []

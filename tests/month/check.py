@@ -199,7 +199,8 @@ def imported(exported: Sequence[Entry], found: Sequence[Entry], tenant: str) -> 
 
 async def swept(run: Run, worker: int = 0) -> None:
     said = await run.ask(None, "admin.sweep", worker=worker)
-    run.model.swept_over(said, sessions_over=run.talks.swept(said.begun))
+    over = run.talks.swept(said.begun)
+    run.model.swept_over(said, sessions_over=over, to_be_asked=sum(len(talk.owed) for talk in run.talks.all.values()))
     await sessions.noted(run, said, list(run.talks.all.values()))
 
 

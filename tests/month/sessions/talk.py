@@ -252,10 +252,14 @@ class Talk:
         return entries
 
 
-def notes_of(owed: Iterable[Line]) -> list[str]:
-    """What is noted of lines that left together: those that were excluded or erased since are left out."""
+def told_of(owed: Iterable[Line]) -> list[Line]:
+    """What the callback is told of lines that left together: those that were excluded or erased since are left out."""
     left = [line for line in owed if line.number is not None and not line.is_summary and not line.is_redacted and line.excluded is None]
-    return [f"noted: {line.text}" for line in sorted(left, key=lambda line: line.at) if REMEMBER in line.text.split()]
+    return sorted(left, key=lambda line: line.at)
+
+
+def notes_of(told: Iterable[Line]) -> list[str]:
+    return [f"noted: {line.text}" for line in told if REMEMBER in line.text.split()]
 
 
 # -- what a model is sent ---------------------------------------------------------------------------------------------
