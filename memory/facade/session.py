@@ -91,11 +91,11 @@ class Session:
     async def append(self, message: Given | Sequence[Given], *, in_history: bool = True) -> list[Message]:
         """Add a message, or several in order; returns them as stored, each with its id.
 
-        Messages are taken as they are: ours, plain `{role, content}`, OpenAI's, Anthropic's, LangChain's. One whose `id` the session has
-        replaces what that message said, where it stands: so a streamed answer is one message however often it is told (B20 to B23), and a call
-        that failed can be repeated. So can one without ids where this process appends nothing else to the session in between, and what is given is
-        kept together (one message; several where the store is `atomic`); else it is said twice. With `in_history=False` a message is in the window
-        only (B24).
+        Messages are taken as they are: ours, plain `{role, content}`, OpenAI's, Anthropic's, LangChain's. One may have 32 MiB in texts of more than
+        64 KiB, such as images in base64, and 1 MiB of all else. One whose `id` the session has replaces what that message said, where it stands: so a
+        streamed answer is one message however often it is told (B20 to B23), and a call that failed can be repeated. So can one without ids where
+        this process appends nothing else to the session in between, and what is given is kept together (one message; several where the store is
+        `atomic`); else it is said twice. With `in_history=False` a message is in the window only (B24).
         """
         given = [message] if not isinstance(message, list | tuple) else list(message)
         if len(given) > MOST_AT_ONCE:
