@@ -13,6 +13,7 @@ from statistics import median
 from typing import Any
 from urllib.parse import urlsplit
 
+from bench.large import in_file, large_messages
 from bench.measure import Figure, side_by_side
 from bench.placed import on_each
 from bench.texts import sentences
@@ -42,6 +43,7 @@ async def _on(placing: Placing, folder: Path, rounds: int) -> list[Figure]:
                 *await _calls(placing.name, memory, raw, rounds),
                 *await _many(placing.name, memory, config, rounds),
                 *await _lists(placing.name, memory),
+                *await large_messages(placing.name, memory, config, raw.execute if raw is not None else in_file(folder / "raw.db")),
             ]
         finally:
             if raw is not None:
@@ -167,6 +169,9 @@ class _Raw:
         await self._postgres.close()
         await self._redis.delete(self._key)
         await self._redis.aclose()
+
+    async def execute(self, statement: str, *parameters: object) -> Any:
+        return await self._postgres.fetch(statement, *parameters)
 
     async def append(self, number: int) -> None:
         self._place += 1

@@ -23,7 +23,9 @@ MAX_SOURCE_CHARS = 200  # D4
 MAX_TAGS, MAX_TAG_CHARS = 32, 64  # D5
 _MAX_TAGS_GIVEN = 1_000  # duplicates included, which are dropped
 MAX_METADATA_BYTES = 64 * 1024
-MAX_MESSAGE_BYTES = 1024 * 1024
+MAX_MESSAGE_BYTES = 32 * 1024 * 1024
+MAX_ROW_BYTES = 1024 * 1024  # of a message, its large texts aside
+LARGE_TEXT_BYTES = 64 * 1024  # texts of a message above this are stored apart from it
 MAX_DEPTH = 32
 MAX_LIMIT = 1_000  # decision D49
 MAX_SCOPES = 1_000
@@ -78,20 +80,30 @@ def tags(value: object) -> list[str]:
     return distinct
 
 
-def json_object(field: str, value: object, *, max_bytes: int = MAX_METADATA_BYTES) -> dict[str, Any]:
-    """A deep copy of a JSON object: string keys, finite numbers, integers within 64 bits, at most 32 levels (A9)."""
+def is_large(value: str) -> bool:
+    """Whether a text of a message is stored apart from it."""
+    return 4 * len(value) > LARGE_TEXT_BYTES and len(value if value.isascii() else value.encode()) > LARGE_TEXT_BYTES
+
+
+def json_object(field: str, value: object, *, max_bytes: int = MAX_METADATA_BYTES, large_texts: int = 0) -> dict[str, Any]:
+    """A deep copy of a JSON object: string keys, finite numbers, integers within 64 bits, at most 32 levels (A9).
+
+    With `large_texts`, texts over 64 KiB may have so many bytes in all, beside what the rest may have.
+    """
     if not isinstance(value, Mapping):
         raise InvalidInput(field, f"must be an object, not {type(value).__name__}")
-    return dict(_Copy(field, max_bytes).of(value, 1))
+    return dict(_Copy(field, max_bytes, large_texts).of(value, 1))
 
 
 class _Copy:
     """Copies JSON until it has taken more room than it may have: a million nodes are not looked at to be refused."""
 
-    def __init__(self, field: str, max_bytes: int) -> None:
+    def __init__(self, field: str, max_bytes: int, large_texts: int) -> None:
         self._field = field
         self._most = max_bytes
         self._room = max_bytes
+        self._most_large = large_texts
+        self._room_large = large_texts
 
     def of(self, value: object, depth: int, field: str = "") -> Any:
         field = field or self._field
@@ -99,6 +111,8 @@ class _Copy:
             self._take(5)
             return value
         if isinstance(value, str):
+            if self._most_large and 4 * len(value) > LARGE_TEXT_BYTES:
+                return self._of_text(value, field)
             self._take(len(value) + 3)  # as JSON has it, and before it is encoded
             copied = text(field, value)
             self._take(0 if value.isascii() else len(value.encode()) - len(value))
@@ -127,10 +141,27 @@ class _Copy:
             return [self.of(inner, depth + 1, field) for inner in value]
         raise InvalidInput(field, f"holds a {type(value).__name__}, which is not JSON")
 
+    def _of_text(self, value: str, field: str) -> str:
+        """A text that may be a large one."""
+        if len(value) > self._room_large:
+            raise InvalidInput(self._field, self._exceeded())
+        size = len(text(field, value) if value.isascii() else text(field, value).encode())
+        if size <= LARGE_TEXT_BYTES:
+            self._take(size + 3)
+            return value
+        self._room_large -= size
+        if self._room_large < 0:
+            raise InvalidInput(self._field, self._exceeded())
+        return value
+
     def _take(self, size: int) -> None:
         self._room -= size
         if self._room < 0:
-            raise InvalidInput(self._field, f"exceeds {self._most} bytes")
+            apart = f", its texts of more than {LARGE_TEXT_BYTES} bytes aside" if self._most_large else ""
+            raise InvalidInput(self._field, f"exceeds {self._most} bytes{apart}")
+
+    def _exceeded(self) -> str:
+        return f"exceeds {self._most_large} bytes; keep what is larger elsewhere, and its address here"
 
 
 def sequence(field: str, value: object, *, at_most: int | None = None) -> list[Any]:

@@ -25,7 +25,8 @@ from memory.domain.shown import Shown
 from memory.domain.time import micros
 from memory.facade.access import Access
 from memory.facade.transfer import BadLine, Foreign, Ids, Item, Link, Message, Row, Version, read
-from memory.orchestrator.collections import ENTRIES, MESSAGES, SESSIONS
+from memory.orchestrator.collections import ARTIFACTS, ENTRIES, MESSAGES, SESSIONS
+from memory.orchestrator.conversations.artifacts import Chunk
 from memory.orchestrator.transfer import Fate, Restored
 
 BATCH = 200
@@ -107,6 +108,8 @@ class Import:
         self._total = self._done = 0
         self._last_entry = self._first_other = 0
         self._misplaced: set[tuple[int, int]] = set()
+        self._chunks: dict[tuple[str, Chunk], str] = {}
+        """Large texts of messages that stand further down."""
 
     async def run(self, stream: IO[bytes]) -> Imported:
         """Check all, then write all: entries and their kept versions, then what may name any of them."""
@@ -274,6 +277,9 @@ class Import:
                 link = self._ids.link(item)
                 relations = self._engine.relations
                 self._report.relations += await relations.restore(self._tenant, link.source_id, link.label, link.target_id, link.created_at)
+            elif isinstance(item, Row) and item.kind.collection is ARTIFACTS:
+                said: Mapping[str, Any] = item.record.fields
+                self._chunks[item.record.scope, Chunk(said["upload"], said["digest"])] = said["data"].decode()
             elif isinstance(item, Row) and item.kind.collection is MESSAGES:
                 events.append(self._ids.row(item))
             elif isinstance(item, Row):
@@ -287,7 +293,7 @@ class Import:
                 if restored.fate is Fate.REFUSED:
                     self._ids.refuse(item.kind.collection, item.name)
         carrying = self._engine.conversations.carrying
-        for row, restored in zip(events, await carrying.restore_events([row.record for row in events]), strict=True):
+        for row, restored in zip(events, await carrying.restore_events([row.record for row in events], self._chunks), strict=True):
             self._report.events += self._counted(row, restored)
 
     def _counted(self, item: Item, restored: Restored) -> bool:

@@ -61,7 +61,7 @@ class MessageStream:
             log.info("message %s stays as far as it was stored: %s", self._id, also)
 
     async def write(self, text: str) -> None:
-        """Add to what the message says; 1 MiB in all. A store that fails is asked again with the next piece: only the end says that all is stored.
+        """Add to what the message says; 32 MiB in all. A store that fails is asked again with the next piece: only the end says that all is stored.
 
         Raises `Conflict` where the message was finished meanwhile (by the end of the session) or another says it, and where nothing may be appended.
         """

@@ -32,7 +32,7 @@ from memory.domain.errors import InvalidInput
 from memory.domain.ids import digest_of, is_id, keyed_id, partition_digest
 from memory.domain.scope import Scope
 from memory.domain.time import micros
-from memory.orchestrator.collections import ENTRIES, MESSAGES, SESSIONS
+from memory.orchestrator.collections import ARTIFACTS, ENTRIES, MESSAGES, SESSIONS
 from memory.orchestrator.conversations.carrying import Moving, check_carried
 from memory.orchestrator.conversations.onward import LEAVE, is_to_be_asked
 from memory.orchestrator.entry_records import entry_of
@@ -52,6 +52,9 @@ RELATION_FORMAT = "memory-relation/1"
 """What marks an exported relation."""
 RECORD_FORMAT = "memory-record/2"
 """What marks an exported record of any other kind."""
+
+OF_SESSIONS = frozenset({MESSAGES, ARTIFACTS})
+"""What is nothing without its session, and named by that alone."""
 
 _READ = {FORMAT: 2, "memory-entry/1": 1, VERSION_FORMAT: 1, RELATION_FORMAT: 1, RECORD_FORMAT: 2, "memory-record/1": 1}
 _TIMES = ("time", "timestamp", "created_at")
@@ -201,7 +204,7 @@ class Ids:
         """Learn what an item is called."""
         if isinstance(item, Message) and isinstance(item.draft, ImportedDraft):
             self._scopes.setdefault(ENTRIES, {})[str(item.draft.key)] = item.draft.scope.text
-        elif isinstance(item, Row) and item.kind.collection is not MESSAGES:  # which nothing else names
+        elif isinstance(item, Row) and item.kind.collection not in OF_SESSIONS:  # which nothing else names
             self._scopes.setdefault(item.kind.collection, {})[item.name] = item.record.scope
             if item.kind.conversational:
                 self._moving.note(item.record)
@@ -265,7 +268,7 @@ def _needs(item: Item) -> list[tuple[Collection, str]]:
         return [(ENTRIES, item.entry_id)]
     if isinstance(item, Link):
         return [(ENTRIES, item.source_id), (ENTRIES, item.target_id)]
-    if isinstance(item, Row) and item.kind.collection is MESSAGES:
+    if isinstance(item, Row) and item.kind.collection in OF_SESSIONS:
         return [(SESSIONS, item.name)]
     if isinstance(item, Row):
         parents = KINDS.parents(item.kind.collection)

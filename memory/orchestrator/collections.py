@@ -80,11 +80,36 @@ MESSAGES = Collection(
         Field("subject", FieldType.TEXT, indexed=True),  # of its session, as agent and namespace: messages are found by them
         Field("agent", FieldType.TEXT),
         Field("namespace", FieldType.TEXT),
+        Field("uploads", FieldType.TAGS),  # of which it has large texts, those in `artifacts`
     ),
     (TextPart("content", 1.0),),
     indexes=(("conversation_id", "message_id"), ("conversation_id", "event")),
 )
 """The logs of conversations: a record for each event, most of which are messages."""
+
+ARTIFACTS = Collection(
+    "artifacts",
+    (
+        Field("conversation_id", FieldType.TEXT),
+        Field("upload", FieldType.TEXT),
+        Field("digest", FieldType.TEXT),
+        Field("data", FieldType.BYTES),
+    ),
+)
+"""What is too large for the row of a message: chunks of texts, and a record for each upload of such that is under way."""
+
+PASSAGES = Collection(
+    "passages",
+    (
+        Field("message", FieldType.TEXT),  # the id of the record of which this is a part
+        Field("part", FieldType.INTEGER),
+        Field("subject", FieldType.TEXT),  # of its session, as the message's own
+        Field("agent", FieldType.TEXT),
+        Field("namespace", FieldType.TEXT),
+    ),
+    vector=True,
+)
+"""What messages are found by, by meaning: a vector for each part of a text, and none of the text. A version is the message's when it said this."""
 
 TASKS = Collection("tasks", (Field("task_id", FieldType.TEXT), Field("parent_id", FieldType.TEXT), Field("status", FieldType.TEXT)))
 """What sessions have to do, each in its session's partition."""

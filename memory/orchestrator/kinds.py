@@ -11,12 +11,14 @@ from dataclasses import dataclass
 from memory.domain.errors import MemoryTiersError
 from memory.domain.scope import Scope, ScopeKind
 from memory.orchestrator.collections import (
+    ARTIFACTS,
     CLAIMS,
     ENTRIES,
     ENTRY_VERSIONS,
     LEASES,
     MESSAGES,
     OPERATIONS,
+    PASSAGES,
     RELATIONS,
     RUNS,
     SESSIONS,
@@ -132,7 +134,9 @@ KINDS = Kinds(
     Kind(ENTRY_VERSIONS, exported=False),
     Kind(RELATIONS),
     Kind(SESSIONS, conversational=True),
+    Kind(ARTIFACTS, conversational=True),
     Kind(MESSAGES, conversational=True),
+    Kind(PASSAGES, exported=False, conversational=True),
     Kind(TASKS, exported=False, conversational=True),
     Kind(RUNS, exported=False, conversational=True),
     Kind(CLAIMS, scoped=False, exported=False),

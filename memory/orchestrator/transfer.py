@@ -13,7 +13,10 @@ from memory.domain.errors import StoreUnavailable
 from memory.domain.scope import Scope
 from memory.orchestrator.births import CLOCK_SKEW
 from memory.orchestrator.browsing import Browsing
-from memory.orchestrator.collections import DIGEST, ENTRIES, ENTRY_VERSIONS, RELATIONS
+from memory.orchestrator.collections import ARTIFACTS, DIGEST, ENTRIES, ENTRY_VERSIONS, MESSAGES, RELATIONS
+from memory.orchestrator.conversations.artifacts import chunk_key, chunks_of
+from memory.orchestrator.conversations.events import artifacts_of
+from memory.orchestrator.conversations.uploads import READ_AT_ONCE
 from memory.orchestrator.entry_records import entry_of, record_of
 from memory.orchestrator.erasure import Erasure
 from memory.orchestrator.kinds import Kind, Kinds
@@ -21,6 +24,7 @@ from memory.orchestrator.meaning import Meaning
 from memory.orchestrator.outbox import Outbox, Pending, replicas
 from memory.orchestrator.past import kept_versions, same_life
 from memory.orchestrator.placement import Located, Placement, refused
+from memory.orchestrator.steps import step
 from memory.orchestrator.versions import kept_version, version_at
 from memory.ports.pace import paced
 from memory.ports.record import JsonValue, Key, Record, Tombstone
@@ -100,11 +104,38 @@ class Transfer:
             yield record, [] if record.previous is None else await kept_versions(self._placement, record)
 
     async def records(self, tenant: str, scope: Scope | None) -> AsyncIterator[tuple[Kind, Record]]:
-        """Every record of the kinds without a form of their own, of a tenant or of one scope, with a session's its conversation."""
+        """Every record of the kinds without a form of their own, of a tenant or of one scope, with a session's its conversation; before a message the
+        chunks of its large texts."""
         for kind in carried(self._placement.kinds):
-            if scope is None or (text := kind.scope_of(scope)) is not None:
+            if kind.collection is not ARTIFACTS and (scope is None or (text := kind.scope_of(scope)) is not None):
                 async for record in self._browsing.every_record(kind.collection, tenant, None if scope is None else text):
-                    yield kind, record
+                    if kind.collection is MESSAGES and artifacts_of(record):
+                        row, chunks = await self._with_chunks(record)
+                        for chunk in chunks:
+                            yield self._placement.kinds.of(ARTIFACTS), chunk
+                        if row is not None:
+                            yield kind, row
+                    else:
+                        yield kind, record
+
+    async def _with_chunks(self, row: Record) -> tuple[Record | None, list[Record]]:
+        """The row of a message as it is now, and the chunks that it names, as far as they can be read; none where it is gone."""
+        archive = self._placement.topology.archive
+        while True:
+            keys, found = [chunk_key(row.key.tenant, row.scope, chunk) for chunk in chunks_of(artifacts_of(row))], list[Record]()
+            for start in range(0, len(keys), READ_AT_ONCE):
+                with step("artifacts.read"):
+                    chunks = await archive.get(ARTIFACTS, keys[start : start + READ_AT_ONCE])
+                found += [chunk for chunk in chunks if isinstance(chunk, Record)]
+            if len(found) == len(keys):
+                return row, found
+            with step("log.read"):
+                (now,) = await archive.get(MESSAGES, [row.key])
+            if not isinstance(now, Record):
+                return None, []
+            if now.version == row.version:
+                return row, found
+            row = now
 
     # -- in: entries --------------------------------------------------------------------------------------------------
 

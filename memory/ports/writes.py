@@ -71,13 +71,15 @@ class Put:
 
     A record whose generation is None gets the partition's current generation; one with a number lower than the partition's
     current generation is rejected with reason "generation" whatever the condition says: it was erased.
-    `settles` names the steps that what stands there may owe and this write drops.
+    `settles` names the steps that what stands there may owe and this write drops. With `erases` nothing of what stood there stays readable, as
+    after a deletion: a store that keeps a version to restore keeps none of it.
     """
 
     collection: Collection
     record: Record
     when: When
     settles: frozenset[str] = frozenset()
+    erases: bool = False
 
     @property
     def key(self) -> Key:

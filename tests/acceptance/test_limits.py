@@ -106,3 +106,17 @@ async def test_a_late_mistake_in_a_long_batch_stores_nothing_of_it(memory: Memor
         with watching(memory) as calls, pytest.raises(InvalidInput, match=next(iter(mistake))):
             await memory.write_many([*drafts, {"content": "bad", "scope": USER, **mistake}])
         assert calls == []
+
+
+async def test_a_message_that_is_too_large_is_refused_by_name(plain: Memory) -> None:
+    session = plain.session("s1")
+    with pytest.raises(InvalidInput, match="message: exceeds 33554432 bytes; keep what is larger elsewhere"):
+        await session.append([{"role": "user", "content": "fine"}, {"role": "user", "content": "é" * 2**24 + "x"}])
+    with pytest.raises(InvalidInput, match="message: exceeds 1048576 bytes, its texts of more than 65536 bytes aside"):
+        await session.append({"role": "user", "content": [{"type": "text", "text": "x" * 60_000}] * 18})
+    with pytest.raises(InvalidInput, match="tool_call_id: exceeds 65536 bytes"):
+        await session.append({"role": "tool", "content": "x", "tool_call_id": "c" * 70_000})
+    with pytest.raises(InvalidInput, match="content: of the system message exceeds 65536 bytes"):
+        await plain.session("s2", system="kind").update("system", content="kind" * 20_000)
+    await session.append({"role": "user", "content": "x" * 2**25})
+    assert (await session.context()).messages[0].text == "x" * 2**25

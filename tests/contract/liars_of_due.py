@@ -14,6 +14,7 @@ from memory.ports.record import Role
 from tests.contract.liars import liar
 
 EXACT = "test_everything_due_is_told_with_why_and_nothing_else"
+ALONE = "test_one_thing_alone_is_told_whatever_it_is_due_for"
 SEEN_TO = "test_what_has_been_seen_to_is_due_no_longer"
 PAGES = "test_pages_of_what_is_due_are_together_what_is_told_at_once"
 BETWEEN = "test_what_is_seen_to_between_two_pages_hides_nothing_behind_it"
@@ -109,6 +110,13 @@ class DiscardsWhatOwes(InMemoryStore):
         found = await super()._due(now, limit, cursor, expired)
         also = tuple(replace(row, why=Why.DISCARD) for row in found.rows if row.why is Why.OWES and not row.tier)
         return replace(found, rows=found.rows + also)
+
+
+@liar(ALONE)
+class LooksFirstWhetherSomethingOwes(InMemoryStore):
+    async def _due(self, now: datetime, limit: int, cursor: str | None, expired: Mapping[Collection, datetime]) -> Due:
+        found = await super()._due(now, limit, cursor, expired)
+        return found if any(row.why is Why.OWES for row in found.rows) else Due()
 
 
 @liar(SEEN_TO)

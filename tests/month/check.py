@@ -199,7 +199,8 @@ def imported(exported: Sequence[Entry], found: Sequence[Entry], tenant: str) -> 
 
 async def swept(run: Run, worker: int = 0) -> None:
     said = await run.ask(None, "admin.sweep", worker=worker)
-    run.model.swept_over(said, sessions_over=run.talks.swept(said.begun))
+    over = run.talks.swept(said.begun)
+    run.model.swept_over(said, sessions_over=over, to_be_asked=sum(len(talk.owed) for talk in run.talks.all.values()))
     await sessions.noted(run, said, list(run.talks.all.values()))
 
 
@@ -351,7 +352,7 @@ async def words_are_gone_from_files(run: Run) -> None:
     for store in run.memory._engine.topology.leaves:
         await store.vacuum()
     living = {word for word in run.model.living_words() | run.talks.living_words() if is_own(word)}
-    gone = _gone_words(run)
+    gone = _gone_words(run) - run.talks.replaced_words()
     files = [file for file in run.folder.rglob("*") if file.is_file() and not OURS & set(file.relative_to(run.folder).parts)]
     written = {word.decode() for file in files for word in OWN.findall(await _bytes_of(file))}
     if left := gone & written:

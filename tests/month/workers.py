@@ -53,7 +53,9 @@ class Here:
         memory = self.memory if tenant == self.memory.tenant else self.memory.for_tenant(tenant)
         try:
             answer = self._handles.method(memory, name, args)(**kwargs)
-            return [one async for one in answer] if hasattr(answer, "__aiter__") else as_told(await answer)
+            found = [one async for one in answer] if hasattr(answer, "__aiter__") else as_told(await answer)
+            await memory._engine.conversations.onward.asked()  # a sweep does not wait for what the callback is asked; who judges it does
+            return found
         except Exception as error:  # noqa: BLE001 - the judge says which may be
             return Failure(type(error).__name__, str(error), getattr(error, "written", None))
 

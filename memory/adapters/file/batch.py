@@ -18,7 +18,7 @@ from memory.ports.collections import Collection
 from memory.ports.deciding import tombstone_over
 from memory.ports.record import Key, Partition, Record, Standing
 from memory.ports.rows import Row, row_of, standing_of
-from memory.ports.writes import Outcome, Write
+from memory.ports.writes import Outcome, Put, Write
 
 _UNCOUNTED = b""
 """The words of a row that is only decided on: files hold texts, and no words."""
@@ -46,6 +46,7 @@ class Batch:
         self._changes: dict[Address, Change] = {}
         self._states: dict[Partition, State] = {}
         self._raised: dict[Partition, int] = {}
+        self._erasing: set[Address] = set()
         self.begun = False
         """Whether anything on disk may have changed."""
 
@@ -61,6 +62,7 @@ class Batch:
             return skipped(outcomes)
         self._changes |= {change.address: change for change in desk.changes}
         self._raised |= desk.raised
+        self._erasing |= {(w.collection.name, w.key) for w, o in zip(writes, outcomes, strict=True) if isinstance(w, Put) and w.erases and o.applied}
         return outcomes
 
     def delete(self, collection: Collection, entries: Sequence[Entry], version: int, discard_at: datetime | None, carry: frozenset[str]) -> int:
@@ -139,7 +141,10 @@ class Batch:
             return [Written(place)]
         gone: list[Written] = []
         if place == look.place:
-            self._stage_version_before(staged, look, standing)
+            if change.address in self._erasing:
+                self._stage_forgetting(staged, place)
+            else:
+                self._stage_version_before(staged, look, standing)
         elif look.holds:
             if look.damage is not None and isinstance(standing, Record):
                 self._library.records.quarantine(look.place, staged)
@@ -155,11 +160,14 @@ class Batch:
             return belongs
         return look.place if look.holds else place_in(collection.name, key, UNSEEN)
 
-    def _stage_removal(self, staged: Staged, place: Place) -> None:
-        records = self._library.records
-        if records.has_before(place):
+    def _stage_forgetting(self, staged: Staged, place: Place) -> None:
+        """Nothing that may be restored, or is kept for people, is left of what stands there."""
+        if self._library.records.has_before(place):
             staged.remove(place.table.parts, place.backup)
-        records.forget_quarantined(place, staged)
+        self._library.records.forget_quarantined(place, staged)
+
+    def _stage_removal(self, staged: Staged, place: Place) -> None:
+        self._stage_forgetting(staged, place)
         staged.remove(place.table.parts, place.file)
 
     def _stage_version_before(self, staged: Staged, look: Look, will: Standing) -> None:

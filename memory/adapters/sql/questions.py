@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any, TypeAlias
 
 import sqlalchemy as sa
@@ -11,7 +12,9 @@ import sqlalchemy as sa
 from memory.adapters.sql.prepared import compiled, kept
 from memory.adapters.sql.shapes import TRUE, Shape, Values, names, scope, walks
 from memory.adapters.sql.table import Table
+from memory.domain.time import micros
 from memory.ports.query import Everywhere, Filter, Query, RowType, Tenant, Where, decode_cursor
+from memory.ports.record import Role
 
 AnyTable: TypeAlias = Table[Any]
 Build = Callable[[AnyTable, Shape], sa.Select[Any]]
@@ -86,6 +89,25 @@ def _totals(table: AnyTable, shape: Shape) -> sa.Select[Any]:
     wanted = [conditions.scope(where), conditions.standing(roles, kinds), conditions.filter(chosen)]
     columns: list[sa.ColumnElement[Any]] = [sa.func.count(), summed(table.table.c.bytes)]
     return sa.select(*columns).select_from(table.table).where(*wanted)
+
+
+def due(tables: Sequence[AnyTable], expiring: Sequence[bool], moments: Sequence[datetime]) -> Question:
+    """Whether anything in one of these tables may be due at the first of the moments, or has expired before the second where it is `expiring`."""
+    first, values = tables[0], [micros(at) for at in moments]
+    key = (due, tuple([table.name for table in tables]), tuple(expiring))
+    statement = kept(first.prepared, first.thresholds.statements_kept, key, lambda: compiled(first.dialect, _due(tables, expiring), len(values)))
+    return Question(statement.sql, statement.arguments(values))
+
+
+def _due(tables: Sequence[AnyTable], expiring: Sequence[bool]) -> sa.Select[Any]:
+    found: list[sa.ColumnElement[bool]] = []
+    for table, expires in zip(tables, expiring, strict=True):
+        conditions = table.conditions()
+        asked = [conditions.filter(("owing", True)), conditions.standing(frozenset({Role.ARRIVING}), frozenset({RowType.RECORD}))]
+        asked.append(conditions.filter(("<", "discard_at", "i")))
+        asked += [conditions.filter(("<", "expires_at", "i"))] if expires else []
+        found += [sa.exists(sa.select(table.table.c.id).where(each)) for each in asked]
+    return sa.select(sa.or_(*found))
 
 
 def summed(column: sa.ColumnElement[int]) -> sa.ColumnElement[int]:

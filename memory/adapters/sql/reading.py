@@ -8,9 +8,10 @@ from datetime import datetime
 from typing import Any, TypeAlias
 
 from memory.adapters.sql.partitions import Directory
-from memory.adapters.sql.questions import matches, page, totals
+from memory.adapters.sql.questions import due, matches, page, totals
 from memory.adapters.sql.table import Columns, Table, Unreadable
 from memory.ports.batch import Held, slot_of
+from memory.ports.collections import Collection
 from memory.ports.deciding import tombstone_over
 from memory.ports.pace import paced
 from memory.ports.query import Count, Everywhere, Head, Page, Partitions, Query, Where, encode_cursor
@@ -107,6 +108,15 @@ async def _rows(
         if end < len(places):
             return rows[:end], True
         take *= 2
+
+
+async def may_be_due(connection: Any, tables: Sequence[AnyTable], now: datetime, expired: Mapping[Collection, datetime]) -> bool:
+    """Whether something in one of these tables may be due, see `Store.due`."""
+    if not tables:
+        return False
+    asked = due(tables, [table.collection in expired for table in tables], [now, max(expired.values(), default=now)])
+    ((found,),) = await tables[0].read(connection, asked.sql, asked.arguments)
+    return bool(found)
 
 
 async def count(connection: Any, table: AnyTable, directory: AnyDirectory, query: Query) -> Count:

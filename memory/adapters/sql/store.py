@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from datetime import datetime
 from typing import Any, Generic, TypeVar
 
@@ -15,6 +15,7 @@ from memory.adapters.sql.table import Table, Unreadable
 from memory.adapters.sql.thresholds import SqlThresholds
 from memory.ports.base import BaseStore
 from memory.ports.collections import Collection
+from memory.ports.due import Due
 from memory.ports.quarantine import quarantined, sound
 from memory.ports.query import Count, Everywhere, Page, Query, Tenant
 from memory.ports.record import Key, Partition, Stored
@@ -78,6 +79,17 @@ class SqlStore(BaseStore, Generic[C, R]):
     async def _delete_matching(self, query: Query, version: int, discard_at: datetime | None, carry: frozenset[str]) -> int:
         deletion = Deletion(query, version, discard_at, carry)
         return await self._within(lambda c: reading.delete_matching(c, self._table_on(c, query.collection), self._directory, deletion))
+
+    async def _due(self, now: datetime, limit: int, cursor: str | None, expired: Mapping[Collection, datetime]) -> Due:
+        """Mostly nothing is: that is one statement about all collections."""
+
+        async def may_be(connection: C) -> bool:
+            tables = [self._table_on(connection, collection) for collection in self._collections.values()]
+            return await reading.may_be_due(connection, tables, now, expired)
+
+        if cursor is None and not await self._with(may_be):
+            return Due()
+        return await super()._due(now, limit, cursor, expired)
 
     # -- unreadable rows ----------------------------------------------------------------------------------------------
 

@@ -27,7 +27,23 @@ def messages_of(given: object) -> list[Message]:
     fields beside it, and our own `Message` or its `model_dump`. Everything is a copy (C12). `InvalidInput` names the field that is wrong, `message`
     where it is none at all.
     """
-    fields = _copied(_as_mapping(given))
+    messages = _taken(_copied(_as_mapping(given)))
+    for message in messages:
+        _check_names(message)
+    return messages
+
+
+def _check_names(message: Message) -> None:
+    """What messages are told apart by stays in their rows, and is short therefore."""
+    named = {"name": message.name, "tool_call_id": message.tool_call_id, "finish_reason": message.finish_reason}
+    for number, call in enumerate(message.tool_calls):
+        named |= {f"tool_calls[{number}].id": call.id, f"tool_calls[{number}].name": call.name}
+    for field, value in named.items():
+        if value is not None and door.is_large(value):
+            raise InvalidInput(field, f"exceeds {door.LARGE_TEXT_BYTES} bytes")
+
+
+def _taken(fields: Fields) -> list[Message]:
     if ours.is_dump(fields):
         return ours.taken(fields)
     if langchain.is_one(fields):
@@ -59,10 +75,11 @@ def _dumped(one: Any) -> Any:
 
 
 def _copied(given: Mapping[Any, Any]) -> Fields:
-    """A checked copy of at most 1 MiB. A moment may be a datetime, which JSON has not; it is checked where it is taken."""
+    """A checked copy: at most 32 MiB of texts that are over 64 KiB each, and 1 MiB of all else. A moment may be a datetime, which JSON has not; it is
+    checked where it is taken."""
     moments = {name: value for name in MOMENTS if isinstance(value := given.get(name), datetime)}
     try:
-        copied = door.json_object("message", {**given, **dict.fromkeys(moments)}, max_bytes=door.MAX_MESSAGE_BYTES)
+        copied = door.json_object("message", {**given, **dict.fromkeys(moments)}, max_bytes=door.MAX_ROW_BYTES, large_texts=door.MAX_MESSAGE_BYTES)
     except InvalidInput as exc:
         raise InvalidInput(exc.field.removeprefix("message."), exc.problem) from None
     return {**copied, **moments}

@@ -1,4 +1,5 @@
-"""Sessions carried elsewhere: each one's own record, then its log, event by event, as it stood, so that history, window and counts come back.
+"""Sessions carried elsewhere: each one's own record, then its log, event by event, as it stood, so that history, window and counts come back. The
+chunks of a message's large texts come before it, and are stored anew.
 
 A session keeps its id. Its incarnation, which the keys of its events derive from, belongs to tenant and session: in another tenant it has one that
 derives from it, and what names an event by its key names it by the key it has there.
@@ -6,23 +7,26 @@ derives from it, and what names an event by its key names it by the key it has t
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, MutableMapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 from memory.domain import door, ids
 from memory.domain.entry import check_title
-from memory.domain.errors import InvalidInput
+from memory.domain.errors import InvalidInput, StoreUnavailable
 from memory.domain.session import STATUSES
-from memory.orchestrator.collections import MESSAGES, SESSIONS
-from memory.orchestrator.conversations.events import FIRST_PLACE, EventType, event_of, place_key
+from memory.orchestrator.collections import ARTIFACTS, MESSAGES, SESSIONS
+from memory.orchestrator.conversations.artifacts import Chunk, chunks_of, completed, digest_of, uploads_of
+from memory.orchestrator.conversations.events import FIRST_PLACE, EventType, artifacts_of, event_of, place_key, with_artifacts
 from memory.orchestrator.conversations.folding import left_by
-from memory.orchestrator.conversations.sessions import scope_of, session_key, system_of
+from memory.orchestrator.conversations.passages import Passages
+from memory.orchestrator.conversations.sessions import life_of, scope_of, session_key, system_of
+from memory.orchestrator.conversations.uploads import Overtaken, Uploads
 from memory.orchestrator.kinds import Kind
 from memory.orchestrator.placement import Placement, refused
 from memory.orchestrator.steps import step
 from memory.orchestrator.transfer import DELETED, TAKEN, THERE, WRITTEN, Fate, Restored
-from memory.ports.record import JsonValue, Key, Record, Tombstone
+from memory.ports.record import JsonValue, Key, Record, Stored, Tombstone
 from memory.ports.writes import Absent, Outcome, Put, Status
 
 
@@ -35,6 +39,12 @@ def check_carried(kind: Kind, record: Record) -> None:
     named = "session_id" if kind.collection is SESSIONS else "conversation_id"
     if record.scope != scope_of(door.identifier(named, fields[named])):
         raise InvalidInput("scope", "is not that of its session")
+    if kind.collection is ARTIFACTS:
+        if not isinstance(fields["data"], bytes) or digest_of(fields["data"]) != fields["digest"]:
+            raise InvalidInput("data", "is not what its digest tells")
+        fields["data"].decode()
+        door.identifier("upload", fields["upload"])
+        return
     if kind.collection is MESSAGES:
         event = event_of(record)
         left_by(event.draft)
@@ -86,8 +96,10 @@ class Moving:
 class Carrying:
     """Restores them."""
 
-    def __init__(self, placement: Placement) -> None:
+    def __init__(self, placement: Placement, uploads: Uploads, passages: Passages) -> None:
         self._placement = placement
+        self._uploads = uploads
+        self._passages = passages
 
     async def restore_session(self, record: Record) -> Restored:
         """Store a session's own record where there is none; one of the same incarnation is there already, whatever was said since."""
@@ -101,8 +113,11 @@ class Carrying:
             return THERE if same else Restored(Fate.REFUSED, "id: there is another session of this id here")
         return DELETED if isinstance(there, Tombstone) or outcome.status is Status.REJECTED else TAKEN
 
-    async def restore_events(self, records: Sequence[Record]) -> list[Restored]:
-        """Store events, in their order, each where nothing stands at its place; those of a session that was deleted are not brought back."""
+    async def restore_events(self, records: Sequence[Record], chunks: MutableMapping[tuple[str, Chunk], str]) -> list[Restored]:
+        """Store events, in their order, each where nothing stands at its place; those of a session that was deleted are not brought back.
+
+        `chunks` has the large texts of messages, by the scope of their session; those that these name are taken from it.
+        """
         archive = self._placement.topology.archive
         named = [session_key(record.key.tenant, str(record.fields["conversation_id"])) for record in records]
         keys = list(dict.fromkeys(named))
@@ -112,13 +127,43 @@ class Carrying:
         puts: list[tuple[int, Put]] = []
         for at, (record, key) in enumerate(zip(records, named, strict=True)):
             fates.append(_fate(record, session := sessions[key]))
+            texts = {chunk: text for chunk in chunks_of(artifacts_of(record)) if (text := chunks.pop((record.scope, chunk), None)) is not None}
             if isinstance(session, Record) and fates[at] is WRITTEN:
-                puts.append((at, Put(MESSAGES, _born(record, session.generation), Absent())))
+                here = await self._with_texts(record, session, texts) if artifacts_of(record) else record
+                if isinstance(here, Restored):
+                    fates[at] = here
+                else:
+                    owed = self._passages.owed_by(event_of(record).draft)
+                    puts.append((at, Put(MESSAGES, replace(_born(here, session.generation), owed=owed), Absent())))
         outcomes = await self._placement.write("log.restore", archive, *[put for _, put in puts]) if puts else []
         for (at, put), outcome in zip(puts, outcomes, strict=True):
+            if outcome.applied:
+                self._passages.note(event_of(put.record))
             error = refused(archive, outcome)
             fates[at] = _put(put.record, outcome) if error is None else Restored(Fate.REFUSED, str(error))
+            if (artifacts := artifacts_of(put.record)) and isinstance(session := sessions[named[at]], Record):
+                if not outcome.applied:
+                    await self._uploads.give_up(life_of(session), artifacts)
+                elif not await self._uploads.hold(life_of(session), uploads_of(artifacts)):
+                    raise StoreUnavailable(archive.name, "took so long that the large texts of a message were given up: erase it, and import again")
         return fates
+
+    async def _with_texts(self, record: Record, session: Record, texts: Mapping[Chunk, str]) -> Record | Restored:
+        """The record once its large texts are stored here; or what stands at its place, or why they cannot be."""
+        archive, event = self._placement.topology.archive, event_of(record)
+        with step("log.read"):
+            (there,) = await archive.get(MESSAGES, [record.key])
+        if there is not None:
+            return _met(record, there)
+        lacking = [chunk for chunk in chunks_of(event.draft.artifacts) if chunk not in texts]
+        if lacking or event.draft.message is None:
+            return Restored(Fate.REFUSED, f"artifacts: {len(lacking)} of their chunks do not stand before it in this file")
+        try:
+            message = completed(event.draft.message, event.draft.artifacts, texts)
+            (artifacts,) = await self._uploads.lay(life_of(session), [(message, ())])
+        except Overtaken:
+            return DELETED
+        return with_artifacts(record, artifacts)
 
 
 def _fate(record: Record, session: object) -> Restored:
@@ -131,12 +176,16 @@ def _fate(record: Record, session: object) -> Restored:
 
 
 def _put(record: Record, outcome: Outcome) -> Restored:
-    there = outcome.stored
     if outcome.applied:
         return WRITTEN
+    return DELETED if outcome.status is Status.REJECTED else _met(record, outcome.stored)
+
+
+def _met(record: Record, there: Stored | None) -> Restored:
+    """What an event meets at its place."""
     if isinstance(there, Record):
         return THERE if there.body.get("nonce") == record.body["nonce"] else TAKEN
-    return DELETED if isinstance(there, Tombstone) or outcome.status is Status.REJECTED else TAKEN
+    return DELETED if isinstance(there, Tombstone) else TAKEN
 
 
 def _born(record: Record, generation: int | None) -> Record:

@@ -16,11 +16,11 @@ from memory.orchestrator.collections import MESSAGES
 from memory.orchestrator.conversations.events import Draft, Event, EventType, copy_of
 from memory.orchestrator.conversations.handle import Handle
 from memory.orchestrator.conversations.places import Places
-from memory.orchestrator.conversations.reading import COPIED
+from memory.orchestrator.conversations.reading import COPIED, Window
 from memory.orchestrator.conversations.seen import Seen
 from memory.policies.compacting import Compacted, CompactingSettings, compacted
 from memory.policies.thresholds import WindowPolicy, archived_by
-from memory.policies.tokens import message_tokens, messages_tokens, tools_tokens
+from memory.policies.tokens import message_tokens, tools_tokens
 from memory.policies.window import Threshold, split_for_compaction
 from memory.ports.pace import paced
 from memory.ports.query import And, Eq, Order, Query, within
@@ -31,8 +31,8 @@ Summary: TypeAlias = str | Message | Mapping[str, Any]
 log = logging.getLogger(__name__)
 
 Summarise: TypeAlias = Callable[[list[Message]], Summary | Awaitable[Summary]]
-Choose: TypeAlias = Callable[[list[Message]], Awaitable[tuple[list[Message], Message] | None]]
-"""Of the messages of a window: those that leave it, and the summary that stands for them; None where none do."""
+Choose: TypeAlias = Callable[[Window], Awaitable[tuple[list[Message], Message] | None]]
+"""Of a window: the messages that leave it, and the summary that stands for them; None where none do."""
 
 
 class Compacting(Handle):
@@ -45,7 +45,7 @@ class Compacting(Handle):
         query = Query(MESSAGES, within(life.partition), asked, (Order("created_at"),), self._placement.settings.page)
         pages = self._placement.pages("history.compactions", self._log.store, query)
         events = [event async for page in pages for event in self._log.events_of(page.records)]
-        return [self._told(event) for event in events]
+        return [self._told(event) for event in await self._log.whole(events)]
 
     async def compact(self, summarise: Summarise, *, keep_last: int, reason: str, trigger_id: str | None = None) -> Compaction:
         """Let a summary stand for all but the last messages of the window: one write. An earlier summary goes with them (B34 to B42).
@@ -54,9 +54,9 @@ class Compacting(Handle):
         changed, where the summary cannot be had.
         """
 
-        async def choose(messages: list[Message]) -> tuple[list[Message], Message]:
-            archived = [messages[at] for at in split_for_compaction(messages, keep_last).archived]
-            return archived, await _summary(summarise, archived)
+        async def choose(window: Window) -> tuple[list[Message], Message]:
+            archived = [window.messages[at] for at in split_for_compaction(window.messages, keep_last).archived]
+            return archived, await _summary(summarise, await self._whole(window, archived))
 
         made = await self._compacted(choose, reason, trigger_id)
         assert made is not None  # noqa: S101 - it always chooses
@@ -68,11 +68,12 @@ class Compacting(Handle):
         """Compact where the policy says so, with what the tools take counted in (B43 to B46); None where there is no new summary."""
         of_tools = tools_tokens(tools, self._counter)
 
-        async def choose(messages: list[Message]) -> tuple[list[Message], Message] | None:
+        async def choose(window: Window) -> tuple[list[Message], Message] | None:
+            messages = window.messages
             if isinstance(policy, CompactingSettings):
-                return await self._as_list(messages, policy, summarise)
-            archived = [messages[at] for at in archived_by(policy, messages, messages_tokens(messages, self._counter) + of_tools)]
-            return (archived, await _summary(summarise, archived)) if archived else None
+                return await self._as_list(await self._whole(window, messages), policy, summarise)
+            archived = [messages[at] for at in archived_by(policy, messages, sum(window.costs) + of_tools)]
+            return (archived, await _summary(summarise, await self._whole(window, archived))) if archived else None
 
         return await self._compacted(choose, "token_limit" if isinstance(policy, Threshold | CompactingSettings) else "auto", None)
 
@@ -104,7 +105,7 @@ class Compacting(Handle):
         while True:
             window = await self._window()
             messages, costs, state = list(window.messages), dict(zip([m.id for m in window.messages], window.costs, strict=True)), window.state
-            chosen = await choose(messages)
+            chosen = await choose(window)
             if chosen is None:
                 return None
             archived, summary = chosen

@@ -7,12 +7,14 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any
 
+from memory.domain.door import LARGE_TEXT_BYTES
 from memory.domain.errors import Conflict, InvalidInput, NotFound, StoreUnavailable
 from memory.domain.message import SYSTEM, Message, Role
-from memory.domain.session import Context, FoundMessage, HistoryPage
+from memory.domain.session import Context, FoundMessages, HistoryPage
+from memory.orchestrator.conversations.artifacts import large_texts
 from memory.orchestrator.conversations.compacting import Compacting
 from memory.orchestrator.conversations.events import Draft, Event, EventType, copy_of
-from memory.orchestrator.conversations.finding import Finding
+from memory.orchestrator.conversations.finding import By, Finding
 from memory.orchestrator.conversations.history import HistoryAsked
 from memory.orchestrator.conversations.onward import Left
 from memory.orchestrator.conversations.reading import COPIED, Asked, ordered
@@ -69,16 +71,19 @@ class Conversation(Compacting):
             asked = replace(asked, earlier=[made.summary for made in await self.compactions() if not made.summary.is_empty])  # erased ones
         version = window.state.after.version
         told = read_out(window.arranged, window.costs, window.said_by_then, window.count, version, asked, self._counter, of_tools)
-        return replace(told, messages=[copy_of(message) async for message in paced(told.messages, COPIED)], degraded=degraded)
+        messages = await self._whole(window, told.messages)
+        if len(messages) < len(told.messages):  # some were erased meanwhile
+            return await self.context(asked, tools=tools)
+        return replace(told, messages=[copy_of(message) async for message in paced(messages, COPIED)], degraded=degraded)
 
     async def history(self, asked: HistoryAsked) -> HistoryPage:
-        self._record = await self._same_life()
-        return await self._history.page(asked, system_of(self._record))
+        self._record, page = await self._history.page(asked, self._same_life())
+        return page
 
-    async def search(self, text: str, limit: int) -> list[FoundMessage]:
-        """The messages that answer best by words, archived ones too; not those that were excluded."""
+    async def search(self, text: str, limit: int, by: By = "both") -> FoundMessages:
+        """The messages that answer best, archived ones too; not those that were excluded."""
         self._record = await self._same_life()
-        return await Finding(self._placement, self._sessions).find(within(self._log.life.partition), None, text, limit)
+        return await Finding(self._placement, self._sessions).find(within(self._log.life.partition), None, text, limit, by)
 
     # -- messages -----------------------------------------------------------------------------------------------------
 
@@ -147,8 +152,11 @@ class Conversation(Compacting):
         return changed.message
 
     async def _changed(self, event: Event | None, change: Callable[[Message], Message]) -> Event:
-        patience, message_id = Patience(self._placement, self.id), "" if event is None else str(event.message.id if event.message else "")
+        patience, message_id = Patience(self._placement, self.id), "" if event is None else str(event.draft.message.id if event.draft.message else "")
         while event is not None and event.draft.message is not None:
+            (event,) = await self._log.whole([event], strict=True)
+            if event.is_redacted or event.draft.message is None:
+                break
             new = change(event.draft.message).model_copy(update={"id": event.draft.message.id})
             if new == event.draft.message:
                 if event.edits:  # perhaps by this very call before it failed, and then nobody was told
@@ -186,6 +194,8 @@ class Conversation(Compacting):
         if system is None:
             raise NotFound(SYSTEM, "message")
         new = system.model_copy(update=dict(changes))
+        if large := large_texts(new):
+            raise InvalidInput(str(large[0][0][0]), f"of the system message exceeds {LARGE_TEXT_BYTES} bytes")
         said = new.model_dump(mode="json", exclude_defaults=True, exclude={"id"})
         self._record = await self._sessions.follow(record, (await self._log.load()).state, self._placement.now(), system=said)
         return new
@@ -206,7 +216,8 @@ class Conversation(Compacting):
             events = await self._log.window_at(event.place)
         told = zip(events, await self._history.gone(events), strict=True)
         kept = [each for each, gone in told if gone.excluded is None or (event is not None and each.place == event.place)]
-        messages = [message for each in ordered(kept) if (message := each.message) is not None]
+        whole = await self._log.whole(kept, strict=True)
+        messages = [message for each in ordered(whole) if (message := each.message) is not None]
         return draft_like(self._record, forked_from={"session_id": self.id, "message_id": message_id}), messages
 
     async def exclude(self, message_id: str, reason: str) -> bool:
@@ -264,7 +275,7 @@ class Conversation(Compacting):
         Messages of others that this handle's caller has not read stay, behind them.
         """
         window = await self._window()
-        shown = [window.messages[at] for at in window.arranged.order]
+        shown = await self._whole(window, [window.messages[at] for at in window.arranged.order])
         known = window.state.window if self._known is None else self._known
         made = Replacement([message for message in messages if message.id != SYSTEM], shown, window.places, known, by_content=by_content)
         told: list[Message] = []
@@ -296,7 +307,7 @@ class Conversation(Compacting):
 
         closed = await self._turned(decide)
         for event in (await self._log.window())[1].values():
-            if event.message is not None and not event.message.is_final:
+            if event.draft.message is not None and not event.draft.message.is_final:
                 with suppress(NotFound):  # erased meanwhile
                     await self._changed(event, lambda message: message.model_copy(update={"is_final": True}))
         return closed

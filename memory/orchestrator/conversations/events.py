@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from enum import StrEnum
@@ -11,14 +11,17 @@ from typing import Any
 
 from memory.domain import ids
 from memory.domain.message import Message, Role
+from memory.orchestrator.conversations import artifacts as large
+from memory.orchestrator.conversations.artifacts import Artifacts, outlined, uploads_of
 from memory.orchestrator.conversations.places import NOWHERE, Places
 from memory.orchestrator.entry_records import copied
+from memory.policies.passages import parts_of
 from memory.ports.record import FieldValue, JsonValue, Key, Owed, Record
 
 FIRST_PLACE = 2
 """Of an event. Place 1 is the system message's, which stands in the session's own record."""
-INDEXED_CHARACTERS = 8_192
-"""How much of a message is found by words."""
+INDEXED_CHARACTERS = large.BEGINNING
+"""How much of a message it is found by."""
 
 
 class EventType(StrEnum):
@@ -44,6 +47,8 @@ OF_ONE = frozenset({EventType.EXCLUDE, EventType.RESTORE, EventType.ERASED})
 """Events that change of one message, told by its place, whether it is in the window."""
 LEAVING = OF_ONE | {EventType.CLEAR, EventType.ROLL_BACK, EventType.REPLACE, EventType.COMPACTION}
 """Events that change which messages are in the window."""
+ARTIFACTS_SAID = "artifacts"
+"""In the body of a record: the large texts of its message, of which it has the beginnings."""
 REDACTED = "redacted"
 """Of an event's data: true where the message was erased."""
 
@@ -86,6 +91,10 @@ class Draft:
     owed: tuple[Owed, ...] = ()
     nonce: str = ""
     """Tells a writer its own event from another's at the same place, when the answer to its put was lost."""
+    artifacts: Artifacts = ()
+    """The large texts of the message, as they are stored beside it."""
+    is_whole: bool = True
+    """Whether the message has its large texts; else, as its record does, their beginnings. See `Log.whole`."""
 
     @property
     def is_in_history(self) -> bool:
@@ -111,6 +120,8 @@ class Event:
     pinned: Places = NOWHERE
     edits: int = 0
     """How often its message was changed."""
+    parts: int = 0
+    """Into how many it was cut for finding it by meaning, at most, before it was changed."""
     owed: tuple[Owed, ...] = ()
 
     @property
@@ -120,6 +131,8 @@ class Event:
     @property
     def message(self) -> Message | None:
         """The message as callers get it, a copy."""
+        if not self.draft.is_whole:
+            raise RuntimeError("the large texts of this message were not read")
         return None if self.draft.message is None else copy_of(self.draft.message)
 
     @property
@@ -131,7 +144,7 @@ class Event:
     def as_given(self) -> Draft:
         """What it was made of, without a nonce."""
         said = self.draft.message
-        return replace(self.draft, nonce="", message=None if said is None else said.model_copy(update={"id": self.given_id}))
+        return replace(self.draft, nonce="", artifacts=(), message=None if said is None else said.model_copy(update={"id": self.given_id}))
 
     @property
     def number(self) -> int | None:
@@ -148,12 +161,27 @@ class Event:
         assert self.draft.message is not None  # noqa: S101 - only messages are erased
         told = {"in_history", "left", LEAVES, "before", "after", "reason"}
         data = {name: value for name, value in self.draft.data.items() if name in told}
-        draft = replace(self.draft, message=_nothing(self.draft.message, self.key.id), data={**data, REDACTED: True}, tokens=None)
+        nothing = _nothing(self.draft.message, self.key.id)
+        draft = replace(self.draft, message=nothing, data={**data, REDACTED: True}, tokens=None, artifacts=(), is_whole=True)
         return replace(self, draft=draft, version=version, updated_at=now, owed=(*self.owed, *owed))
 
-    def changed(self, message: Message, tokens: int | None, *, version: int, now: datetime) -> Event:
+    def changed(
+        self, message: Message, tokens: int | None, *, artifacts: Artifacts = (), owed: tuple[Owed, ...] = (), version: int, now: datetime
+    ) -> Event:
         """The event with another message; its place, its number and all that comes after stay (B23, B26)."""
-        return replace(self, draft=replace(self.draft, message=message, tokens=tokens), version=version, updated_at=now, edits=self.edits + 1)
+        before = self.draft.message
+        parts = len(parts_of(found_by(before))) if before is not None and before.is_final else 0
+        draft = replace(self.draft, message=message, tokens=tokens, artifacts=artifacts, is_whole=True)
+        owing = (*self.owed, *owed)
+        return replace(self, draft=draft, version=version, updated_at=now, edits=self.edits + 1, parts=max(self.parts, parts), owed=owing)
+
+    def with_texts(self, message: Message) -> Event:
+        """The event with the message that has its large texts."""
+        return replace(self, draft=replace(self.draft, message=message, is_whole=True))
+
+    def owing(self, more: Iterable[Owed]) -> Event:
+        """The event, owing this too."""
+        return replace(self, owed=tuple({owed.id: owed for owed in (*self.owed, *more)}.values()))
 
 
 def copy_of(message: Message) -> Message:
@@ -173,6 +201,11 @@ def size_of(message: Message) -> int:
     return sum(map(len, (text, message.reasoning or "", json.dumps(parts) if parts else "", *(call.arguments for call in message.tool_calls))))
 
 
+def found_by(message: Message) -> str:
+    """The text that it is found by: how it begins; of a tool's result none."""
+    return "" if message.role is Role.TOOL else message.text[:INDEXED_CHARACTERS]
+
+
 def _nothing(message: Message, message_id: str) -> Message:
     return Message(id=message_id, role=message.role, is_summary=message.is_summary)
 
@@ -185,6 +218,8 @@ def place_key(tenant: str, incarnation: str, place: int) -> Key:
 def record_of(event: Event, *, of_session: Mapping[str, FieldValue], scope: str, generation: int) -> Record:
     """The event's record; `of_session` are the fields by which it names its session and whose that is."""
     draft, message = event.draft, event.draft.message
+    if not draft.is_whole:
+        raise RuntimeError("the large texts of this message were not read")
     fields: dict[str, FieldValue] = {
         **of_session,
         "place": event.place,
@@ -196,6 +231,8 @@ def record_of(event: Event, *, of_session: Mapping[str, FieldValue], scope: str,
         body["data"] = dict(draft.data)
     if event.edits:
         body["edits"] = event.edits
+    if event.parts:
+        body["parts"] = event.parts
     if event.window is not None:
         body["window"] = event.window.to_json()
         if event.pinned.ranges:
@@ -203,10 +240,11 @@ def record_of(event: Event, *, of_session: Mapping[str, FieldValue], scope: str,
     texts: dict[str, str] = {}
     if message is not None:
         fields |= {"message_id": event.given_id, "message_role": message.role.value, "speaker": message.name, "tokens": draft.tokens}
-        body["message"] = message.model_dump(mode="json", exclude_defaults=True, exclude=None if event.given_id else {"id"})
-        if message.role is not Role.TOOL and (text := message.text[:INDEXED_CHARACTERS]):
+        said = message.model_dump(mode="json", exclude_defaults=True, exclude=None if event.given_id else {"id"})
+        body["message"] = outlined(said, draft.artifacts)
+        if text := found_by(message):
             texts["content"] = text
-    return Record(
+    record = Record(
         key=event.key,
         scope=scope,
         version=event.version,
@@ -219,12 +257,25 @@ def record_of(event: Event, *, of_session: Mapping[str, FieldValue], scope: str,
         tier="mid",
         owed=event.owed,
     )
+    return with_artifacts(record, draft.artifacts) if draft.artifacts else record
+
+
+def artifacts_of(record: Record) -> Artifacts:
+    """The large texts of the message of a record."""
+    return large.told(record.body.get(ARTIFACTS_SAID) or ())
+
+
+def with_artifacts(record: Record, artifacts: Artifacts) -> Record:
+    """The record with its large texts stored elsewhere."""
+    fields, body = {**record.fields, "uploads": uploads_of(artifacts)}, {**record.body, ARTIFACTS_SAID: large.to_json(artifacts)}
+    return replace(record, fields=fields, body=body)
 
 
 def event_of(record: Record) -> Event:
     body: Mapping[str, Any] = record.body
     said: Any = body.get("message")
     tokens: Any = record.fields.get("tokens")
+    artifacts = artifacts_of(record)
     place: Any = record.fields["place"]
     draft = Draft(
         EventType(str(record.fields["event"])),
@@ -232,6 +283,8 @@ def event_of(record: Record) -> Event:
         dict(body.get("data") or {}),
         tokens,
         nonce=str(body["nonce"]),
+        artifacts=artifacts,
+        is_whole=not artifacts,
     )
     return Event(
         record.key,
@@ -244,5 +297,6 @@ def event_of(record: Record) -> Event:
         Places.told(body["window"]) if "window" in body else None,
         Places.told(body.get("pinned") or ()),
         body.get("edits", 0),
+        body.get("parts", 0),
         record.owed,
     )

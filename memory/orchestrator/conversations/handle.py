@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
 from memory.domain.errors import MemoryTiersError, NotFound
+from memory.domain.message import Message
 from memory.domain.session import SessionInfo
 from memory.orchestrator.at_once import both_at_once
 from memory.orchestrator.conversations.events import Draft, Event, EventType
@@ -66,6 +67,15 @@ class Handle:
         if record is None or record.body["incarnation"] != self._log.life.incarnation:
             return None
         return await window_at_hand(self._log, record, self._counter, asked)
+
+    async def _whole(self, window: Window, messages: Sequence[Message]) -> list[Message]:
+        """These messages of the window with all that they say, but for those that were erased meanwhile."""
+        lacking = {id(m): e.place for m, e in zip(window.messages, window.events, strict=True) if e is not None and not e.draft.is_whole}
+        wanted = {lacking[id(message)] for message in messages if id(message) in lacking}
+        whole = await self._log.whole([event for event in window.events if event is not None and event.place in wanted])
+        read = {event.place: None if event.is_redacted else event.message for event in whole}
+        said = [read[lacking[id(message)]] if id(message) in lacking else message for message in messages]
+        return [message for message in said if message is not None]
 
     def _wrote(self, *events: Event) -> None:
         for event in events:

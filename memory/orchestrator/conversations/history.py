@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Coroutine, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from memory.domain.ids import is_id
 from memory.domain.message import Message
 from memory.domain.session import HistoryItem, HistoryPage
+from memory.orchestrator.at_once import both_at_once
 from memory.orchestrator.collections import MESSAGES
 from memory.orchestrator.conversations.events import LEAVING, Event, EventType
 from memory.orchestrator.conversations.folding import left_by
 from memory.orchestrator.conversations.log import Log
-from memory.orchestrator.conversations.places import Places
+from memory.orchestrator.conversations.places import NOWHERE, Places
+from memory.orchestrator.conversations.sessions import system_of
 from memory.orchestrator.placement import Placement
 from memory.ports.query import And, Eq, Filter, Ge, Gt, In, IsNull, Le, Not, Or, Order, Query, all_of, within
 from memory.ports.record import Key, Record
@@ -55,17 +57,35 @@ class History:
         self._placement = placement
         self._log = log
 
-    async def page(self, asked: HistoryAsked, system: Message | None) -> HistoryPage:
-        """A page of it; the system message is number 1."""
+    async def page(self, asked: HistoryAsked, record: Coroutine[Any, Any, Record]) -> tuple[Record, HistoryPage]:
+        """The session's record, and a page of its history, both read at once; the system message is number 1."""
+        told, ((events, cursor), window) = await both_at_once(record, both_at_once(self._events(asked), self._window()))
+        first = self._system_item(asked, system_of(told))
+        leads = first is not None and self._leads(asked)
+        shown = await self._log.whole(events[max(0, asked.offset - leads) :])
+        left = [event for event in shown if event.place not in window]
+        gone = dict(zip([event.place for event in left], await self.gone(left), strict=True))
+        items = [item_of(event, gone.get(event.place, _IN_IT)) for event in shown]
+        if first is not None and leads and asked.offset == 0:
+            items.insert(0, first)
+        elif first is not None and asked.descending and cursor is None:
+            if len(events) >= asked.offset + asked.limit:
+                cursor = ONLY_SYSTEM
+            elif len(events) >= asked.offset:
+                items.append(first)
+        return told, HistoryPage(items, cursor)
+
+    async def _window(self) -> Places:
+        """The places of the messages that are in the window, where this process has seen the log before: it asks what came since."""
+        return NOWHERE if self._log.seen is None else (await self._log.load()).state.window
+
+    async def _events(self, asked: HistoryAsked) -> tuple[list[Event], str | None]:
+        """The messages of a page, those before its offset among them, and where the next page begins."""
         conditions = await self._conditions(asked)
-        if conditions is None:
-            return HistoryPage([])
-        first = self._system_item(asked, system)
-        if asked.cursor == ONLY_SYSTEM:
-            return HistoryPage([first] if first is not None else [])
-        leads = first is not None and not asked.descending and asked.cursor is None
+        if conditions is None or asked.cursor == ONLY_SYSTEM:
+            return [], None
         order = (Order("created_at", descending=asked.descending),)
-        wanted = asked.offset + asked.limit - leads
+        wanted = asked.offset + asked.limit - self._leads(asked)
         events: list[Event] = []
         cursor, more = None if asked.cursor == BEHIND_SYSTEM else asked.cursor, True
         while more:
@@ -76,24 +96,16 @@ class History:
             more = cursor is not None and len(events) < wanted
         if not wanted and events:
             events, cursor = [], BEHIND_SYSTEM
-        items = [item_of(event, gone) for event, gone in zip(events, await self.gone(events), strict=True)]
-        if first is not None and leads:
-            items.insert(0, first)
-        elif first is not None and asked.descending and cursor is None:
-            if len(items) < asked.offset + asked.limit:
-                items.append(first)
-            else:
-                cursor = ONLY_SYSTEM
-        return HistoryPage(items[asked.offset :], cursor)
+        return events, cursor
+
+    def _leads(self, asked: HistoryAsked) -> bool:
+        """Whether the system message comes first."""
+        return self._log.life.has_system and _names_system(asked) and not asked.descending and asked.cursor is None
 
     def _system_item(self, asked: HistoryAsked, system: Message | None) -> HistoryItem | None:
         """The system message as an item, where it is asked for."""
-        if system is None or asked.archived_by is not None or (asked.first or 1) > 1 or (asked.last is not None and asked.last < 1):
-            return None
-        if (asked.ids is not None and "system" not in asked.ids) or (asked.roles and "system" not in asked.roles):
-            return None
         at = self._log.life.created_at
-        return HistoryItem(system, 1, 0, at, at)
+        return None if system is None or not _names_system(asked) else HistoryItem(system, 1, 0, at, at)
 
     async def _conditions(self, asked: HistoryAsked) -> Filter | None:
         """What the log's records are asked; None where none can be meant."""
@@ -123,6 +135,13 @@ class History:
         """What became of each of these messages."""
         found = await gone_from(self._placement, [(self._log, events)])
         return [found[event.key] for event in events]
+
+
+def _names_system(asked: HistoryAsked) -> bool:
+    """Whether the system message is among what is asked for."""
+    if asked.archived_by is not None or (asked.first or 1) > 1 or (asked.last is not None and asked.last < 1):
+        return False
+    return (asked.ids is None or "system" in asked.ids) and (not asked.roles or "system" in asked.roles)
 
 
 async def gone_from(placement: Placement, logs: Sequence[tuple[Log, Sequence[Event]]]) -> dict[Key, Gone]:

@@ -4,26 +4,30 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
-from datetime import datetime, timedelta
+from dataclasses import replace
+from datetime import timedelta
 
-from memory.domain.errors import Conflict, NotFound, StoreTimeout, StoreUnavailable
+from memory.domain.errors import Conflict, CorruptRecord, NotFound, StoreTimeout, StoreUnavailable
 from memory.domain.ids import is_id
 from memory.domain.message import Message
 from memory.orchestrator.collections import MESSAGES
+from memory.orchestrator.conversations.artifacts import Artifacts, chunks_of, completed, large_texts, uploads_of
 from memory.orchestrator.conversations.events import FIRST_PLACE, Draft, Event, EventType, event_of, place_key, record_of
 from memory.orchestrator.conversations.folding import State, is_spoken
+from memory.orchestrator.conversations.life import Life
+from memory.orchestrator.conversations.passages import Passages
 from memory.orchestrator.conversations.places import NOWHERE, Places
 from memory.orchestrator.conversations.seen import NEWEST, REMEMBERED_FOR, Seen, edited_while_read, has_gap, is_another, wanted_of
+from memory.orchestrator.conversations.uploads import DROP, Overtaken, Uploads, ids_of
 from memory.orchestrator.placement import Placement, refused
 from memory.orchestrator.steps import step
 from memory.orchestrator.turns import Patience
 from memory.orchestrator.versions import version_at
 from memory.ports.pace import paced
 from memory.ports.query import And, Eq, Filter, Order, Query, within
-from memory.ports.record import FieldValue, Key, Owed, Partition, Record, Stored
+from memory.ports.record import Key, Owed, Record, Stored
 from memory.ports.store import Store
 from memory.ports.writes import Absent, AtVersion, Outcome, Put, Status
 
@@ -38,25 +42,6 @@ TAKEN_FROM_US = 2
 """Places lost to others one after the other before the log is read again, rather than taken in event by event."""
 
 
-@dataclass(frozen=True, slots=True)
-class Life:
-    """What identifies a session's life: a session of the same id that is created later has another incarnation, and a later generation."""
-
-    tenant: str
-    session_id: str
-    scope: str
-    incarnation: str
-    generation: int
-    has_system: bool
-    created_at: datetime
-    whose: Mapping[str, FieldValue] = field(default_factory=dict)
-    """The session's user, agent and namespace, which never change."""
-
-    @property
-    def partition(self) -> Partition:
-        return Partition(self.tenant, self.scope)
-
-
 Decide = Callable[[Seen], Sequence[Draft]]
 """What is to be appended to a log of which this was seen. It is asked again whenever others were first; none is nothing to do."""
 
@@ -64,8 +49,10 @@ Decide = Callable[[Seen], Sequence[Draft]]
 class Log:
     """The log of one life of a session."""
 
-    def __init__(self, placement: Placement, life: Life, renewed: Callable[[Life], Awaitable[Life]]) -> None:
+    def __init__(self, placement: Placement, uploads: Uploads, passages: Passages, life: Life, renewed: Callable[[Life], Awaitable[Life]]) -> None:
         self._placement = placement
+        self._uploads = uploads
+        self._passages = passages
         self.life = life
         self._renewed = renewed
         """The life as its session's record tells it now. Raises `NotFound` where it has ended."""
@@ -295,6 +282,35 @@ class Log:
         page = await self._placement.page("log.find", self.store, Query(MESSAGES, within(self.life.partition), asked, limit=2))
         return next(iter(self.events_of(page.records)), None)
 
+    async def whole(self, events: Iterable[Event], *, strict: bool = False) -> list[Event]:
+        """The events, their messages with all that they say. One that was changed or erased while that was read is as it is since.
+
+        What is damaged or missing of a text is said in its place; with `strict` it raises `CorruptRecord`: for who is to write the message again.
+        """
+        given = list(events)
+        return given if all(event.draft.is_whole for event in given) else await self._whole(given, strict)
+
+    async def _whole(self, given: Sequence[Event], strict: bool) -> list[Event]:
+        found: dict[int, Event] = {}
+        left = [event for event in given if not event.draft.is_whole]
+        patience = Patience(self._placement, self.life.session_id)
+        while True:
+            texts = await self._uploads.texts(self.life, [artifact for event in left for artifact in event.draft.artifacts])
+            lacking = {e.place for e in left if not all(chunk in texts for chunk in chunks_of(e.draft.artifacts))}
+            now = await self.at(sorted(lacking)) if lacking else {}
+            changed = [now[e.place] for e in left if e.place in now and now[e.place].version != e.version]
+            others = {event.place for event in changed}
+            for event in left:
+                if event.place not in others and event.draft.message is not None:
+                    if strict and event.place in lacking:
+                        raise CorruptRecord(self.store.name, event.key.id, "a large text of it is damaged or missing; erase the message")
+                    found[event.place] = event.with_texts(completed(event.draft.message, event.draft.artifacts, texts))
+            found |= {event.place: event for event in changed if event.draft.is_whole}
+            left = [event for event in changed if not event.draft.is_whole]
+            if not left:
+                return [event if event.draft.is_whole else found[event.place] for event in given]
+            await patience.wait()
+
     async def first(self, asked: Filter) -> Event | None:
         """The first event of which this holds."""
         of_it = And((Eq("conversation_id", self.life.session_id), asked))
@@ -310,9 +326,16 @@ class Log:
 
     def _said(self, event: Event) -> None:
         """Put just now, here."""
+        self._passages.note(event)
         message, given = event.draft.message, event.given_id
         if message is not None and given is not None and not message.is_final:
             self._being_said[given] = event
+
+    def _wrote(self, event: Event) -> None:
+        """Changed just now, here."""
+        self._said(event)
+        if self._seen is not None and event.place in self._seen.events:
+            self._seen.keep(event)
 
     # -- writing ------------------------------------------------------------------------------------------------------
 
@@ -323,12 +346,15 @@ class Log:
         Raises `NotFound` where the session was deleted, `Contended` where others were faster for all of the deadline.
         """
         async with self._turn:
-            return await self._append(decide)
+            events = await self._append(decide)
+        return await self._holding(events)
 
     async def _append(self, decide: Decide) -> list[Event]:
         seen, drafts = await self._decided(decide)
         patience, lost = Patience(self._placement, self.life.session_id), 0
+        laid: dict[int, tuple[Message, Artifacts]] = {}
         done, left = await self._repeated([self._named(draft) for draft in drafts])
+        left = await self._laid(left, laid)
         together = self.store.capabilities.atomic and len(left) <= (self.store.capabilities.max_batch or len(left))
         while left:
             events = self._events(seen.state, left if together else left[:1])
@@ -347,7 +373,7 @@ class Log:
                 seen = await self.load()
             if not done:  # what was begun is ended: a later decision is about what is left of it
                 seen, drafts = await self._decided(decide)
-                left = [self._named(draft) for draft in drafts]
+                left = await self._laid([self._named(draft) for draft in drafts], laid)
         self._learnt(seen)
         return done
 
@@ -359,6 +385,32 @@ class Log:
                     return seen, drafts
         seen = await self.load()
         return seen, decide(seen)
+
+    async def _laid(self, drafts: list[Draft], laid: dict[int, tuple[Message, Artifacts]]) -> list[Draft]:
+        """The drafts, with the large texts of their messages stored; `laid` has those of messages of which that was done before."""
+        new = [m for draft in drafts if (m := draft.message) is not None and id(m) not in laid and not draft.artifacts and large_texts(m)]
+        if new:
+            found = await self._lay([(message, ()) for message in new])
+            laid |= {id(message): (message, artifacts) for message, artifacts in zip(new, found, strict=True)}
+        return [replace(draft, artifacts=laid[id(draft.message)][1]) if id(draft.message) in laid else draft for draft in drafts] if laid else drafts
+
+    async def _lay(self, messages: Sequence[tuple[Message, Artifacts]]) -> list[Artifacts]:
+        while True:
+            try:
+                return await self._uploads.lay(self.life, messages)
+            except Overtaken:
+                await self.renew()
+
+    async def _holding(self, events: list[Event], before: Artifacts = ()) -> list[Event]:
+        """The events, which stand, once it is certain that their large texts stay; `before` are those that one had before."""
+        new = sorted({upload for event in events for upload in uploads_of(event.draft.artifacts)} - set(uploads_of(before)))
+        if not new or await self._uploads.hold(self.life, new):
+            return events
+        if len(events) > 1:
+            return [held for event in events for held in await self._holding([event])]
+        (event,) = events
+        assert event.draft.message is not None  # noqa: S101 - only messages have large texts
+        return [await self.change(event, event.draft.message, event.draft.tokens, anew=True) or event]  # else others have changed it since
 
     async def _put(self, events: list[Event]) -> list[Outcome]:
         """Put events at their places. Where no answer came it is done once more: at most one of both lands, and what landed is known by its nonce."""
@@ -379,16 +431,16 @@ class Log:
         Only messages can be doubled: whatever else happens is decided by what stands.
         """
         unsure, given = [e for e in self._unsure if e.type is EventType.MESSAGE], [d for d in drafts if d.type is EventType.MESSAGE]
-        if not unsure or [replace(draft, nonce="") for draft in given] != [event.as_given() for event in unsure]:
+        if not unsure or [replace(draft, nonce="", artifacts=()) for draft in given] != [event.as_given() for event in unsure]:
             return [], drafts
         there = await self.at([event.place for event in unsure])
         self._unsure = []
         landed = {e.place: there[e.place] for e in unsure if e.place in there and there[e.place].draft.nonce == e.draft.nonce}
         others = [draft for draft in drafts if draft.type is not EventType.MESSAGE]
-        return list(landed.values()), [*others, *[event.draft for event in unsure if event.place not in landed]]
+        return await self.whole(landed.values()), [*others, *[event.draft for event in unsure if event.place not in landed]]
 
     def _named(self, draft: Draft) -> Draft:
-        return replace(draft, nonce=f"{self._placement.random_bits(64):016x}")
+        return replace(draft, nonce=f"{self._placement.random_bits(64):016x}", owed=(*draft.owed, *self._passages.owed_by(draft)))
 
     def _events(self, state: State, drafts: Sequence[Draft]) -> list[Event]:
         events: list[Event] = []
@@ -433,31 +485,58 @@ class Log:
             raise NotFound(self.life.session_id, "session")
         self.life = life
 
-    async def change(self, event: Event, message: Message, tokens: int | None) -> Event | None:
+    async def change(self, event: Event, message: Message, tokens: int | None, *, anew: bool = False) -> Event | None:
         """Let the message at its place say this instead; None where it is no longer what it was when it was read.
 
-        Two writes: the message, and an event that tells whoever remembers what it said.
+        Two writes: the message, and an event that tells whoever remembers what it said. What of its large texts is stored is not stored again, unless
+        `anew`; what it has no more is dropped.
         """
+        before = event.draft.artifacts
+        artifacts: Artifacts = ()
+        if large_texts(message):
+            (artifacts,) = await self._lay([(message, () if anew else before)])
         now = self._placement.now()
-        return await self._put_over(event, event.changed(message, tokens, version=version_at(now, event.version), now=now))
+        version = version_at(now, event.version)
+        owed = self._dropping(before, artifacts, version)
+        new = event.changed(message, tokens, artifacts=artifacts, owed=owed, version=version, now=now)
+        changed = await self._put_over(event, new.owing(self._passages.owed_by(new.draft, new.parts)))
+        if changed is None:
+            await self._uploads.give_up(self.life, artifacts, kept=before)
+            return None
+        (held,) = await self._holding([changed], before)
+        return await self._dropped(held, owed) if owed else held
+
+    async def _dropped(self, event: Event, owed: tuple[Owed, ...]) -> Event:
+        """The event once it has been tried to drop what it is to drop: what could not be done it owes still."""
+        left = await self._uploads.drop(self.store, replace(self.record_of(event), owed=owed))
+        settled = replace(event, owed=tuple([one for one in event.owed if one not in owed or one in left]))
+        self._wrote(settled)
+        return settled
+
+    def _dropping(self, before: Artifacts, artifacts: Artifacts, version: int) -> tuple[Owed, ...]:
+        """What an event owes that has other large texts than before."""
+        kept = set(chunks_of(artifacts))
+        gone = [chunk for chunk in chunks_of(before) if chunk not in kept]
+        return (Owed(f"{DROP}:{version}", DROP, {"ids": ids_of(self.life, gone)}),) if gone else ()
 
     async def redact(self, event: Event, owed: tuple[Owed, ...]) -> Event | None:
         """Let nothing be left of what the message at its place said, and owe this; None where it is no longer what it was when it was read."""
         now = self._placement.now()
-        return await self._put_over(event, event.redacted(owed, version=version_at(now, event.version), now=now))
+        version = version_at(now, event.version)
+        owed = (*owed, *self._dropping(event.draft.artifacts, (), version))
+        return await self._put_over(event, event.redacted(owed, version=version, now=now), erases=True)
 
-    async def _put_over(self, event: Event, new: Event) -> Event | None:
+    async def _put_over(self, event: Event, new: Event, *, erases: bool = False) -> Event | None:
         self._being_said.pop(event.given_id or "", None)
-        outcome = await self._placement.write_one("log.change", self.store, Put(MESSAGES, self.record_of(new), AtVersion(event.version)))
+        put = Put(MESSAGES, self.record_of(new), AtVersion(event.version), erases=erases)
+        outcome = await self._placement.write_one("log.change", self.store, put)
         if (error := refused(self.store, outcome)) is not None:
             raise error
         if outcome.status is Status.REJECTED:
             await self.renew()
         if not outcome.applied:
             return None
-        self._said(new)
-        if self._seen is not None and event.place in self._seen.events:
-            self._seen.keep(new)
+        self._wrote(new)
         if event.draft.message is None or event.draft.message.is_final:  # else nobody remembers it
             await self.tell_edit(new)
         return new

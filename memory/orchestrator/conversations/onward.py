@@ -23,6 +23,7 @@ from memory.orchestrator.collections import MESSAGES
 from memory.orchestrator.conversations.events import LEAVES, Event, EventType, event_of
 from memory.orchestrator.conversations.history import History
 from memory.orchestrator.conversations.log import Log
+from memory.orchestrator.conversations.passages import said_at
 from memory.orchestrator.conversations.places import NOWHERE, Places
 from memory.orchestrator.conversations.sessions import SessionRecords
 from memory.orchestrator.conversations.taught import ANSWER, MADE, OF, Taught
@@ -204,7 +205,7 @@ class Onward:
         now = self._placement.now()
         answer = {MADE: [_said(draft, now) for draft in drafts], ANSWER: f"{self._placement.random_bits(64):016x}", OF: places.to_json()}
         steps = tuple(replace(o, data=answer) if o.step == LEAVE else o for o in owner.owed)
-        noted = replace(owner, version=version_at(now, owner.version), owed=steps)
+        noted = _owing(owner, steps, now)
         outcome = await self._placement.write_one("onward.note", pending.store, Put(MESSAGES, noted, AtVersion(owner.version)))
         if (error := refused(pending.store, outcome)) is not None:
             raise error
@@ -226,10 +227,10 @@ class Onward:
 
     async def _leaving(self, owner: Record, session: Record) -> tuple[Leaving | None, Places]:
         """The messages that leave by an event, as they are now, and their places: without what was excluded since; None where there are none."""
-        log, event = self._sessions.log(session), event_of(owner)
-        events = [
-            e for _, e in sorted((await log.at(_places(event))).items()) if e.type is EventType.MESSAGE and e.number is not None and not e.is_redacted
-        ]
+        log = self._sessions.log(session)
+        (event,) = await log.whole([event_of(owner)])
+        there = [e for _, e in sorted((await log.at(_places(event))).items()) if e.type is EventType.MESSAGE and e.number is not None]
+        events = [e for e in await log.whole([e for e in there if not e.is_redacted]) if not e.is_redacted]
         gone = await History(self._placement, log).gone(events)
         kept = [e for e, why in zip(events, gone, strict=True) if why.excluded is None]
         said = [(message, number) for e in kept if (message := e.message) is not None and (number := e.number) is not None]
@@ -259,8 +260,8 @@ class Onward:
         patience = Patience(self._placement, owner.key.id)
         while any(owed.step == LEAVE for owed in owner.owed):
             steps = tuple(Owed(LEAVE, LEAVE) if owed.step == LEAVE else owed for owed in owner.owed)
-            anew = replace(owner, version=version_at(self._placement.now(), owner.version), owed=steps)
-            outcome = await self._placement.write_one("onward.anew", store, Put(MESSAGES, anew, AtVersion(owner.version)))
+            anew = _owing(owner, steps, self._placement.now())
+            outcome = await self._placement.write_one("onward.anew", store, Put(MESSAGES, anew, AtVersion(owner.version), erases=True))
             if (error := refused(store, outcome)) is not None:
                 raise error
             if outcome.applied or not isinstance(outcome.stored, Record):
@@ -273,6 +274,11 @@ class _CallbackFailed(MemoryTiersError):
     """The caller's callback failed; it is asked again."""
 
     retryable = True
+
+
+def _owing(owner: Record, steps: tuple[Owed, ...], now: datetime) -> Record:
+    """The event's record with other debts: when it came to say what it says stays (see `said_at`)."""
+    return replace(owner, version=version_at(now, owner.version), body={**owner.body, "said": said_at(owner)}, owed=steps)
 
 
 def is_to_be_asked(owed: Owed) -> bool:

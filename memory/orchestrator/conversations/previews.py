@@ -19,7 +19,7 @@ async def preview_of(record: Record, state: State, log: Log) -> dict[str, JsonVa
     """What of the session's record is to be changed for it: nothing where it says so already, or nobody has spoken."""
     known: Any = record.body.get("preview")
     event = await _first(state, log) if known is None else (await log.at([known[0]])).get(known[0])
-    text = "" if event is None or event.message is None else beginning(event.message.text)
+    text = "" if event is None or event.draft.message is None else beginning(event.draft.message.text)
     preview: JsonValue = [event.place, text] if event is not None and text else None
     return {} if preview == known else {"preview": preview}
 

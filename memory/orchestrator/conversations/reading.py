@@ -29,7 +29,8 @@ LEAST_COST = 4
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """A window, or its end: the system message, summaries, then the others by place, each with what it takes in tokens.
+    """A window, or its end: the system message, summaries, then the others by place, each with what it takes in tokens. Of large texts it has the
+    beginnings: see `Handle._whole`.
 
     The messages are those that this process remembers: callers get copies. `count` is how many the whole window has, as far as they can be read.
     """
@@ -71,6 +72,8 @@ async def read_window(log: Log, record: Coroutine[Any, Any, Record], counter: To
     reach = _expected(None if log.seen is None else log.seen.state, asked)
     told, (state, events) = await both_at_once(record, log.window(reach))
     while True:
+        uncounted = [event for event in events.values() if not event.draft.is_whole and _counted(event, counter) is None]
+        events |= {event.place: event for event in await log.whole(uncounted)}
         read = state.window if reach is None else state.window.newest(reach)
         earlier = state.window.without(read)
         damaged = len(read) - sum(place in events for place in read)
@@ -86,7 +89,8 @@ async def window_at_hand(log: Log, record: Record, counter: TokenCounter, asked:
     seen = log.remembered
     if seen is None:
         return None
-    missing = Places.of(place for place in seen.state.window if place not in seen.events)
+    at_hand = {place for place, event in seen.events.items() if event.draft.is_whole}
+    missing = Places.of(place for place in seen.state.window if place not in at_hand)
     shown = seen.state.window.between(missing.last + 1, seen.state.place)
     pinned = seen.state.pinned.without(shown)
     if pinned.both(missing).ranges:
@@ -124,8 +128,12 @@ def ordered(events: Iterable[Event]) -> list[Event]:
 
 def _cost(message: Message, event: Event, counter: TokenCounter) -> int:
     """What was counted when it was stored, if this counter counted."""
-    counted = event.draft.tokens if event.draft.data.get("counter") == counter.name else None
+    counted = _counted(event, counter)
     return message_tokens(message, counter) if counted is None else counted
+
+
+def _counted(event: Event, counter: TokenCounter) -> int | None:
+    return event.draft.tokens if event.draft.data.get("counter") == counter.name else None
 
 
 def _expected(seen: State | None, asked: Asked) -> int | None:

@@ -71,7 +71,8 @@ class Seen:
             self.ids[given] = event.place
             if len(self.ids) > IDS_REMEMBERED:
                 self.since = max(self.since, 1 + self.ids.pop(next(iter(self.ids))))
-        if message is not None and (not message.is_final or size_of(message) > REMEMBERED_SIZE):
+        large = event.draft.is_whole and event.draft.artifacts
+        if message is not None and (not message.is_final or large or size_of(message) > REMEMBERED_SIZE):
             self.events.pop(event.place, None)
             return
         self.events[event.place] = event

@@ -17,10 +17,13 @@ from memory.domain.scope import Scope
 from memory.domain.session import SessionInfo, SessionPage
 from memory.orchestrator.collections import MESSAGES, SESSIONS
 from memory.orchestrator.conversations.folding import State
-from memory.orchestrator.conversations.log import Life, Log
+from memory.orchestrator.conversations.life import Life
+from memory.orchestrator.conversations.log import Log
+from memory.orchestrator.conversations.passages import Passages
 from memory.orchestrator.conversations.places import NOWHERE, Places
 from memory.orchestrator.conversations.previews import preview_of
 from memory.orchestrator.conversations.seen import REMEMBERED_FOR
+from memory.orchestrator.conversations.uploads import Uploads
 from memory.orchestrator.entry_records import copied
 from memory.orchestrator.erasure import Erasure
 from memory.orchestrator.outbox import Outbox, Pending
@@ -77,15 +80,17 @@ class SessionRecords:
     owed_follow = (Owed(FOLLOW, FOLLOW),)
     """What an event owes that lists must know of: see `follow`."""
 
-    def __init__(self, placement: Placement, *, outbox: Outbox, erasure: Erasure) -> None:
+    def __init__(self, placement: Placement, *, outbox: Outbox, erasure: Erasure, passages: Passages) -> None:
         self._placement = placement
         self._outbox = outbox
         self._erasure = erasure
+        self.passages = passages
         self._logs: dict[tuple[str, str], Log] = {}
         self._told: dict[Key, tuple[Record, datetime]] = {}
         """Records as they were last read or written here, and when."""
         self._behind: dict[Key, tuple[Record, State, datetime]] = {}
         outbox.register(FOLLOW, self._follow_noted)
+        self.uploads = Uploads(placement, outbox)
 
     # -- one session --------------------------------------------------------------------------------------------------
 
@@ -172,17 +177,17 @@ class SessionRecords:
 
     def log(self, record: Record) -> Log:
         """The log of the session whose record this is: the same for all who have it here, as long as it is among those that were last asked for."""
-        life = _life_of(record)
+        life = life_of(record)
         log = self._logs.pop((life.tenant, life.session_id), None)
         if log is None or (log.life.incarnation, log.life.generation) != (life.incarnation, life.generation):
-            log = Log(self._placement, life, self._renewed)
+            log = Log(self._placement, self.uploads, self.passages, life, self._renewed)
         self._logs[life.tenant, life.session_id] = log
         if len(self._logs) > LOGS:
             del self._logs[next(iter(self._logs))]
         return log
 
     async def _renewed(self, life: Life) -> Life:
-        now = _life_of(await self.record(life.tenant, life.session_id))
+        now = life_of(await self.record(life.tenant, life.session_id))
         if now.incarnation != life.incarnation:
             raise NotFound(life.session_id, "session")  # deleted, and created again since
         return now
@@ -205,7 +210,8 @@ class SessionRecords:
                 return record
             new = replace(record, version=version_at(now, record.version), updated_at=now, fields=fields, body=body)
             store = self._placement.topology.archive
-            outcome = await self._placement.write_one("session.follow", store, Put(SESSIONS, new, AtVersion(record.version)))
+            put = Put(SESSIONS, new, AtVersion(record.version), erases="preview" in changes)  # how it began may have been erased
+            outcome = await self._placement.write_one("session.follow", store, put)
             if outcome.applied:
                 self._remember(new)
                 return new
@@ -349,7 +355,7 @@ def draft_like(record: Record, **metadata: Any) -> SessionDraft:
     return SessionDraft(None, system, info.user, info.agent, info.namespace, info.title, info.tags, {**info.metadata, **metadata})
 
 
-def _life_of(record: Record) -> Life:
+def life_of(record: Record) -> Life:
     return Life(
         record.key.tenant,
         str(record.fields["session_id"]),

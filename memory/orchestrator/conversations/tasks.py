@@ -15,7 +15,8 @@ from memory.domain.errors import Conflict, CorruptRecord
 from memory.domain.task import Task, TaskPage
 from memory.orchestrator.collections import CLAIMS, TASKS
 from memory.orchestrator.conversations.beside import Beside
-from memory.orchestrator.conversations.log import Life, Log
+from memory.orchestrator.conversations.life import Life
+from memory.orchestrator.conversations.log import Log
 from memory.orchestrator.entry_records import copied
 from memory.orchestrator.erasure import Erasure
 from memory.orchestrator.outbox import Outbox, Pending

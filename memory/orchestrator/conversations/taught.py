@@ -152,7 +152,8 @@ class Taught:
             return []
         session = await self._sessions.record(entry.key.tenant, str(entry.fields["conversation_id"]))
         log = self._sessions.log(session)
-        events = [e for _, e in sorted((await log.at(Places.told(entry.body[SAID_IN]["places"]))).items()) if e.number is not None]
+        there = await log.at(Places.told(entry.body[SAID_IN]["places"]))
+        events = await log.whole([e for _, e in sorted(there.items()) if e.number is not None])
         return [item_of(e, gone) for e, gone in zip(events, await History(self._placement, log).gone(events), strict=True)]
 
 

@@ -102,6 +102,27 @@ async def test_everything_due_is_told_with_why_and_nothing_else(store: Store) ->
 @clause("due.exact")
 @needs("tenant_wide", "filter", "conditional")
 @pytest.mark.asyncio
+async def test_one_thing_alone_is_told_whatever_it_is_due_for(store: Store) -> None:
+    """A store may ask first whether there is anything at all."""
+    await done(store, put(record(5)))
+    for write, told, seen_to in (
+        (put(record(1, owed=STEP), collection=PLAIN), _expected(1, 1, Why.OWES, "", PLAIN), Annotate(PLAIN, key_of(1), at=1, settle=("1",))),
+        (put(record(2, role=Role.ARRIVING)), _expected(2, 1, Why.ARRIVING), Annotate(SAMPLES, key_of(2), at=1, role=Role.HOME)),
+        (delete(3, discard_at=T0), _expected(3, 100, Why.DISCARD), Purge(SAMPLES, key_of(3), 100)),
+        (delete(4, owed=STEP), _expected(4, 100, Why.OWES), Annotate(SAMPLES, key_of(4), at=100, settle=("1",))),
+        (release(5, discard_at=T0), _expected(5, 1, Why.DISCARD), Purge(SAMPLES, key_of(5), 1)),
+    ):
+        await done(store, write)
+        assert await _told(store) == [told]
+        await done(store, seen_to)
+        assert await _told(store) == []
+    await done(store, put(record(6, expires_at=T0)))
+    assert await _told(store, expired={PLAIN: NOW, SAMPLES: NOW}) == [_expected(6, 1, Why.EXPIRED)]
+
+
+@clause("due.exact")
+@needs("tenant_wide", "filter", "conditional")
+@pytest.mark.asyncio
 async def test_what_has_been_seen_to_is_due_no_longer(store: Store) -> None:
     due = await _fill(store)
     assert sorted(await _told(store)) == sorted(due)

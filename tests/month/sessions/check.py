@@ -13,7 +13,7 @@ from memory.ports.collections import Collection
 from memory.ports.record import Record
 from tests.month.said import Said, Wrong, plain
 from tests.month.sessions.calls import Of
-from tests.month.sessions.talk import Line, Talk, arranged, fitting, notes_of, shown
+from tests.month.sessions.talk import Line, Talk, arranged, fitting, notes_of, shown, told_of
 
 if TYPE_CHECKING:
     from tests.month.run import Run
@@ -192,7 +192,8 @@ def _wanted(talk: Talk) -> dict[str, Any]:
 
 async def hidden(run: Run, talk: Talk, *, worker: int = 0) -> None:
     """A session that has expired is nowhere."""
-    (await run.ask(None, "session.info", Of(talk.id, fresh=True), tenant=talk.tenant, worker=worker)).refused("NotFound")
+    of = await run.talks.handle(run, talk.tenant, talk.id, worker)
+    (await run.ask(None, "session.info", of, tenant=talk.tenant, worker=worker)).refused("NotFound")
     (await run.ask(None, "sessions.get", talk.id, tenant=talk.tenant, worker=worker)).equals(None)
     await listed(run, talk.tenant, {}, MOST, worker=worker)
     for line in talk.lines[-3:]:
@@ -283,7 +284,7 @@ async def noted(run: Run, said: Said, talks: Sequence[Talk]) -> list[str]:
     made: list[str] = []
     for talk in talks:
         owed, talk.owed = talk.owed, []
-        texts = [(text, lines) for lines in owed for text in notes_of(lines)]
+        texts = [(text, lines) for lines in map(told_of, owed) for text in notes_of(lines)]
         scope = f"session:{talk.id}" if talk.user is None else f"user:{talk.user}"
         if not texts:
             continue

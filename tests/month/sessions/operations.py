@@ -198,6 +198,7 @@ async def amend(run: Run, op: Operation) -> None:
         elif said.given().content != text:
             said.wrong("answers another message", said.value.content)
         else:
+            talk.before.append(talk.system)
             talk.system = text
         return
     line = _line(talk, op.args["message"])
@@ -452,6 +453,7 @@ async def save_task(run: Run, op: Operation) -> None:
         return
     found = said.given()
     created = talk.tasks[name]["created_at"] if name in talk.tasks else found.created_at
+    talk.before += [talk.tasks[name]["title"]] if name in talk.tasks else []
     talk.tasks[name] = task | {"created_at": created}
     check.task(found, name, talk)
 

@@ -53,6 +53,8 @@ class Line:
     is_redacted: bool = False
     window: tuple[int, ...] = ()
     """Of the lines, those in the window when it had just been said."""
+    before: list[str] = field(default_factory=list)
+    """What it said before it was edited."""
 
     @property
     def id(self) -> str:
@@ -123,6 +125,8 @@ class Talk:
     """By the id of an entry: the lines that left together, of which it was made."""
     tasks: dict[str, dict[str, Any]] = field(default_factory=dict)
     runs: dict[str, dict[str, Any]] = field(default_factory=dict)
+    before: list[str] = field(default_factory=list)
+    """What the system message and titles of tasks said before."""
 
     def is_over(self, now: datetime) -> bool:
         return self.expires_at is not None and self.expires_at < now
@@ -155,6 +159,12 @@ class Talk:
         yield from (line.text for line in self.lines)
         yield from (str(value) for task in (*self.tasks.values(), *self.runs.values()) for value in task.values())
         yield from (str(self.system), str(self.title), str(self.metadata))
+
+    def texts_before(self) -> Iterable[str]:
+        """What was said otherwise since, and was not erased: a store may keep that for a while, to restore."""
+        yield from self.before
+        for line in self.lines:
+            yield from line.before
 
     # -- saying -------------------------------------------------------------------------------------------------------
 
@@ -199,6 +209,7 @@ class Talk:
 
     @staticmethod
     def says_instead(line: Line, message: Shown) -> None:
+        line.before.append(line.text)
         line.said = message | {"id": line.said["id"]}
 
     # -- leaving ------------------------------------------------------------------------------------------------------
@@ -231,7 +242,7 @@ class Talk:
         """Nothing is left of what was said there, and of summaries that may say it; the ids of the entries that go with it."""
         if line.in_window:
             line.leaves("erased")
-        line.is_redacted = True
+        line.is_redacted, line.before = True, []
         nothing = given({"role": line.role, "content": "", "is_summary": line.said["is_summary"]})
         line.said = nothing | {"id": line.said["id"]}
         entries = [entry_id for entry_id, of in self.noted.items() if line in of]
@@ -241,10 +252,14 @@ class Talk:
         return entries
 
 
-def notes_of(owed: Iterable[Line]) -> list[str]:
-    """What is noted of lines that left together: those that were excluded or erased since are left out."""
+def told_of(owed: Iterable[Line]) -> list[Line]:
+    """What the callback is told of lines that left together: those that were excluded or erased since are left out."""
     left = [line for line in owed if line.number is not None and not line.is_summary and not line.is_redacted and line.excluded is None]
-    return [f"noted: {line.text}" for line in sorted(left, key=lambda line: line.at) if REMEMBER in line.text.split()]
+    return sorted(left, key=lambda line: line.at)
+
+
+def notes_of(told: Iterable[Line]) -> list[str]:
+    return [f"noted: {line.text}" for line in told if REMEMBER in line.text.split()]
 
 
 # -- what a model is sent ---------------------------------------------------------------------------------------------

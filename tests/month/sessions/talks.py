@@ -78,6 +78,9 @@ class Talks:
     def living_words(self) -> set[str]:
         return {word for talk in self.all.values() for text in talk.texts() for word in text.split() if is_own(word)}
 
+    def replaced_words(self) -> set[str]:
+        return {word for talk in self.all.values() for text in talk.texts_before() for word in text.split() if is_own(word)}
+
     def gone_words(self) -> set[str]:
         """Words that sessions held and that are to be nowhere, unless an entry holds them."""
         return self._words.keys() - self.living_words()

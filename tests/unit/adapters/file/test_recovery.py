@@ -7,6 +7,7 @@ import json
 import logging
 import random
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -302,3 +303,16 @@ async def test_a_mark_is_read_back_as_it_was(store: FileStore) -> None:
     await store.close()
     await store.open((SAMPLES,))
     assert isinstance(await found(store, 1), Mark)
+
+
+async def test_a_put_that_erases_leaves_nothing_to_restore_and_nothing_for_people(store: FileStore, folder: Path) -> None:
+    """Neither the version before nor what was set aside as damaged; and the text does not come back where the file is lost then."""
+    await done(store, put(record(1, version=1, body={"said": "secret"})))
+    _torn(file_of(folder))
+    await done(store, put(record(1, version=2, body={"said": "secret"}), Newer()))
+    await done(store, put(record(1, version=3, body={"said": "secret"})))
+    assert backup_of(folder).exists()
+    await done(store, replace(put(record(1, version=4, body={})), erases=True))
+    assert not [file for file in files_below(folder) if b"secret" in file.read_bytes()]
+    file_of(folder).unlink()
+    assert not isinstance(await found(store), Record)

@@ -69,7 +69,9 @@ def test_calls_in_our_own_form_and_their_results_are_taken() -> None:
         ("usage", {"role": "assistant", "content": "x", "usage": {"total": float("nan")}}),
         ("at", {"role": "user", "content": "x", "at": datetime(2026, 1, 31)}),
         ("time", {"role": "user", "content": "x", "time": "yesterday"}),
-        ("message", {"role": "user", "content": "x" * (1024 * 1024)}),
+        ("message", {"role": "user", "content": "x" * (32 * 1024 * 1024 + 1)}),
+        ("message", {"role": "user", "content": ["x" * 60_000] * 20}),  # none of which is stored apart from the message
+        ("name", {"role": "user", "content": "x", "name": "x" * 65_537}),
         ("message", 7),
         ("message", "hello"),
         ("message", None),

@@ -27,10 +27,10 @@ CALLS: dict[str, tuple[Call, list[str]]] = {
     "the newest five": (lambda s: s.context(ContextAsked(last=5)), ["session.read", "log.read"]),
     "window under a budget": (lambda s: s.context(ContextAsked(4_000)), ["session.read", "log.read"]),
     "info": (lambda s: s.info(), ["session.read", "log.read"]),
-    "history": (lambda s: s.history(HistoryAsked()), ["session.read", "history.read", "history.marks"]),
+    "history": (lambda s: s.history(HistoryAsked()), ["session.read", "history.read", "log.read"]),
 }
 """What each asks where the handle has read the session before."""
-AT_ONCE = ("window", "the newest five", "window under a budget", "info")
+AT_ONCE = ("window", "the newest five", "window under a budget", "info", "history")
 """Those whose calls are under way together: the time of one."""
 
 
@@ -69,6 +69,19 @@ async def test_the_log_is_asked_while_the_record_is(world: World, name: str) -> 
     async with asyncio.timeout(10):
         await call(session)
     assert both_are_under_way.is_set()
+
+
+async def test_what_became_of_messages_is_asked_where_one_has_left_the_window_or_the_window_is_not_known(world: World) -> None:
+    session = await _talk(world)
+    other = await opened(await world.another_process())
+    await session.exclude("u1", "manual")
+    for handle, reads in ((session, ["log.read"]), (other, [])):
+        world.mid.steps.clear()
+        assert [item.excluded for item in (await handle.history(HistoryAsked())).items] == [None, "manual", None]
+        assert world.mid.steps == ["session.read", "history.read", *reads, "history.marks"]
+    world.mid.steps.clear()
+    assert [item.excluded for item in (await session.history(HistoryAsked(first=3))).items] == [None]
+    assert world.mid.steps == ["session.read", "history.read", "log.read"]
 
 
 async def test_a_handle_that_is_opened_anew_in_the_same_process_asks_for_the_record_and_the_log_only(world: World) -> None:

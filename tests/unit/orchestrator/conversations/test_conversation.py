@@ -606,6 +606,37 @@ async def test_pages_of_a_history(world: World) -> None:
     assert seen == ["system", *[f"m{n}" for n in range(2, 12)]]
 
 
+@pytest.mark.parametrize("descending", [False, True])
+@pytest.mark.parametrize("limit", [1, 2, 3, 4])
+async def test_no_page_of_a_history_loses_what_stands_beside_the_log(world: World, limit: int, descending: bool) -> None:
+    """The system message stands in no log: wherever a page ends, it and all others are shown, once each (B33)."""
+    session = await begun(world.engine)
+    await session.append([user(f"m{n}", f"m{n}") for n in range(3)])
+    seen, page = list[str](), await session.history(HistoryAsked(limit=limit, descending=descending))
+    while True:
+        assert 0 < len(page.items) <= limit
+        seen += [str(item.message.id) for item in page.items]
+        if page.cursor is None:
+            break
+        page = await session.history(HistoryAsked(limit=limit, descending=descending, cursor=page.cursor))
+    whole = ["system", "m0", "m1", "m2"]
+    assert seen == (whole[::-1] if descending else whole)
+
+
+async def test_a_page_of_one_of_a_session_in_which_nothing_was_said_is_the_last(world: World) -> None:
+    page = await (await begun(world.engine)).history(HistoryAsked(limit=1))
+    assert ([item.message.id for item in page.items], page.cursor) == (["system"], None)
+
+
+async def test_what_was_said_in_a_session_that_has_expired_is_not_found(world: World) -> None:
+    """Before a sweep has erased it, as after."""
+    draft = SessionDraft("s1", expires_at=timedelta(hours=1))
+    await (await world.engine.conversations.create(TENANT, draft)).append([user("the heron stands", "u1")])
+    assert [hit.message.id for hit in await world.engine.conversations.search(TENANT, None, "heron", 10)] == ["u1"]
+    world.clock.advance(timedelta(hours=2))
+    assert await world.engine.conversations.search(TENANT, None, "heron", 10) == []
+
+
 async def test_an_expired_session_that_was_created_again_is_not_erased_by_who_comes_late(world: World) -> None:
     """Both found the former life expired; the second comes when the first has a session of the id again."""
     draft = SessionDraft("s1", SYSTEM, expires_at=timedelta(hours=1))

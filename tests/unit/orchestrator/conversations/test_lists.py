@@ -104,3 +104,26 @@ async def test_of_more_sessions_than_are_remembered_the_last_used_are_told(world
         await talks[number].append([user("hello")])
     found = await listed(world.engine)
     assert {name: info.message_count for name, info in found.items()} == {"s0": 3, "s1": 1, "s2": 2}
+
+
+async def test_a_fork_is_listed_with_all_that_it_begins_with(world: World) -> None:
+    session = await begun(world.engine)
+    await session.append([user("hello", "u1"), assistant("hello", "a1")])
+    draft, messages = await session.as_of(None)
+    forked = await world.engine.conversations.create(TENANT, draft)
+    await forked.begin(messages)
+    found = (await listed(world.engine))[forked.id]
+    assert (found.message_count, found.preview) == (3, "hello")
+
+
+async def test_a_record_that_tells_of_more_is_not_set_back_by_who_has_seen_less(world: World) -> None:
+    """Of how a session begins this process has not told yet when the session ends."""
+    session = await begun(world.engine)
+    await session.append([user("hello", "u1")])
+    other = await world.another_process()
+    theirs = await opened(other)
+    await theirs.append([assistant("hello", "a1")])
+    await theirs.close("ended")
+    await listed(other)
+    found = (await listed(world.engine))["s1"]
+    assert (found.status, found.message_count, found.preview) == ("ended", 3, "hello")

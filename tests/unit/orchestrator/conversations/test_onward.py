@@ -347,3 +347,18 @@ async def test_erasing_a_message_takes_what_was_made_of_it_and_no_callback_is_to
     assert told[1:] == [["harmless"]] * len(told[1:]) if when != "not asked yet" else told == [["harmless"]]
     if when != "made":
         assert await taught(world) == ["harmless"]
+
+
+@pytest.mark.parametrize("erased", ["secret", "summary"])
+async def test_an_erased_summary_keeps_nothing_that_it_stood_for_from_going_onward(world: World, erased: str) -> None:
+    """It goes with a message that it is of: what else left by it is still told, and nobody waits for the callback in an erasure."""
+    told: list[list[str]] = []
+    engine = await process(world, lambda leaving: told.append([message.text for message in leaving.messages]))
+    session = await engine.conversations.create(TENANT, SessionDraft("s1", user="ada"))
+    await session.append([user("secret", "secret"), user("harmless", "u2")])
+    made = await session.compact(lambda _: "so far", keep_last=0, reason="manual")
+    message_id = str(made.summary.id) if erased == "summary" else erased
+    assert await engine.conversations.redaction.erase(session.log, message_id)
+    assert told == []
+    await swept(engine)
+    assert told == [["harmless"] if erased == "secret" else ["secret", "harmless"]]

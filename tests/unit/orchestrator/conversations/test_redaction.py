@@ -13,6 +13,7 @@ from memory.orchestrator.conversations.conversation import Conversation
 from memory.orchestrator.conversations.history import HistoryAsked
 from memory.orchestrator.conversations.sessions import SessionDraft
 from memory.orchestrator.engine import Engine
+from memory.policies.reading import ContextAsked
 from memory.ports.query import Everywhere, Query
 from memory.ports.record import Record
 from tests.unit.orchestrator.conversations.talking import answer, begun, calling, opened, told, user, window
@@ -237,3 +238,10 @@ async def test_how_a_session_begins_is_no_longer_told_once_that_was_erased(world
     (record,) = (await world.mid.query(Query(SESSIONS, Everywhere(), limit=10))).records
     assert isinstance(record, Record)
     assert NEST not in str(record)
+
+
+async def test_an_erased_summary_is_no_layer(world: World) -> None:
+    session = await said(world)
+    await session.compact(summary("c1"), keep_last=0, reason="manual")
+    assert await erase(world.engine, session, "named-by-a-caller")
+    assert [message.id for message in (await session.context(ContextAsked(layered=True))).messages] == ["system"]

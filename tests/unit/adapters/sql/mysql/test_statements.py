@@ -142,6 +142,12 @@ async def test_what_maintenance_asks_for_is_served_by_an_index(store: MySqlStore
     assert next(row["key"] for row in everyone if row["table"] == "samples") != "ix_samples_owing"
 
 
+async def test_whether_anything_is_due_is_one_statement_that_goes_through_no_table(store: MySqlStore) -> None:
+    await _filled(store)
+    keys = await _keys(lambda: store.due(T0, expired={SAMPLES: T0}))
+    assert {"ix_samples_owing", "ix_samples_role", "ix_samples_expires_at", "ix_samples_discard_at"} <= set(keys), keys
+
+
 async def test_the_right_indexes_serve_a_tenant_that_the_server_has_not_counted_yet(server: MySqlServer, database: str, raw: Raw) -> None:
     store = MySqlStore(server.url(database))
     await store.open((PAIRS,))

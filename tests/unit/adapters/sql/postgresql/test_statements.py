@@ -13,7 +13,7 @@ from memory.adapters.sql.postgresql.codec import lexeme
 from memory.adapters.sql.postgresql.search import among, postings
 from memory.adapters.sql.postgresql.store import PostgresStore
 from memory.adapters.sql.postgresql.thresholds import THRESHOLDS
-from memory.adapters.sql.questions import page
+from memory.adapters.sql.questions import due, page
 from memory.adapters.sql.shapes import walks
 from memory.ports.contract.collections import MORE_SAMPLES, SAMPLES
 from memory.ports.contract.support import HERE, T0, delete, done, key_of, put, record, searched
@@ -223,3 +223,14 @@ async def test_what_is_due_is_found_by_an_index(young: PostgresStore, raw: Raw) 
         question = page(table, query, (), 500, table.columns)
         told = "\n".join([line for (line,) in await raw(f"EXPLAIN {question.sql}", *question.arguments)])
         assert f"ix_samples_{index}" in told, told
+
+
+async def test_whether_anything_is_due_is_one_statement_that_goes_through_no_table(young: PostgresStore, raw: Raw) -> None:
+    question = due([young._table(PAIRS)], [True], [T0, T0])
+    told = "\n".join([line for (line,) in await raw(f"EXPLAIN {question.sql}", *question.arguments)])
+    assert "Seq Scan" not in told, told
+    for index in ("owing", "passing", "expires_at", "discard_at"):
+        assert f"ix_samples_{index}" in told, told
+    async with Sent(young) as sent:
+        assert (await young.due(T0)).rows == ()
+    assert len(sent) == 1, sent

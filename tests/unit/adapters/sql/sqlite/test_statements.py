@@ -117,6 +117,8 @@ async def test_what_is_due_is_found_by_an_index(store: SqliteStore, monkeypatch:
     }
     for index, query in due.items():
         assert f"ix_samples_{index}" in await _plan(store, query, monkeypatch)
+    (plan,) = await _plans(store, lambda: store.due(T0, expired={SAMPLES: T0}), monkeypatch)
+    assert all(f"ix_samples_{index}" in plan for index in due if index != "age"), plan
 
 
 async def test_an_index_over_a_required_field_brings_a_tenants_records_in_its_order(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,0 +1,28 @@
+"""What a session is told apart by from all others, former ones of its id among them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+
+from memory.ports.record import FieldValue, Partition
+
+
+@dataclass(frozen=True, slots=True)
+class Life:
+    """What identifies a session's life: a session of the same id that is created later has another incarnation, and a later generation."""
+
+    tenant: str
+    session_id: str
+    scope: str
+    incarnation: str
+    generation: int
+    has_system: bool
+    created_at: datetime
+    whose: Mapping[str, FieldValue] = field(default_factory=dict)
+    """The session's user, agent and namespace, which never change."""
+
+    @property
+    def partition(self) -> Partition:
+        return Partition(self.tenant, self.scope)
