@@ -11,7 +11,7 @@ from memory.domain import door
 from memory.domain.errors import InvalidInput
 from memory.domain.message import Message, Role
 from memory.domain.scope import Scope
-from memory.domain.session import Compaction, Context, FoundMessage, HistoryPage, SessionInfo
+from memory.domain.session import Compaction, Context, FoundMessages, HistoryPage, SessionInfo
 from memory.domain.shapes import messages_of
 from memory.facade.access import MAX_QUERY_BYTES, SEARCH_LIMIT, Access
 from memory.facade.arguments import changes_of, flag
@@ -21,6 +21,7 @@ from memory.facade.streaming import MessageStream
 from memory.facade.tasks import Tasks
 from memory.orchestrator.conversations.compacting import Summarise
 from memory.orchestrator.conversations.conversation import Checkpoint, Conversation
+from memory.orchestrator.conversations.finding import WAYS
 from memory.orchestrator.conversations.history import HistoryAsked
 from memory.orchestrator.conversations.sessions import SessionDraft
 from memory.orchestrator.conversations.streaming import Streamed
@@ -247,13 +248,14 @@ class Session:
         )
         return await (await self._conversation()).history(asked)
 
-    async def search(self, query: str, *, limit: int | None = None) -> list[FoundMessage]:
-        """What was said here that answers best, by words; 10 unless told. Compacted messages are found, excluded ones are not.
+    async def search(self, query: str, *, by: Literal["both", "words", "meaning"] = "both", limit: int | None = None) -> FoundMessages:
+        """What was said here that answers best, by words and by meaning; 10 unless told. Compacted messages are found, excluded ones are not.
 
-        The query is plain text, never syntax (D62).
+        By words alone where messages are not found by meaning (`conversations.meaning`); `by="meaning"` is refused there. What another process said
+        is found by words at once, by meaning a few seconds later. A tool's results are not found. The query is plain text, never syntax (D62).
         """
-        text = door.text("query", query, max_bytes=MAX_QUERY_BYTES)
-        return await (await self._conversation()).search(text, door.whole_limit(limit, default=SEARCH_LIMIT))
+        text, way = door.text("query", query, max_bytes=MAX_QUERY_BYTES), door.one_of("by", by, WAYS)
+        return await (await self._conversation()).search(text, door.whole_limit(limit, default=SEARCH_LIMIT), way)  # type: ignore[arg-type]
 
     # -- compaction ---------------------------------------------------------------------------------------------------
 

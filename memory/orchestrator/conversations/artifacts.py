@@ -19,8 +19,8 @@ from memory.ports.record import JsonValue, Key
 
 CHUNK_CHARACTERS = 256 * 1024
 """Of a chunk: at most four times as many bytes, which every store takes."""
-BEGINNING = 1_024
-"""Characters of a large text that stay in the row: enough to tell in lists how a session begins."""
+BEGINNING = 8_192
+"""Characters of a large text that stay in the row: all that the message is found by is among them."""
 
 
 @dataclass(frozen=True, slots=True)

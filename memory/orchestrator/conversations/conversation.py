@@ -10,11 +10,11 @@ from typing import Any
 from memory.domain.door import LARGE_TEXT_BYTES
 from memory.domain.errors import Conflict, InvalidInput, NotFound, StoreUnavailable
 from memory.domain.message import SYSTEM, Message, Role
-from memory.domain.session import Context, FoundMessage, HistoryPage
+from memory.domain.session import Context, FoundMessages, HistoryPage
 from memory.orchestrator.conversations.artifacts import large_texts
 from memory.orchestrator.conversations.compacting import Compacting
 from memory.orchestrator.conversations.events import Draft, Event, EventType, copy_of
-from memory.orchestrator.conversations.finding import Finding
+from memory.orchestrator.conversations.finding import By, Finding
 from memory.orchestrator.conversations.history import HistoryAsked
 from memory.orchestrator.conversations.onward import Left
 from memory.orchestrator.conversations.reading import COPIED, Asked, ordered
@@ -80,10 +80,10 @@ class Conversation(Compacting):
         self._record, page = await self._history.page(asked, self._same_life())
         return page
 
-    async def search(self, text: str, limit: int) -> list[FoundMessage]:
-        """The messages that answer best by words, archived ones too; not those that were excluded."""
+    async def search(self, text: str, limit: int, by: By = "both") -> FoundMessages:
+        """The messages that answer best, archived ones too; not those that were excluded."""
         self._record = await self._same_life()
-        return await Finding(self._placement, self._sessions).find(within(self._log.life.partition), None, text, limit)
+        return await Finding(self._placement, self._sessions).find(within(self._log.life.partition), None, text, limit, by)
 
     # -- messages -----------------------------------------------------------------------------------------------------
 
