@@ -14,7 +14,7 @@ import time
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
-from bench import conversations, edge, mongo, mysql, postgresql, redis, rivals, sessions, startup, store, whole
+from bench import conversations, edge, messages, mongo, mysql, postgresql, redis, rivals, sessions, startup, store, whole
 from bench.measure import Figure, table
 
 MEASUREMENTS: dict[str, Callable[[Path, int], Awaitable[list[Figure]]]] = {
@@ -30,6 +30,7 @@ MEASUREMENTS: dict[str, Callable[[Path, int], Awaitable[list[Figure]]]] = {
     "edge": edge.searches,
     "whole": whole.whole,
     "sessions": sessions.sessions,
+    "messages": messages.messages,
     "rivals": rivals.rivals,
     "quality": conversations.quality,
 }

@@ -58,7 +58,7 @@ async def doctor(
 ) -> int:
     """Check the configuration and every store, also those that do not open, and do what is owed. Makes no store. Ends with 1 when a check failed."""
     from memory.facade.build import build_engine
-    from memory.facade.explain import meaning_by_tier
+    from memory.facade.explain import meaning_by_tier, messages_by_meaning
     from memory.facade.places import not_there_yet, path_of
     from memory.facade.reports import examine
     from memory.ports.clock import system_clock
@@ -68,12 +68,14 @@ async def doctor(
     engine = build_engine(config, embedder=None, clock=system_clock, prepared=False)
     found = await examine(engine, audited=audit, repair=repair, absent=not_there_yet(config))
     paths = {store.name: path for store in config.stores_in_use() if (path := path_of(store)) is not None}
+    sound = not found.problems and all(report.ok for report in found.stores)
     data = {
         "ok": found.ok,
         "tenant": config.tenant,
         "config_files": file,
         "stores": [{**report.to_dict(), "path": str(paths[report.store]) if report.store in paths else None} for report in found.stores],
-        "meaning": {} if found.problems or not all(report.ok for report in found.stores) else meaning_by_tier(engine),
+        "meaning": meaning_by_tier(engine) if sound else {},
+        "messages": messages_by_meaning(engine) if sound else None,
         "problems": found.problems,
         "owed": found.owed,
         "overdue": found.overdue,
@@ -107,6 +109,8 @@ def _show_health(out: Any, data: dict[str, Any]) -> None:
     for sentence in said:
         tiers = ", ".join(tier for tier, one in data["meaning"].items() if one == sentence)
         out.print(show.plain(f"\ntier{'s' * (len(said) == 1)} {tiers}: {sentence}"))
+    if data["messages"] is not None:
+        out.print(show.plain(f"messages: {data['messages']}"))
     for problem in data["problems"]:
         out.print(show.plain(f"\n{problem}", "bold red"))
     if data["owed"]:

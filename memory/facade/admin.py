@@ -120,6 +120,14 @@ class Admin:
         async with opened(source) as stream:
             return await work.run(stream)
 
+    async def embed_messages(self) -> int:
+        """Make all messages of the tenant ready to be found by meaning; how many were gone through. For those that were said before they could be:
+        with `conversations.meaning` set otherwise, or without an embedder.
+
+        Raises `ConfigError` where messages are not found by meaning. What was cut off can be repeated.
+        """
+        return await self._access.engine.conversations.passages.make_all(self._access.tenant)
+
     async def move(self, entry_ids: Sequence[str], to: str) -> PromotionReport:
         """Move entries onward to a tier by hand. Moves go onward only."""
         door.one_of("tier", to, TIERS)

@@ -60,6 +60,7 @@ def build_engine(
         settings=config.engine,
         rules=config.promotion,
         onward=onward,
+        passages=config.conversations.meaning,
     )
 
 

@@ -207,6 +207,18 @@ class Durations(BaseModel):
     deadline: Duration = EngineSettings().deadline
 
 
+class ConversationSettings(BaseModel):
+    """What is done with what is said in sessions.
+
+    `meaning`: where what messages are found by, by meaning, is kept: "home", in the messages' own store (tier mid), where that has an index for
+    meaning; "long", in that of tier long; "off": messages are found by words alone. Of a message it is vectors, and none of its text.
+    """
+
+    model_config = _FROZEN
+
+    meaning: Literal["home", "long", "off"] = "home"
+
+
 @dataclass(frozen=True)
 class ServingStore:
     """One distinct store that serves one tier or several."""
@@ -247,6 +259,7 @@ class MemoryConfig(BaseModel):
     stores: dict[str, StoreConfig] = Field(default_factory=dict)
     promotion: tuple[PromotionRule, ...] = DEFAULT_RULES
     durations: Durations = Durations()
+    conversations: ConversationSettings = ConversationSettings()
 
     _origins: dict[str, str] = PrivateAttr(default_factory=dict)
 
@@ -369,6 +382,7 @@ class MemoryConfig(BaseModel):
             shown |= {f"stores.{name}.{key}": value for key, value in guards.shown().items()}
         shown |= {f"routes.{number}": route.describe() for number, route in enumerate(self.routes, start=1)}
         shown |= {f"promotion.{number}": rule.name + ": " + rule.describe() for number, rule in enumerate(self.promotion, start=1)}
+        shown["conversations.meaning"] = self.conversations.meaning
         return shown | {f"durations.{name}": show_duration(getattr(self.durations, name)) for name in Durations.model_fields}
 
 
@@ -446,6 +460,7 @@ def _settings_under(location: tuple[int | str, ...]) -> list[str]:
         "breaker": BreakerSettings,
         "promotion": PromotionRule,
         "durations": Durations,
+        "conversations": ConversationSettings,
     }
     inner = next((str(part) for part in reversed(location) if part in sections), "")
     return list(sections.get(inner, MemoryConfig).model_fields)

@@ -11,7 +11,7 @@ from memory.domain.shown import Shown
 from memory.facade.build import build_engine
 from memory.facade.config import MemoryConfig
 from memory.facade.places import not_there_yet
-from memory.orchestrator.collections import ENTRIES
+from memory.orchestrator.collections import ENTRIES, MESSAGES
 from memory.orchestrator.engine import Engine
 from memory.orchestrator.kinds import KINDS, Kind
 from memory.orchestrator.searching import LOOKED_THROUGH
@@ -58,7 +58,7 @@ def explain_route(engine: Engine, rules: Sequence[PromotionRule], tenant: str, s
         because += _split(whole, there, tier)
         if there is home:
             because.append(f"'{there.name}' serves tier '{tier}' too: its own row is the copy")
-    because.append(_found(home, replicas, engine))
+    because.append(_found(collection, home, replicas, engine))
     because += [f"rule '{rule.name}' may move it: {rule.describe()}" for rule in rules if kind.movable and rule.source == decided.tier]
     return RouteReport(collection.name, scope.text, decided.tier, home.name, replicas, tuple(because))
 
@@ -93,11 +93,18 @@ def _split(whole: Store, part: Store, tier: str) -> list[str]:
     return [f"tier '{tier}' is split over {', '.join(p.name for p in whole.parts)}: this tenant, scope kind and collection go to '{part.name}'"]
 
 
-def _found(home: Store, replicas: dict[str, str], engine: Engine) -> str:
+def _found(collection: Collection, home: Store, replicas: dict[str, str], engine: Engine) -> str:
     """How a search will find it."""
     there = [home, *(leaf for leaf in engine.topology.leaves if leaf.name in replicas.values() and leaf is not home)]
     by_words = [s.name for s in there if s.capabilities.lexical] or [f"{home.name} (read and ranked by us)"]
-    return f"found by words in {', '.join(by_words)}; {by_meaning([s for s in there if s.capabilities.semantic], home, engine)}"
+    meant = messages_by_meaning(engine) if collection is MESSAGES else by_meaning([s for s in there if s.capabilities.semantic], home, engine)
+    return f"found by words in {', '.join(by_words)}; {meant}"
+
+
+def messages_by_meaning(engine: Engine) -> str:
+    """Which store serves meaning for what is said in sessions, or why none does."""
+    passages = engine.conversations.passages
+    return f"not found by meaning: {passages.lacking}" if passages.store is None else f"by meaning in {passages.store.name}"
 
 
 def by_meaning(indexed: Sequence[Store], home: Store, engine: Engine) -> str:

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from datetime import timedelta
 
 from memory.domain.errors import NotOpen, WrongEventLoop
-from memory.facade.upkeep import Upkeep
+from memory.facade.upkeep import Background, Readying, Upkeep
 from memory.orchestrator.engine import Engine
 
 log = logging.getLogger(__name__)
@@ -29,7 +29,8 @@ class Life:
         self._sweep_every = sweep_every
         self._built: Engine | None = None
         self._open: Engine | None = None
-        self._upkeep: Upkeep | None = None
+        self._behind: list[Background] = []
+        """What goes on in the background while it is open."""
         self._owner: asyncio.AbstractEventLoop | None = None
         self._turning = asyncio.Lock()
         self._turns_on: asyncio.AbstractEventLoop | None = None
@@ -65,8 +66,10 @@ class Life:
                     self._owner = None
                     raise
                 self._open = self._built
-                self._upkeep = Upkeep(self._built.maintenance, self._sweep_every)
-                self._upkeep.start()
+                passages = self._built.conversations.passages
+                self._behind = [Upkeep(self._built.maintenance, self._sweep_every), Readying(passages, self._sweep_every)]
+                for task in self._behind:
+                    task.start()
 
     async def close(self) -> None:
         """Let go of the stores. Closing twice is a no-op.
@@ -98,10 +101,10 @@ class Life:
     async def _close(self) -> None:
         async with self._turning:
             engine, self._open = self._open, None
-            upkeep, self._upkeep = self._upkeep, None
+            behind, self._behind = self._behind, []
             try:
-                if upkeep is not None:
-                    await upkeep.stop()
+                for task in behind:
+                    await task.stop()
                 if engine is not None:
                     await engine.close()
             finally:
@@ -117,7 +120,7 @@ class Life:
 
     async def _abandon(self) -> None:
         """Let go of stores whose loop has ended. One that does not close so is built anew at the next opening."""
-        engine, self._open, self._upkeep, self._owner = self._open, None, None, None
+        engine, self._open, self._behind, self._owner = self._open, None, [], None
         for store in engine.topology.stores if engine is not None else ():
             try:
                 async with asyncio.timeout(PATIENCE):

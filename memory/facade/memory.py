@@ -12,7 +12,7 @@ from memory.domain import door
 from memory.domain.entry import Entry, EntryDraft, EntryType, check_patch
 from memory.domain.errors import ConfigError
 from memory.domain.scope import Scope
-from memory.domain.session import FoundMessage
+from memory.domain.session import FoundMessages
 from memory.facade.access import MAX_QUERY_BYTES, RETRIEVE_LIMIT, SEARCH_LIMIT, Access
 from memory.facade.admin import Admin
 from memory.facade.arguments import Moment, draft_of, flag, id_of, ids_of, moment, scope_of
@@ -26,6 +26,7 @@ from memory.facade.sessions import Sessions
 from memory.facade.sessions import draft_of as session_draft
 from memory.facade.view import ScopedMemory
 from memory.orchestrator.browsing import Retrieved
+from memory.orchestrator.conversations.finding import WAYS
 from memory.orchestrator.derivation import Callback
 from memory.orchestrator.engine import Engine
 from memory.orchestrator.searching import SearchResult
@@ -358,19 +359,22 @@ class Memory:
         namespace: str | None = None,
         since: Moment | None = None,
         until: Moment | None = None,
+        by: Literal["both", "words", "meaning"] = "both",
         limit: int | None = None,
-    ) -> list[FoundMessage]:
-        """What was said that answers best, by words, over all sessions or those of one user, agent or namespace, from `since` to `until`, both
-        included; 10 unless told. Compacted messages are found, excluded ones are not. Scores of one search compare across sessions.
+    ) -> FoundMessages:
+        """What was said that answers best, by words and by meaning, over all sessions or those of one user, agent or namespace, from `since` to
+        `until`, both included; 10 unless told. Compacted messages are found, excluded ones are not. Scores of one search compare across sessions.
 
-        The query is plain text, never syntax (D62).
+        By words alone where messages are not found by meaning (`conversations.meaning`); `by="meaning"` is refused there. What another process said
+        is found by words at once, by meaning a few seconds later. A tool's results are not found. The query is plain text, never syntax (D62).
         """
         given = {"subject": ("user", user), "agent": ("agent", agent), "namespace": ("namespace", namespace)}
         asked: list[Filter | None] = [Eq(field, door.identifier(name, value)) for field, (name, value) in given.items() if value is not None]
         asked += [None if (at := moment("since", since)) is None else Ge("created_at", at)]
         asked += [None if (at := moment("until", until)) is None else Le("created_at", at)]
         text, most = door.text("query", query, max_bytes=MAX_QUERY_BYTES), door.whole_limit(limit, default=SEARCH_LIMIT)
-        return await self._engine.conversations.search(self.tenant, all_of(*asked), text, most)
+        way = door.one_of("by", by, WAYS)
+        return await self._engine.conversations.search(self.tenant, all_of(*asked), text, most, way)  # type: ignore[arg-type]
 
     # -- derived ------------------------------------------------------------------------------------------------------
 

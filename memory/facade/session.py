@@ -11,7 +11,7 @@ from memory.domain import door
 from memory.domain.errors import InvalidInput
 from memory.domain.message import Message, Role
 from memory.domain.scope import Scope
-from memory.domain.session import Compaction, Context, FoundMessage, HistoryPage, SessionInfo
+from memory.domain.session import Compaction, Context, FoundMessages, HistoryPage, SessionInfo
 from memory.domain.shapes import messages_of
 from memory.facade.access import MAX_QUERY_BYTES, SEARCH_LIMIT, Access
 from memory.facade.arguments import changes_of, flag
@@ -21,6 +21,7 @@ from memory.facade.streaming import MessageStream
 from memory.facade.tasks import Tasks
 from memory.orchestrator.conversations.compacting import Summarise
 from memory.orchestrator.conversations.conversation import Checkpoint, Conversation
+from memory.orchestrator.conversations.finding import WAYS
 from memory.orchestrator.conversations.history import HistoryAsked
 from memory.orchestrator.conversations.sessions import SessionDraft
 from memory.orchestrator.conversations.streaming import Streamed
@@ -90,11 +91,11 @@ class Session:
     async def append(self, message: Given | Sequence[Given], *, in_history: bool = True) -> list[Message]:
         """Add a message, or several in order; returns them as stored, each with its id.
 
-        Messages are taken as they are: ours, plain `{role, content}`, OpenAI's, Anthropic's, LangChain's. One whose `id` the session has
-        replaces what that message said, where it stands: so a streamed answer is one message however often it is told (B20 to B23), and a call
-        that failed can be repeated. So can one without ids where this process appends nothing else to the session in between, and what is given is
-        kept together (one message; several where the store is `atomic`); else it is said twice. With `in_history=False` a message is in the window
-        only (B24).
+        Messages are taken as they are: ours, plain `{role, content}`, OpenAI's, Anthropic's, LangChain's. One may have 32 MiB in texts of more than
+        64 KiB, such as images in base64, and 1 MiB of all else. One whose `id` the session has replaces what that message said, where it stands: so a
+        streamed answer is one message however often it is told (B20 to B23), and a call that failed can be repeated. So can one without ids where
+        this process appends nothing else to the session in between, and what is given is kept together (one message; several where the store is
+        `atomic`); else it is said twice. With `in_history=False` a message is in the window only (B24).
         """
         given = [message] if not isinstance(message, list | tuple) else list(message)
         if len(given) > MOST_AT_ONCE:
@@ -247,13 +248,14 @@ class Session:
         )
         return await (await self._conversation()).history(asked)
 
-    async def search(self, query: str, *, limit: int | None = None) -> list[FoundMessage]:
-        """What was said here that answers best, by words; 10 unless told. Compacted messages are found, excluded ones are not.
+    async def search(self, query: str, *, by: Literal["both", "words", "meaning"] = "both", limit: int | None = None) -> FoundMessages:
+        """What was said here that answers best, by words and by meaning; 10 unless told. Compacted messages are found, excluded ones are not.
 
-        The query is plain text, never syntax (D62).
+        By words alone where messages are not found by meaning (`conversations.meaning`); `by="meaning"` is refused there. What another process said
+        is found by words at once, by meaning a few seconds later. A tool's results are not found. The query is plain text, never syntax (D62).
         """
-        text = door.text("query", query, max_bytes=MAX_QUERY_BYTES)
-        return await (await self._conversation()).search(text, door.whole_limit(limit, default=SEARCH_LIMIT))
+        text, way = door.text("query", query, max_bytes=MAX_QUERY_BYTES), door.one_of("by", by, WAYS)
+        return await (await self._conversation()).search(text, door.whole_limit(limit, default=SEARCH_LIMIT), way)  # type: ignore[arg-type]
 
     # -- compaction ---------------------------------------------------------------------------------------------------
 

@@ -1,39 +1,55 @@
-"""Maintenance in the background while a memory is open: a first sweep soon after opening, then one every `sweep_every`."""
+"""What goes on in the background while a memory is open: sweeps, and what was said here is made ready to be found by meaning."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
 import logging
+from abc import ABC, abstractmethod
 from datetime import timedelta
 
+from memory.orchestrator.conversations.passages import Passages
 from memory.orchestrator.maintenance import Maintenance
 
 log = logging.getLogger(__name__)
 
 FIRST_AFTER = timedelta(seconds=30)
+QUIET, AT_LATEST = timedelta(seconds=1), timedelta(seconds=5)
+"""How long nothing is said before what was said is made ready, and how long it waits while more is."""
 
 
-class Upkeep:
-    """Runs sweeps until stopped. A sweep that fails is logged and tried again at the next turn; of several processes one sweeps at a time."""
+class Background(ABC):
+    """A task that runs until stopped."""
 
-    def __init__(self, maintenance: Maintenance, every: timedelta) -> None:
-        self._maintenance = maintenance
+    def __init__(self, name: str, every: timedelta) -> None:
+        self._name = name
         self._every = every
         self._task: asyncio.Task[None] | None = None
 
     def start(self) -> None:
         """Begin, unless `sweep_every` is zero: then maintenance runs only when asked for."""
         if self._every > timedelta(0) and self._task is None:
-            self._task = asyncio.create_task(self._run(), name="memory-upkeep")
+            self._task = asyncio.create_task(self._run(), name=self._name)
 
     async def stop(self) -> None:
-        """End, interrupting a sweep under way: every step of it may be left in the middle."""
+        """End, interrupting what is under way: every step of it may be left in the middle."""
         task, self._task = self._task, None
         if task is not None:
             task.cancel()
             with contextlib.suppress(asyncio.CancelledError):
                 await task
+
+    @abstractmethod
+    async def _run(self) -> None: ...
+
+
+class Upkeep(Background):
+    """A first sweep soon after opening, then one every `sweep_every`. One that fails is logged and tried again at the next turn; of several
+    processes one sweeps at a time."""
+
+    def __init__(self, maintenance: Maintenance, every: timedelta) -> None:
+        super().__init__("memory-upkeep", every)
+        self._maintenance = maintenance
 
     async def _run(self) -> None:
         await asyncio.sleep(min(FIRST_AFTER, self._every).total_seconds())
@@ -44,3 +60,27 @@ class Upkeep:
             except Exception as error:  # noqa: BLE001 - the next turn tries again, whatever it was
                 log.warning("maintenance failed and is tried again in %s: %s", self._every, error)
             await asyncio.sleep(self._every.total_seconds())
+
+
+class Readying(Background):
+    """Makes the passages of what was said here once nothing more is said; see `Passages`. What fails is left to the next turn, or to sweeps."""
+
+    def __init__(self, passages: Passages, every: timedelta) -> None:
+        super().__init__("memory-passages", every)
+        self._passages = passages
+
+    async def _run(self) -> None:
+        said = asyncio.Event()
+        self._passages.on_waiting = said.set
+        while True:
+            await said.wait()
+            for _ in range(AT_LATEST // QUIET):
+                said.clear()
+                await asyncio.sleep(QUIET.total_seconds())
+                if not said.is_set():
+                    break
+            said.clear()
+            try:
+                await self._passages.catch_up()
+            except Exception as error:  # noqa: BLE001 - the next turn tries again, whatever it was
+                log.warning("what was said last is not found by meaning yet: %s", error)

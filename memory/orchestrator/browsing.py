@@ -6,7 +6,6 @@ and named.
 
 from __future__ import annotations
 
-import asyncio
 import logging
 from collections.abc import AsyncIterator, Coroutine, Iterable, Sequence
 from dataclasses import dataclass, field, replace
@@ -172,23 +171,13 @@ class Browsing:
         if store in lacking.silent:
             call.close()
             return None
-        answer = await self.answer(store, call)
+        answer = await self._placement.answer(store, call)
         if isinstance(answer, StoreError):
             lacking.say(str(answer))
             if isinstance(answer, StoreTimeout):
                 lacking.silent.add(store)
             return None
         return answer
-
-    async def answer(self, store: Store, call: Coroutine[Any, Any, T]) -> T | StoreError:
-        """The call's answer within the deadline, or how the store failed."""
-        try:
-            async with asyncio.timeout(self._placement.settings.deadline.total_seconds()):
-                return await call
-        except TimeoutError:
-            return StoreTimeout(store.name, f"no answer within {self._placement.settings.deadline}")
-        except StoreError as error:
-            return error
 
     @staticmethod
     def _say_corrupt(store: Store, corrupt: Sequence[Key]) -> None:

@@ -98,6 +98,19 @@ ARTIFACTS = Collection(
 )
 """What is too large for the row of a message: chunks of texts, and a record for each upload of such that is under way."""
 
+PASSAGES = Collection(
+    "passages",
+    (
+        Field("message", FieldType.TEXT),  # the id of the record of which this is a part
+        Field("part", FieldType.INTEGER),
+        Field("subject", FieldType.TEXT),  # of its session, as the message's own
+        Field("agent", FieldType.TEXT),
+        Field("namespace", FieldType.TEXT),
+    ),
+    vector=True,
+)
+"""What messages are found by, by meaning: a vector for each part of a text, and none of the text. A version is the message's when it said this."""
+
 TASKS = Collection("tasks", (Field("task_id", FieldType.TEXT), Field("parent_id", FieldType.TEXT), Field("status", FieldType.TEXT)))
 """What sessions have to do, each in its session's partition."""
 

@@ -14,6 +14,7 @@ from memory.orchestrator.browsing import Browsing
 from memory.orchestrator.cache import Cache
 from memory.orchestrator.collections import ENTRIES
 from memory.orchestrator.conversations.conversations import Conversations
+from memory.orchestrator.conversations.passages import Where
 from memory.orchestrator.dangling import Dangling
 from memory.orchestrator.derivation import Derivation
 from memory.orchestrator.entries import Entries
@@ -58,6 +59,7 @@ class Engine:
         random_bits: Randomness = secrets.randbits,
         kinds: Kinds = KINDS,
         onward: Onward | Literal["elsewhere"] | None = None,
+        passages: Where = "home",
     ) -> None:
         self.topology = topology
         self.settings = settings or EngineSettings()
@@ -84,7 +86,7 @@ class Engine:
         )
         self.relations = Relations(self.placement, entries=self.entries, erasure=self.erasure, generations=self.generations, outbox=self.outbox)
         self.conversations = Conversations(
-            self.placement, outbox=self.outbox, erasure=self.erasure, meaning=self.meaning, counter=counter, onward=onward
+            self.placement, outbox=self.outbox, erasure=self.erasure, meaning=self.meaning, passages=passages, counter=counter, onward=onward
         )
         self.dangling = Dangling(self.placement, self.erasure)
         self.browsing = Browsing(self.placement)
@@ -100,7 +102,7 @@ class Engine:
             generations=self.generations,
             tiering=self.tiering,
             promotion=self.promotion,
-            tells=(self.accesses.tell, self.conversations.sessions.catch_up),
+            tells=(self.accesses.tell, self.conversations.sessions.catch_up, self.conversations.passages.catch_up),
             dangling=self.dangling,
             sessions=self.conversations.sessions,
         )
@@ -115,12 +117,14 @@ class Engine:
             raise
 
     async def close(self) -> None:
-        """Tell how often entries were read and what sessions have come to, as far as the stores answer within the deadline, and close the stores."""
+        """Tell how often entries were read and what sessions have come to, make what messages are found by, as far as the stores answer within the
+        deadline, and close the stores."""
         await self.conversations.onward.close()
         try:
             async with asyncio.timeout(self.settings.deadline.total_seconds()):
                 await self.conversations.sessions.catch_up()
                 await self.accesses.tell()
+                await self.conversations.passages.catch_up()
         except Exception as error:  # noqa: BLE001 - a count is no reason not to close
             log.warning("not all accesses and messages were counted: %s", error)
         finally:

@@ -39,10 +39,14 @@ class Meaning:
         vectors = await self._embedder.embed([meaning_of(r) for r in records])
         return [replace(r, vector=v or None) for r, v in zip(records, vectors, strict=True)]
 
+    async def of_texts(self, texts: Sequence[str]) -> list[bytes | None]:
+        """The vectors of texts, None for those that have none."""
+        if self._embedder is None or not texts:
+            return [None] * len(texts)
+        return [vector or None for vector in await self._embedder.embed(texts)]
+
     async def of_query(self, text: str) -> bytes | None:
-        if self._embedder is None or not text.strip():
-            return None
-        return (await self._embedder.embed([text]))[0] or None
+        return (await self.of_texts([text]))[0] if text.strip() else None
 
     async def check(self) -> None:
         """Note the embedder in every store that takes vectors; raise `EmbedderMismatch` where another was noted before.

@@ -92,6 +92,8 @@ T = TypeVar("T")
 Came: TypeAlias = "bool | Exception"
 """Of a step: done or no longer due; not yet, as trying again will show; why it cannot be done."""
 Handler: TypeAlias = Callable[[Pending, Owed], Awaitable[bool]]
+Together: TypeAlias = Callable[[Sequence[Item]], Awaitable[Sequence[Came]]]
+"""Carries out a step of several owners in one go."""
 Delivery: TypeAlias = Put | Delete | Annotate
 
 
@@ -104,6 +106,7 @@ class Outbox:
         self._cache = cache
         self._problems: OrderedDict[tuple[str, Key, str], tuple[Pending, Problem]] = OrderedDict()
         self._handlers: dict[str, Handler] = {}
+        self._together: dict[str, Together] = {}
         self._until = {REPLICA: Until.EDITED, KEPT_VERSION: Until.DELETED, ARRIVAL: Until.DELETED}
         self.register(ERASE, self._erase)
 
@@ -117,6 +120,10 @@ class Outbox:
         self._until[name] = until
         if until is Until.DONE:
             self._generations.carried |= {name}
+
+    def register_together(self, name: str, handler: Together) -> None:
+        """The same for a step that is carried out for several owners in one go. The handler says of each what came of it."""
+        self._together[name] = handler
 
     def carried(self, owner: Standing, past: Until) -> tuple[Owed, ...]:
         """What is owed still when this has happened to the owner."""
@@ -177,7 +184,7 @@ class Outbox:
         routes: dict[object, list[Item]] = {}
         for one in pending:
             for owed in one.owner.owed:
-                routes.setdefault(_route(one, owed), []).append((one, owed))
+                routes.setdefault(self._route(one, owed), []).append((one, owed))
         done: dict[Pending, list[Owed]] = {}
         for items in routes.values():
             for (one, owed), came in zip(items, await self._each(items, self._carry_out, away), strict=True):
@@ -193,6 +200,12 @@ class Outbox:
                         self._note(one, owed, came)
         return [tuple(owed for owed in one.owner.owed if owed not in done.get(one, ())) for one in pending]
 
+    def _route(self, pending: Pending, owed: Owed) -> object:
+        """What steps have in common that can be carried out by one call."""
+        if owed.step in self._together:
+            return owed.step
+        return (owed.step, owed.data.get("to")) if owed.step.partition(".")[0] == DELIVER else (pending, owed.id)
+
     async def _each(self, items: list[T], call: Callable[[list[T], set[str]], Awaitable[Sequence[Came]]], away: set[str]) -> Sequence[Came]:
         """What came of each of these, done in one call. Where that fails otherwise than by a store's not answering, each is tried alone."""
         try:
@@ -206,6 +219,8 @@ class Outbox:
 
     async def _carry_out(self, items: list[Item], away: set[str]) -> Sequence[Came]:
         pending, owed = items[0]
+        if owed.step in self._together:
+            return await self._together[owed.step](items)
         handler = self._handlers.get(owed.step) or self._handlers.get(owed.step.partition(".")[0])
         if handler is not None:
             return [await handler(pending, owed)]
@@ -245,7 +260,7 @@ class Outbox:
         came: list[Came] = []
         for (pending, _), write in zip(items, writes, strict=True):
             try:
-                came.append(write if isinstance(write, bool) else await self._is_settled(pending, target, write, next(outcomes), away))
+                came.append(write if isinstance(write, bool) else await self.is_settled(pending, target, write, next(outcomes), away))
             except Exception as error:  # noqa: BLE001 - of one delivery
                 came.append(error)
         return came
@@ -272,7 +287,7 @@ class Outbox:
         other = self._placement.kinds.named(owed.data["write"]["in"])
         return Put(other, replace(codec.record_from_json(other, owed.data["write"]["put"]), generation=owner.generation), Absent())
 
-    async def _is_settled(self, pending: Pending, store: Store, write: Delivery, outcome: Outcome, away: set[str]) -> bool:
+    async def is_settled(self, pending: Pending, store: Store, write: Delivery, outcome: Outcome, away: set[str]) -> bool:
         """Whether a step's write has done what it was for: applied, there already, or something newer is. Raises where it is refused.
 
         A copy that is told of its arrival did arrive, also where it has gone on, been deleted or damaged, perhaps so long ago that nothing is left of
@@ -339,13 +354,8 @@ class Outbox:
             return before
         outcomes = await self._placement.write("hanging.erase", archive, *deletes)
         for delete, outcome in zip(deletes, outcomes, strict=True):
-            await self._is_settled(pending, archive, delete, outcome, set())
+            await self.is_settled(pending, archive, delete, outcome, set())
         return before
-
-
-def _route(pending: Pending, owed: Owed) -> object:
-    """What steps have in common that can be carried out by one call."""
-    return (owed.step, owed.data.get("to")) if owed.step.partition(".")[0] == DELIVER else (pending, owed.id)
 
 
 def _version(write: Delivery) -> int:

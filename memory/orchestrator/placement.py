@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
 import secrets
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Coroutine, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from typing import Any, TypeVar
 
 from memory.domain import ids
-from memory.domain.errors import CorruptRecord, StoreError
+from memory.domain.errors import CorruptRecord, StoreError, StoreTimeout
 from memory.domain.time import micros
 from memory.orchestrator.kinds import KINDS, Kinds
 from memory.orchestrator.settings import EngineSettings
@@ -22,6 +24,8 @@ from memory.ports.record import Corrupt, Key, Mark, Record, Role, Stored, Tombst
 from memory.ports.scanning import follow
 from memory.ports.store import Store
 from memory.ports.writes import Outcome, Put, Status, Write
+
+T = TypeVar("T")
 
 
 @dataclass(slots=True)
@@ -147,6 +151,16 @@ class Placement:
         """One page, under a step's name."""
         with step(name):
             return await store.query(query)
+
+    async def answer(self, store: Store, call: Coroutine[Any, Any, T]) -> T | StoreError:
+        """The call's answer within the deadline, or how the store failed."""
+        try:
+            async with asyncio.timeout(self.settings.deadline.total_seconds()):
+                return await call
+        except TimeoutError:
+            return StoreTimeout(store.name, f"no answer within {self.settings.deadline}")
+        except StoreError as error:
+            return error
 
     # -- writing ------------------------------------------------------------------------------------------------------
 

@@ -168,7 +168,7 @@ class Searching:
 
     async def _answered(self, store: Store, call: Callable[[], Coroutine[Any, Any, None]]) -> StoreError | None:
         """The call is begun in its own task only: one that is cancelled before leaves nothing that was never awaited."""
-        return await self._browsing.answer(store, call())
+        return await self._placement.answer(store, call())
 
     async def _read_over(
         self, store: Store, collection: Collection, asked: Asked, now: datetime, unindexed: Sequence[str], lacking: Lacking

@@ -210,7 +210,7 @@ def spoken(messages: Messages) -> list[Message]:
 
 async def answering(session: Session, messages: Sequence[Message], query: str) -> list[Message]:
     """Those of the messages that answer the query, in order, each with what it cannot be shown without."""
-    found = {hit.message.id for hit in await session.search(query, limit=PAGE)}
+    found = {hit.message.id for hit in await session.search(query, by="words", limit=PAGE)}
     answers = [block for block in blocks(messages) if any(messages[at].id in found for at in block)]
     return [messages[at] for block in answers for at in block]
 

@@ -19,6 +19,7 @@ from memory.orchestrator.collections import ARTIFACTS, MESSAGES, SESSIONS
 from memory.orchestrator.conversations.artifacts import Chunk, chunks_of, completed, digest_of, uploads_of
 from memory.orchestrator.conversations.events import FIRST_PLACE, EventType, artifacts_of, event_of, place_key, with_artifacts
 from memory.orchestrator.conversations.folding import left_by
+from memory.orchestrator.conversations.passages import Passages
 from memory.orchestrator.conversations.sessions import life_of, scope_of, session_key, system_of
 from memory.orchestrator.conversations.uploads import Overtaken, Uploads
 from memory.orchestrator.kinds import Kind
@@ -95,9 +96,10 @@ class Moving:
 class Carrying:
     """Restores them."""
 
-    def __init__(self, placement: Placement, uploads: Uploads) -> None:
+    def __init__(self, placement: Placement, uploads: Uploads, passages: Passages) -> None:
         self._placement = placement
         self._uploads = uploads
+        self._passages = passages
 
     async def restore_session(self, record: Record) -> Restored:
         """Store a session's own record where there is none; one of the same incarnation is there already, whatever was said since."""
@@ -131,9 +133,12 @@ class Carrying:
                 if isinstance(here, Restored):
                     fates[at] = here
                 else:
-                    puts.append((at, Put(MESSAGES, _born(here, session.generation), Absent())))
+                    owed = self._passages.owed_by(event_of(record).draft)
+                    puts.append((at, Put(MESSAGES, replace(_born(here, session.generation), owed=owed), Absent())))
         outcomes = await self._placement.write("log.restore", archive, *[put for _, put in puts]) if puts else []
         for (at, put), outcome in zip(puts, outcomes, strict=True):
+            if outcome.applied:
+                self._passages.note(event_of(put.record))
             error = refused(archive, outcome)
             fates[at] = _put(put.record, outcome) if error is None else Restored(Fate.REFUSED, str(error))
             if (artifacts := artifacts_of(put.record)) and isinstance(session := sessions[named[at]], Record):

@@ -10,11 +10,11 @@ from typing import Any
 from memory.domain.door import LARGE_TEXT_BYTES
 from memory.domain.errors import Conflict, InvalidInput, NotFound, StoreUnavailable
 from memory.domain.message import SYSTEM, Message, Role
-from memory.domain.session import Context, FoundMessage, HistoryPage
+from memory.domain.session import Context, FoundMessages, HistoryPage
 from memory.orchestrator.conversations.artifacts import large_texts
 from memory.orchestrator.conversations.compacting import Compacting
 from memory.orchestrator.conversations.events import Draft, Event, EventType, copy_of
-from memory.orchestrator.conversations.finding import Finding
+from memory.orchestrator.conversations.finding import By, Finding
 from memory.orchestrator.conversations.history import HistoryAsked
 from memory.orchestrator.conversations.onward import Left
 from memory.orchestrator.conversations.reading import COPIED, Asked, ordered
@@ -80,10 +80,10 @@ class Conversation(Compacting):
         self._record, page = await self._history.page(asked, self._same_life())
         return page
 
-    async def search(self, text: str, limit: int) -> list[FoundMessage]:
-        """The messages that answer best by words, archived ones too; not those that were excluded."""
+    async def search(self, text: str, limit: int, by: By = "both") -> FoundMessages:
+        """The messages that answer best, archived ones too; not those that were excluded."""
         self._record = await self._same_life()
-        return await Finding(self._placement, self._sessions).find(within(self._log.life.partition), None, text, limit)
+        return await Finding(self._placement, self._sessions).find(within(self._log.life.partition), None, text, limit, by)
 
     # -- messages -----------------------------------------------------------------------------------------------------
 
@@ -132,11 +132,11 @@ class Conversation(Compacting):
         """The messages as events; `looked_up` is the place up to which their ids are known not to be there, and what is at the `late` places goes."""
 
         def decide(seen: Seen) -> list[Draft]:
-            if seen.state.after.status != "active":
-                raise Conflict(f"session '{self.id}' is {seen.state.after.status}; resume it first", self.id)
             named = [message.id for message in messages if message.id is not None]
             if named and (seen.since > looked_up + 1 or any(name in seen.ids for name in named)):
                 raise _SeenSince
+            if seen.state.after.status != "active":
+                raise Conflict(f"session '{self.id}' is {seen.state.after.status}; resume it first", self.id)
             data: dict[str, JsonValue] = {"counter": self._counter.name} | ({} if in_history else {"in_history": False})
             gone = [Draft(EventType.EXCLUDE, data={"place": at, "reason": "invalid_response"}) for at in late if at in seen.state.window]
             return [*gone, *[Draft(EventType.MESSAGE, message, data, message_tokens(message, self._counter)) for message in messages]]

@@ -7,11 +7,12 @@ from typing import Literal
 
 from memory.domain.entry import expiry
 from memory.domain.errors import Conflict, NotFound, StoreUnavailable
-from memory.domain.session import FoundMessage
+from memory.domain.session import FoundMessages
 from memory.orchestrator.conversations.carrying import Carrying
 from memory.orchestrator.conversations.conversation import Conversation
-from memory.orchestrator.conversations.finding import Finding
+from memory.orchestrator.conversations.finding import By, Finding
 from memory.orchestrator.conversations.onward import Onward
+from memory.orchestrator.conversations.passages import Passages, Where
 from memory.orchestrator.conversations.redaction import Redaction
 from memory.orchestrator.conversations.runs import Runs
 from memory.orchestrator.conversations.sessions import SessionDraft, SessionRecords
@@ -37,15 +38,17 @@ class Conversations:
         outbox: Outbox,
         erasure: Erasure,
         meaning: Meaning,
+        passages: Where = "off",
         onward: Callback | Literal["elsewhere"] | None = None,
         counter: TokenCounter | None = None,
     ) -> None:
         self._placement = placement
         self.counter = counter or DefaultCounter()
-        self.sessions = SessionRecords(placement, outbox=outbox, erasure=erasure)
+        self.passages = Passages(placement, meaning=meaning, outbox=outbox, where=passages)
+        self.sessions = SessionRecords(placement, outbox=outbox, erasure=erasure, passages=self.passages)
         self.tasks = Tasks(placement, outbox=outbox, erasure=erasure)
         self.runs = Runs(placement, outbox=outbox)
-        self.carrying = Carrying(placement, self.sessions.uploads)
+        self.carrying = Carrying(placement, self.sessions.uploads, self.passages)
         self.onward = Onward(placement, sessions=self.sessions, meaning=meaning, outbox=outbox, erasure=erasure, callback=onward)
         self.redaction = Redaction(placement, sessions=self.sessions, onward=self.onward, outbox=outbox, erasure=erasure)
 
@@ -76,9 +79,9 @@ class Conversations:
             raise NotFound(session_id, "session")
         return Conversation(self._placement, self.sessions, self.onward, record, self.sessions.log(record), self.counter)
 
-    async def search(self, tenant: str, asked: Filter | None, text: str, limit: int) -> list[FoundMessage]:
-        """The messages over all sessions of a tenant that answer best by words; `asked` may name what records of messages declare."""
-        return await Finding(self._placement, self.sessions).find(Tenant(tenant), asked, text, limit)
+    async def search(self, tenant: str, asked: Filter | None, text: str, limit: int, by: By = "both") -> FoundMessages:
+        """The messages over all sessions of a tenant that answer best; `asked` may name what messages and passages both declare."""
+        return await Finding(self._placement, self.sessions).find(Tenant(tenant), asked, text, limit, by)
 
     async def find(self, tenant: str, session_id: str) -> Record | None:
         """The session's own record; None where there is none."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from enum import StrEnum
@@ -15,12 +15,13 @@ from memory.orchestrator.conversations import artifacts as large
 from memory.orchestrator.conversations.artifacts import Artifacts, outlined, uploads_of
 from memory.orchestrator.conversations.places import NOWHERE, Places
 from memory.orchestrator.entry_records import copied
+from memory.policies.passages import parts_of
 from memory.ports.record import FieldValue, JsonValue, Key, Owed, Record
 
 FIRST_PLACE = 2
 """Of an event. Place 1 is the system message's, which stands in the session's own record."""
-INDEXED_CHARACTERS = 8_192
-"""How much of a message is found by words."""
+INDEXED_CHARACTERS = large.BEGINNING
+"""How much of a message it is found by."""
 
 
 class EventType(StrEnum):
@@ -119,6 +120,8 @@ class Event:
     pinned: Places = NOWHERE
     edits: int = 0
     """How often its message was changed."""
+    parts: int = 0
+    """Into how many it was cut for finding it by meaning, at most, before it was changed."""
     owed: tuple[Owed, ...] = ()
 
     @property
@@ -166,12 +169,19 @@ class Event:
         self, message: Message, tokens: int | None, *, artifacts: Artifacts = (), owed: tuple[Owed, ...] = (), version: int, now: datetime
     ) -> Event:
         """The event with another message; its place, its number and all that comes after stay (B23, B26)."""
+        before = self.draft.message
+        parts = len(parts_of(found_by(before))) if before is not None and before.is_final else 0
         draft = replace(self.draft, message=message, tokens=tokens, artifacts=artifacts, is_whole=True)
-        return replace(self, draft=draft, version=version, updated_at=now, edits=self.edits + 1, owed=(*self.owed, *owed))
+        owing = (*self.owed, *owed)
+        return replace(self, draft=draft, version=version, updated_at=now, edits=self.edits + 1, parts=max(self.parts, parts), owed=owing)
 
     def with_texts(self, message: Message) -> Event:
         """The event with the message that has its large texts."""
         return replace(self, draft=replace(self.draft, message=message, is_whole=True))
+
+    def owing(self, more: Iterable[Owed]) -> Event:
+        """The event, owing this too."""
+        return replace(self, owed=tuple({owed.id: owed for owed in (*self.owed, *more)}.values()))
 
 
 def copy_of(message: Message) -> Message:
@@ -189,6 +199,11 @@ def size_of(message: Message) -> int:
     text, parts = (message.content, []) if isinstance(message.content, str) else ("", list(message.content))
     parts += [part for part in (message.metadata, message.extra, message.usage) if part]
     return sum(map(len, (text, message.reasoning or "", json.dumps(parts) if parts else "", *(call.arguments for call in message.tool_calls))))
+
+
+def found_by(message: Message) -> str:
+    """The text that it is found by: how it begins; of a tool's result none."""
+    return "" if message.role is Role.TOOL else message.text[:INDEXED_CHARACTERS]
 
 
 def _nothing(message: Message, message_id: str) -> Message:
@@ -216,6 +231,8 @@ def record_of(event: Event, *, of_session: Mapping[str, FieldValue], scope: str,
         body["data"] = dict(draft.data)
     if event.edits:
         body["edits"] = event.edits
+    if event.parts:
+        body["parts"] = event.parts
     if event.window is not None:
         body["window"] = event.window.to_json()
         if event.pinned.ranges:
@@ -225,7 +242,7 @@ def record_of(event: Event, *, of_session: Mapping[str, FieldValue], scope: str,
         fields |= {"message_id": event.given_id, "message_role": message.role.value, "speaker": message.name, "tokens": draft.tokens}
         said = message.model_dump(mode="json", exclude_defaults=True, exclude=None if event.given_id else {"id"})
         body["message"] = outlined(said, draft.artifacts)
-        if message.role is not Role.TOOL and (text := message.text[:INDEXED_CHARACTERS]):
+        if text := found_by(message):
             texts["content"] = text
     record = Record(
         key=event.key,
@@ -280,5 +297,6 @@ def event_of(record: Record) -> Event:
         Places.told(body["window"]) if "window" in body else None,
         Places.told(body.get("pinned") or ()),
         body.get("edits", 0),
+        body.get("parts", 0),
         record.owed,
     )

@@ -17,6 +17,7 @@ from memory.orchestrator.conversations.artifacts import Artifacts, chunks_of, co
 from memory.orchestrator.conversations.events import FIRST_PLACE, Draft, Event, EventType, event_of, place_key, record_of
 from memory.orchestrator.conversations.folding import State, is_spoken
 from memory.orchestrator.conversations.life import Life
+from memory.orchestrator.conversations.passages import Passages
 from memory.orchestrator.conversations.places import NOWHERE, Places
 from memory.orchestrator.conversations.seen import NEWEST, REMEMBERED_FOR, Seen, edited_while_read, has_gap, is_another, wanted_of
 from memory.orchestrator.conversations.uploads import DROP, Overtaken, Uploads, ids_of
@@ -48,9 +49,10 @@ Decide = Callable[[Seen], Sequence[Draft]]
 class Log:
     """The log of one life of a session."""
 
-    def __init__(self, placement: Placement, uploads: Uploads, life: Life, renewed: Callable[[Life], Awaitable[Life]]) -> None:
+    def __init__(self, placement: Placement, uploads: Uploads, passages: Passages, life: Life, renewed: Callable[[Life], Awaitable[Life]]) -> None:
         self._placement = placement
         self._uploads = uploads
+        self._passages = passages
         self.life = life
         self._renewed = renewed
         """The life as its session's record tells it now. Raises `NotFound` where it has ended."""
@@ -324,6 +326,7 @@ class Log:
 
     def _said(self, event: Event) -> None:
         """Put just now, here."""
+        self._passages.note(event)
         message, given = event.draft.message, event.given_id
         if message is not None and given is not None and not message.is_final:
             self._being_said[given] = event
@@ -437,7 +440,7 @@ class Log:
         return await self.whole(landed.values()), [*others, *[event.draft for event in unsure if event.place not in landed]]
 
     def _named(self, draft: Draft) -> Draft:
-        return replace(draft, nonce=f"{self._placement.random_bits(64):016x}")
+        return replace(draft, nonce=f"{self._placement.random_bits(64):016x}", owed=(*draft.owed, *self._passages.owed_by(draft)))
 
     def _events(self, state: State, drafts: Sequence[Draft]) -> list[Event]:
         events: list[Event] = []
@@ -495,7 +498,8 @@ class Log:
         now = self._placement.now()
         version = version_at(now, event.version)
         owed = self._dropping(before, artifacts, version)
-        changed = await self._put_over(event, event.changed(message, tokens, artifacts=artifacts, owed=owed, version=version, now=now))
+        new = event.changed(message, tokens, artifacts=artifacts, owed=owed, version=version, now=now)
+        changed = await self._put_over(event, new.owing(self._passages.owed_by(new.draft, new.parts)))
         if changed is None:
             await self._uploads.give_up(self.life, artifacts, kept=before)
             return None

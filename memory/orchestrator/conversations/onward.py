@@ -24,6 +24,7 @@ from memory.orchestrator.collections import MESSAGES
 from memory.orchestrator.conversations.events import LEAVES, Event, EventType, event_of
 from memory.orchestrator.conversations.history import History
 from memory.orchestrator.conversations.log import Log
+from memory.orchestrator.conversations.passages import said_at
 from memory.orchestrator.conversations.places import NOWHERE, Places
 from memory.orchestrator.conversations.sessions import SessionRecords
 from memory.orchestrator.conversations.taught import ANSWER, MADE, OF, Taught
@@ -205,7 +206,7 @@ class Onward:
         now = self._placement.now()
         answer = {MADE: [_said(draft, now) for draft in drafts], ANSWER: f"{self._placement.random_bits(64):016x}", OF: places.to_json()}
         steps = tuple(replace(o, data=answer) if o.step == LEAVE else o for o in owner.owed)
-        noted = replace(owner, version=version_at(now, owner.version), owed=steps)
+        noted = _owing(owner, steps, now)
         outcome = await self._placement.write_one("onward.note", pending.store, Put(MESSAGES, noted, AtVersion(owner.version)))
         if (error := refused(pending.store, outcome)) is not None:
             raise error
@@ -264,7 +265,7 @@ class Onward:
     async def _ask_anew(self, store: Store, owner: Record, place: int) -> None:
         patience = Patience(self._placement, owner.key.id)
         while any(owed.step == LEAVE and (MADE not in owed.data or place in Places.told(owed.data[OF])) for owed in owner.owed):
-            anew = replace(owner, version=version_at(self._placement.now(), owner.version), owed=asked_anew(owner.owed))
+            anew = _owing(owner, asked_anew(owner.owed), self._placement.now())
             outcome = await self._placement.write_one("onward.anew", store, Put(MESSAGES, anew, AtVersion(owner.version), erases=True))
             if (error := refused(store, outcome)) is not None:
                 raise error
@@ -283,6 +284,11 @@ class _CallbackFailed(MemoryTiersError):
     """The caller's callback failed; it is asked again."""
 
     retryable = True
+
+
+def _owing(owner: Record, steps: tuple[Owed, ...], now: datetime) -> Record:
+    """The event's record with other debts: when it came to say what it says stays (see `said_at`)."""
+    return replace(owner, version=version_at(now, owner.version), body={**owner.body, "said": said_at(owner)}, owed=steps)
 
 
 def is_to_be_asked(owed: Owed) -> bool:

@@ -19,6 +19,7 @@ from memory.orchestrator.conversations.events import Draft, Event, EventType
 from memory.orchestrator.conversations.folding import left_by
 from memory.orchestrator.conversations.log import Log
 from memory.orchestrator.conversations.onward import Onward, asked_anew
+from memory.orchestrator.conversations.passages import FORGET
 from memory.orchestrator.conversations.seen import Seen
 from memory.orchestrator.conversations.sessions import SessionRecords
 from memory.orchestrator.conversations.uploads import DROP
@@ -62,10 +63,11 @@ class Redaction:
 
     async def _erase_at(self, log: Log, event: Event) -> bool:
         """False where the message has changed since it was read."""
-        redacted = await log.redact(event, (*asked_anew(event.owed), Owed(REDACT, REDACT)))
+        owed = (*asked_anew(event.owed), Owed(REDACT, REDACT), *self._sessions.passages.owed_by_erasing(event))
+        redacted = await log.redact(event, owed)
         if redacted is None:
             return False
-        mine = tuple([step for step in redacted.owed if step.step in (REDACT, DROP)])  # what else it owes is no affair of an erasure
+        mine = tuple([step for step in redacted.owed if step.step in (REDACT, DROP, FORGET)])  # what else it owes is no affair of an erasure
         pending = Pending(MESSAGES, log.store, replace(log.record_of(redacted), owed=mine))
         if await self._outbox.finish(pending):
             raise StoreUnavailable(log.store.name, "has erased the message, but not yet all that was stored or made of it: a sweep will")

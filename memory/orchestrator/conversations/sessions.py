@@ -19,6 +19,7 @@ from memory.orchestrator.collections import MESSAGES, SESSIONS
 from memory.orchestrator.conversations.folding import State
 from memory.orchestrator.conversations.life import Life
 from memory.orchestrator.conversations.log import Log
+from memory.orchestrator.conversations.passages import Passages
 from memory.orchestrator.conversations.places import NOWHERE, Places
 from memory.orchestrator.conversations.previews import preview_of
 from memory.orchestrator.conversations.seen import REMEMBERED_FOR
@@ -79,10 +80,11 @@ class SessionRecords:
     owed_follow = (Owed(FOLLOW, FOLLOW),)
     """What an event owes that lists must know of: see `follow`."""
 
-    def __init__(self, placement: Placement, *, outbox: Outbox, erasure: Erasure) -> None:
+    def __init__(self, placement: Placement, *, outbox: Outbox, erasure: Erasure, passages: Passages) -> None:
         self._placement = placement
         self._outbox = outbox
         self._erasure = erasure
+        self.passages = passages
         self._logs: dict[tuple[str, str], Log] = {}
         self._told: dict[Key, tuple[Record, datetime]] = {}
         """Records as they were last read or written here, and when."""
@@ -178,7 +180,7 @@ class SessionRecords:
         life = life_of(record)
         log = self._logs.pop((life.tenant, life.session_id), None)
         if log is None or (log.life.incarnation, log.life.generation) != (life.incarnation, life.generation):
-            log = Log(self._placement, self.uploads, life, self._renewed)
+            log = Log(self._placement, self.uploads, self.passages, life, self._renewed)
         self._logs[life.tenant, life.session_id] = log
         if len(self._logs) > LOGS:
             del self._logs[next(iter(self._logs))]

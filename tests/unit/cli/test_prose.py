@@ -311,6 +311,15 @@ def test_route_and_doctor_tell_which_store_serves_meaning(memory: CommandLine) -
     assert set(meant.json("doctor")["meaning"].values()) == {"by meaning in sqlite"}
     assert any(sentence.endswith("; by meaning in sqlite") for sentence in meant.json("route", "user:ada", "--explain")["because"])
     assert set(memory.json("doctor")["meaning"].values()) == {"not found by meaning: no embedder is configured"}
+    assert meant.json("doctor")["messages"] == "by meaning in sqlite"
+    assert any(
+        sentence.endswith("; by meaning in sqlite")
+        for sentence in meant.json("route", "session:s1", "--collection", "messages", "--explain")["because"]
+    )
+    assert memory.json("doctor")["messages"] == "not found by meaning: no embedder is configured"
+    off = replace(meant, environ={**meant.environ, "MEMORY__CONVERSATIONS__MEANING": "off"})
+    assert off.json("doctor")["messages"] == "not found by meaning: conversations.meaning is 'off'"
+    assert "messages: not found by meaning: conversations.meaning is 'off'" in off.ok("doctor")
 
 
 @pytest.mark.parametrize("place", [pytest.param(PLACINGS[2].config, marks=marks_of(*PLACINGS[2].backends))])

@@ -15,6 +15,7 @@ from memory.domain.entry import Entry, EntryDraft
 from memory.domain.errors import StoreUnavailable
 from memory.domain.scope import Scope
 from memory.orchestrator.collections import ENTRIES
+from memory.orchestrator.conversations.passages import Where
 from memory.orchestrator.engine import Engine
 from memory.orchestrator.kinds import KINDS, Kinds
 from memory.orchestrator.settings import EngineSettings
@@ -120,10 +121,11 @@ class World:
         rules: Sequence[PromotionRule] = DEFAULT_RULES,
         settings: EngineSettings | None = None,
         kinds: Kinds = KINDS,
+        passages: Where = "home",
     ) -> None:
         self.clock = Clock()
         self.short, self.mid, self.long = (Flaky(name, can, self.clock) for name, can in (("short", short), ("mid", mid), ("long", long)))
-        self.embedder, self.rules, self.settings, self.kinds = embedder, rules, settings, kinds
+        self.embedder, self.rules, self.settings, self.kinds, self.passages = embedder, rules, settings, kinds, passages
         self.engine = self.another_engine()
 
     @property
@@ -139,7 +141,8 @@ class World:
     def another_engine(self) -> Engine:
         """As another process would have it: the same stores, nothing else shared."""
         topology = Topology(short=self.short, mid=self.mid, long=self.long)
-        return Engine(topology, embedder=self.embedder, clock=self.clock, rules=self.rules, settings=self.settings, kinds=self.kinds)
+        settings, kinds, passages = self.settings, self.kinds, self.passages
+        return Engine(topology, embedder=self.embedder, clock=self.clock, rules=self.rules, settings=settings, kinds=kinds, passages=passages)
 
     async def another_process(self) -> Engine:
         """An open engine that shares nothing with this world's but the stores."""

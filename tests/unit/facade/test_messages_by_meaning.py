@@ -1,0 +1,112 @@
+"""Messages by meaning at the facade: how they are asked for, where that is set, and that they are made ready behind what is said."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from memory import BlockingMemory, ConfigError, InvalidInput, Memory, SemanticProvider
+from memory.facade.config import MemoryConfig, load
+
+TEA = {"role": "user", "content": "Ada prefers tea with milk", "id": "m1"}
+FERRY = {"role": "user", "content": "The ferry left the harbour", "id": "m2"}
+DRINK = "favourite hot beverage"
+
+
+def placed(folder: Path, **settings: Any) -> dict[str, Any]:
+    return {"tiers": dict.fromkeys(("short", "mid", "long"), f"sqlite:///{folder / 'memory.db'}"), **settings}
+
+
+async def found(memory: Memory, **asked: Any) -> list[str]:
+    return [str(hit.message.id) for hit in await memory.search_messages(DRINK, **asked)]
+
+
+async def test_what_one_process_says_another_finds_by_meaning_once_it_is_quiet(tmp_path: Path) -> None:
+    async with Memory(placed(tmp_path)) as memory, Memory(placed(tmp_path)) as other:
+        await memory.session("s1").append([TEA, FERRY])
+        deadline = time.monotonic() + 30
+        while await found(other, by="meaning", limit=1) != ["m1"]:
+            assert time.monotonic() < deadline, "nobody made it ready"
+            await asyncio.sleep(0.05)
+
+
+async def test_with_no_maintenance_by_itself_it_waits_for_a_search_here_a_sweep_or_the_close(tmp_path: Path) -> None:
+    still = placed(tmp_path, durations={"sweep_every": "0s"})
+    async with Memory(still) as other:
+        async with Memory(still) as memory:
+            session = memory.session("s1")
+            await session.append(FERRY)
+            assert [hit.message.id for hit in await session.search("a boat at sea", by="meaning", limit=1)] == ["m2"]
+            await session.append(TEA)
+            assert await found(other, by="meaning", limit=1) != ["m1"]
+        assert await found(other, by="meaning", limit=1) == ["m1"]
+
+
+async def test_a_search_says_by_which_way(tmp_path: Path) -> None:
+    async with Memory(placed(tmp_path)) as memory:
+        session = memory.session("s1", user="ada")
+        await session.append([TEA, FERRY])
+        assert (await found(memory))[:1] == (await found(memory, by="meaning"))[:1] == ["m1"]
+        assert await found(memory, by="words") == []
+        assert await found(memory, user="bob") == []
+        assert (await memory.search_messages(DRINK)).degraded == ()
+        for asked in ("nearness", "", None, 7):
+            with pytest.raises(InvalidInput, match="by"):
+                await session.search(DRINK, by=asked)  # type: ignore[arg-type]
+            with pytest.raises(InvalidInput, match="by"):
+                await memory.search_messages(DRINK, by=asked)  # type: ignore[arg-type]
+        assert list(await session.search("  ")) == list(await session.search("", by="meaning")) == []
+
+
+async def test_what_was_said_before_is_made_ready_when_asked_for(tmp_path: Path) -> None:
+    async with Memory(placed(tmp_path, conversations={"meaning": "off"})) as memory:
+        await memory.session("s1").append([TEA, FERRY])
+        with pytest.raises(ConfigError, match=r"conversations\.meaning is 'off'"):
+            await memory.admin.embed_messages()
+        with pytest.raises(InvalidInput, match=r"conversations\.meaning is 'off'"):
+            await found(memory, by="meaning")
+        assert await found(memory) == []
+    async with Memory(placed(tmp_path)) as memory:
+        assert await memory.admin.embed_messages() == 2
+        assert await found(memory, by="meaning", limit=1) == ["m1"]
+
+
+async def test_what_is_exported_is_found_by_meaning_where_it_is_imported(tmp_path: Path) -> None:
+    for name in ("there", "here"):
+        (tmp_path / name).mkdir()
+    async with Memory(placed(tmp_path / "there")) as memory:
+        await memory.session("s1").append([TEA, FERRY])
+        assert await found(memory, limit=1) == ["m1"]
+        lines = [line async for line in memory.admin.export()]
+    async with Memory(placed(tmp_path / "here")) as memory:
+        await memory.admin.import_(lines)
+        assert await found(memory, by="meaning", limit=1) == ["m1"]
+        assert await memory._engine.maintenance.owed() == 0
+
+
+async def test_a_semantic_provider_finds_what_has_no_word_in_common(tmp_path: Path) -> None:
+    async with Memory(placed(tmp_path)) as memory:
+        provider = SemanticProvider(memory, last=1, found=1)
+        await provider.write([TEA, FERRY, {"role": "user", "content": "well"}])
+        assert [message.text for message in await provider.read(query=DRINK)] == [TEA["content"], "well"]
+
+
+def test_the_blocking_twin_finds_them_too(tmp_path: Path) -> None:
+    with BlockingMemory(placed(tmp_path)) as memory:
+        memory.session("s1").append([TEA, FERRY])
+        assert [hit.message.id for hit in memory.search_messages(DRINK, by="meaning", limit=1)] == ["m1"]
+        assert [hit.message.id for hit in memory.session("s1").search(DRINK, by="meaning", limit=1)] == ["m1"]
+
+
+def test_where_it_is_kept_is_set_like_everything_else(tmp_path: Path) -> None:
+    assert MemoryConfig().leaves()["conversations.meaning"] == "home"
+    config = load(environ={"MEMORY__CONVERSATIONS__MEANING": "long"}, folder=tmp_path)
+    assert (config.conversations.meaning, config.origins["conversations.meaning"]) == ("long", "MEMORY__CONVERSATIONS__MEANING")
+    with pytest.raises(ConfigError, match=r"conversations\.meaning"):
+        MemoryConfig(conversations={"meaning": "everywhere"})
+    with pytest.raises(ConfigError, match=r"there is no setting 'meanings'.*did you mean 'meaning'"):
+        MemoryConfig(conversations={"meanings": "home"})

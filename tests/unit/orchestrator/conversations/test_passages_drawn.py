@@ -1,0 +1,119 @@
+"""Passages are those of the messages, whatever happens: drawn histories of two processes over stores that fail, while texts are embedded too."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from datetime import timedelta
+
+import pytest
+
+from memory.domain.errors import MemoryTiersError
+from memory.domain.message import Role
+from memory.orchestrator.conversations import events, log, passages, redaction
+from memory.orchestrator.conversations.conversation import Conversation
+from memory.orchestrator.conversations.sessions import SessionDraft
+from memory.orchestrator.conversations.streaming import Streamed
+from memory.orchestrator.engine import Engine
+from memory.policies.passages import PART
+from tests.simulation.slips import Slip
+from tests.unit.orchestrator.conversations.meant import FILLING, LONG, Embedder, embedder, settled
+from tests.unit.orchestrator.conversations.talking import answer, calling, user
+from tests.unit.orchestrator.world import TENANT, World
+
+TEXTS = ("tea", "a heron", "the ship crashed", "nothing known", "tea " + LONG, LONG, f"{FILLING * 25} outage", "x" * (PART + 1))
+FAILING = ("passages.write", "owed.settle", "log.append", "log.change", "passages.read", "redact.find", "erase.delete", "erase.raise", "hanging.find")
+
+
+class Told:
+    """A history that a seed draws: two processes that come and go over stores that fail, while texts are embedded too."""
+
+    def __init__(self, seed: int) -> None:
+        self.draw = random.Random(f"passages {seed}")  # noqa: S311
+        self.world = World(embedder=Embedder(), passages=self.draw.choice(["home", "long"]))
+        self.engines: list[Engine] = []
+        self.busy: list[Engine] = []
+
+    async def played(self) -> list[str]:
+        async with self.world:
+            self.engines = [self.world.engine, await self.world.another_process()]
+            for _ in range(self.draw.randrange(5, 25)):
+                self.world.heal()
+                if self.draw.random() < 0.3:
+                    store = self.draw.choice([self.world.mid, self.world.long])
+                    self.draw.choice([store.fails_before, store.fails_after]).add(self.draw.choice(FAILING))
+                if self.draw.random() < 0.3:
+                    embedder(self.world).meanwhile = self.step
+                await self.step()
+            embedder(self.world).meanwhile = None
+            return await settled(self.world)
+
+    async def step(self) -> None:
+        """A call of a process that is not in the middle of one."""
+        engine = self.draw.choice([engine for engine in self.engines if engine not in self.busy])
+        self.busy.append(engine)
+        with suppress(MemoryTiersError):
+            session = await engine.conversations.open(TENANT, SessionDraft(self.draw.choice(["s1", "s2"])), create=True)
+            await self.draw.choice(self.calls)(engine, session)
+        self.busy.remove(engine)
+
+    @property
+    def calls(self) -> list[Callable[[Engine, Conversation], Awaitable[object]]]:
+        text, name = self.draw.choice(TEXTS), self.draw.choice(["m1", "m2", "m3"])
+        said = user(text, self.draw.choice([name, None]))
+
+        async def stream(engine: Engine, session: Conversation) -> None:
+            out = Streamed(session, engine.placement, Role.ASSISTANT, name)
+            for piece in (text, " and ", "tea"):
+                await out.write(piece)
+                self.world.clock.advance(timedelta(seconds=1))
+            if self.draw.random() < 0.7:
+                await out.finish({})
+
+        async def die(engine: Engine, session: Conversation) -> None:
+            self.engines[self.engines.index(engine)] = await self.world.another_process()
+
+        async def forget(engine: Engine, session: Conversation) -> None:
+            await engine.conversations.sessions.delete(TENANT, session.id)
+
+        return [
+            lambda engine, session: session.append([said]),
+            lambda engine, session: session.append([said, calling("c1"), answer("c1", text)]),
+            lambda engine, session: session.update(name, {"content": text}),
+            lambda engine, session: session.update(name, {"content": text}),
+            lambda engine, session: engine.conversations.redaction.erase(session.log, name),
+            lambda engine, session: session.exclude(name, "manual"),
+            lambda engine, session: session.compact(lambda _: text, keep_last=1, reason="manual"),
+            lambda engine, session: session.search("beverage", 10),
+            lambda engine, session: engine.conversations.search(TENANT, None, "boat", 10),
+            lambda engine, session: engine.conversations.passages.catch_up(),
+            lambda engine, session: engine.maintenance.sweep(),
+            stream,
+            die,
+            forget,
+        ]
+
+
+@pytest.mark.parametrize("histories", [150, pytest.param(5_000, marks=pytest.mark.thorough)])
+async def test_passages_are_those_of_the_messages_whatever_happens(histories: int) -> None:
+    for seed in range(histories):
+        assert await Told(seed).played() == [], f"in history {seed}"
+
+
+SLIPS = {
+    "an edit owes nothing": Slip(log, "Log.change", "new.owing(self._passages.owed_by(new.draft, new.parts))", "new"),
+    "an erasure owes nothing": Slip(redaction, "Redaction._erase_at", "*self._sessions.passages.owed_by_erasing(event)", ""),
+    "a message owes nothing": Slip(log, "Log._named", ", owed=(*draft.owed, *self._passages.owed_by(draft))", ""),
+    "what was more parts once is forgotten": Slip(events, "Event.changed", "parts=max(self.parts, parts)", "parts=0"),
+    "a passage has no generation": Slip(passages, "_passage", "generation=message.generation,", ""),
+}
+
+
+@pytest.mark.parametrize("name", SLIPS)
+async def test_a_slip_shows(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(*SLIPS[name].patch())
+    for seed in range(200):
+        if await Told(seed).played():
+            return
+    pytest.fail("nothing was astray in 200 histories")
