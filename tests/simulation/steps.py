@@ -273,8 +273,8 @@ _IN_BATCHES = re.compile(r"""\bwrite\(\s*"([a-z_]+(?:\.[a-z_]+)?)",[^()]*,\s*\*[
 
 CONVERSATIONS = "conversations"
 """The folder of the engine whose steps are those of sessions: runs of their own take them (`tests.simulation.sessions`)."""
-NOT_PLAYED = frozenset({"claims", "messages", "log.first", "log.restore", "session.restore"})
-"""Of their steps: tasks, what is found by words, what is read of a session's beginning once in its life, imports."""
+NOT_PLAYED = frozenset({"artifacts", "claims", "messages", "passages", "log.first", "log.restore", "session.restore"})
+"""Of their steps: large texts, tasks, what is found by words and by meaning, what is read of a session's beginning once in its life, imports."""
 _ERASES = ("erase.begin", "erase.raise", "erase.delete", "erase.end", "owed.settle")
 """Steps of the engine's that end a session, or what it owes."""
 
