@@ -1,8 +1,8 @@
 """The large texts of a message: taken out of its row, cut into chunks, and put back. Pure.
 
-A row says of each where in the message it belongs, how long it is and of which chunks it consists; in its place the row has the beginning. A chunk is
-named by the upload that stored it and by the digest of what it says, so that what is read is known to be what was said, and a message that has grown
-goes on having the chunks that it had.
+A row says of each where in the message it belongs, how long it is and of which chunks it consists; of the first that is said the row has the
+beginning. A chunk is named by the upload that stored it and by the digest of what it says, so that what is read is known to be what was said, and a
+message that has grown goes on having the chunks that it had.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from memory.ports.record import JsonValue, Key
 CHUNK_CHARACTERS = 256 * 1024
 """Of a chunk: at most four times as many bytes, which every store takes."""
 BEGINNING = 8_192
-"""Characters of a large text that stay in the row: all that the message is found by is among them."""
+"""Characters that stay in the row of the first large text of the content: with what stands before it all that the message is found by."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,10 +114,13 @@ def _large(path: tuple[str | int, ...], value: object) -> Iterator[tuple[tuple[s
 
 
 def outlined(said: dict[str, JsonValue], artifacts: Artifacts) -> dict[str, JsonValue]:
-    """The message as its row has it: of each large text the beginning. What is given is changed."""
+    """The message as its row has it: of its first large text the beginning, of others nothing. What is given is changed."""
+    room = BEGINNING
     for artifact in artifacts:
-        holder = _holder(said, artifact)
-        holder[artifact.path[-1]] = holder[artifact.path[-1]][:BEGINNING]
+        holder, name = _holder(said, artifact), artifact.path[-1]
+        is_said = artifact.path[0] == "content" and name in ("content", "text")
+        holder[name] = holder[name][: room if is_said else 0]
+        room = 0 if is_said else room
     return said
 
 
