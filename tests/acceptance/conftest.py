@@ -15,7 +15,7 @@ from memory.facade.memory import Memory
 from memory.orchestrator.kinds import KINDS
 from tests.acceptance.support import Clock
 from tests.support.backends import marks_of, run_here
-from tests.support.placings import PLACINGS, forget
+from tests.support.placings import PLACINGS, STORIES, Placing, forget
 
 SQLITE = pytest.mark.backend("sqlite")
 IN_MEMORY = pytest.mark.backend("in_memory")
@@ -38,13 +38,26 @@ def _three_files(folder: Path) -> dict[str, Any]:
     return {"tiers": {tier: f"sqlite:///{folder / tier}.db" for tier in ("short", "mid", "long")}}
 
 
+def _on_servers(placing: Placing) -> Any:
+    return pytest.param(placing.config, id=placing.name, marks=marks_of(*placing.backends))
+
+
 TOPOLOGIES = [
     pytest.param(_in_memory, id="in-memory", marks=IN_MEMORY),
     pytest.param(_one_file, id="one-file", marks=SQLITE),
     pytest.param(_behind_a_cache, id="cache-and-two-files", marks=(SQLITE, IN_MEMORY)),
     pytest.param(_three_files, id="three-files", marks=SQLITE),
-    *(pytest.param(placing.config, id=placing.name, marks=marks_of(*placing.backends)) for placing in PLACINGS if run_here(*placing.backends)),
+    *(_on_servers(placing) for placing in PLACINGS if run_here(*placing.backends)),
 ]
+CASES = [_on_servers(placing) for placing in STORIES if placing not in PLACINGS and run_here(*placing.backends)]
+"""Where the cases of sessions and providers run besides."""
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    if "config" in metafunc.fixturenames:
+        numbers = [str(number) for marker in metafunc.definition.iter_markers("behaviour") for number in marker.args]
+        topologies = TOPOLOGIES + CASES * any(number.startswith(("AC-B", "AC-C")) for number in numbers)
+        metafunc.parametrize("config", topologies, indirect=True)
 
 
 @pytest.fixture
@@ -66,7 +79,7 @@ def _template(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-@pytest.fixture(params=TOPOLOGIES)
+@pytest.fixture
 def config(request: pytest.FixtureRequest, tmp_path: Path, _template: Path) -> Iterator[dict[str, Any]]:
     """Where the tiers are; nothing is found by meaning, so that tests are fast."""
     place: Callable[[Path], dict[str, Any]] = request.param

@@ -333,7 +333,7 @@ async def test_the_older_half_becomes_a_summary(memory: Memory) -> None:
     assert await provider.summary("nobody") is None
 
 
-@pytest.mark.behaviour("C38", "C41")
+@pytest.mark.behaviour("C38", "C41", "B49")
 async def test_the_request_has_the_earlier_summary_and_who_said_what(memory: Memory) -> None:
     model = Summariser()
     provider = SummarizingProvider(memory, model, active_tokens=18, prompt="Be short.")
@@ -342,6 +342,8 @@ async def test_the_request_has_the_earlier_summary_and_who_said_what(memory: Mem
     await provider.write([*talk, q("q3"), r("r3")])
     first, second = (asked.to_messages() for asked in model.asked)
     assert first == [{"role": "system", "content": "Be short."}, {"role": "user", "content": "USER: q1\nASSISTANT: r1"}]
+    thought = SummaryAsked([Message(role="assistant", reasoning="She means tea.")], None, 10, "Be short.")
+    assert thought.to_messages()[1]["content"] == "ASSISTANT: She means tea."
     assert second[1]["content"] == "Previous summary:\nof 2\n\nNew conversation to add:\nUSER: q2\nASSISTANT: r2"
     await provider.write([*talk, q("q3"), r("r3"), q("q4")])
     assert texts(await provider.read())[1:] == ["q3", "r3", "q4"]

@@ -336,6 +336,7 @@ async def test_a_layered_context_has_all_summaries_and_says_which_layer_each_mes
     assert few.tools_tokens > 0
 
 
+@pytest.mark.behaviour("B84")
 async def test_what_memory_finds_is_sent_along_under_the_same_budget(memory: Memory) -> None:
     session = memory.session("s1", system=SYSTEM, user="ada")
     await memory.write("Ada's cat is called Tom", scope="user:ada")

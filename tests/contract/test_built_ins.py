@@ -4,4 +4,4 @@ import pytest
 
 from memory.ports.contract.suite import *  # noqa: F403
 
-pytestmark = pytest.mark.behaviour("B62")
+pytestmark = pytest.mark.behaviour("B61", "B62")

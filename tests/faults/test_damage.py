@@ -12,7 +12,7 @@ from memory.facade.memory import Memory
 from tests.support.small_disk import grow, small_disk
 
 __all__ = ["small_disk"]
-pytestmark = pytest.mark.backend("sqlite")
+pytestmark = [pytest.mark.backend("sqlite"), pytest.mark.behaviour("B87")]
 
 
 async def test_a_flipped_byte_is_refused_by_name_and_its_neighbours_are_served(tmp_path: Path) -> None:

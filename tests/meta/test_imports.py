@@ -99,6 +99,7 @@ def test_every_import_contract_has_a_violation_to_prove_it() -> None:
     assert set(contracts()) == set(VIOLATIONS)
 
 
+@pytest.mark.behaviour("B1")
 @pytest.mark.parametrize("contract", VIOLATIONS)
 def test_a_wrong_import_breaks_its_contract(broken_tree: str, contract: str) -> None:
     assert f"{contracts()[contract]} BROKEN" in broken_tree

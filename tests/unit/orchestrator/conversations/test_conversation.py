@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from dataclasses import replace
 from datetime import timedelta
+from typing import Any
 
 import pytest
 
@@ -17,6 +18,7 @@ from memory.orchestrator.conversations.history import HistoryAsked
 from memory.orchestrator.conversations.seen import REMEMBERED_FOR
 from memory.orchestrator.conversations.sessions import SessionDraft, session_key
 from memory.orchestrator.engine import Engine
+from memory.policies.compacting import summary_of
 from memory.policies.reading import ContextAsked
 from memory.ports.query import Everywhere, Query
 from memory.ports.record import Key, Record
@@ -378,9 +380,42 @@ async def test_a_summary_never_stands_under_the_id_of_another_message(world: Wor
     assert (await window(session))[:2] == ["system", made.summary.id]
 
 
+@pytest.mark.behaviour("B48")
+@pytest.mark.parametrize("said", ["", {"role": "assistant", "content": "let me see", "tool_calls": [{"id": "c1", "name": "look"}]}], ids=["nothing", "a call"])
+async def test_where_a_summary_says_nothing_the_earlier_one_stands_for_its_messages_too(world: World, said: Any) -> None:
+    session, given = await begun(world.engine), list[list[str]]()
+    await session.append([user(name, name) for name in ("m1", "m2", "m3")])
+    first = await session.compact(lambda _: "so far", keep_last=1, reason="manual")
+
+    def silent(messages: list[Message]) -> Any:
+        given.append([message.text for message in messages])
+        return said
+
+    made = await session.compact(silent, keep_last=0, reason="manual")
+    assert given == [["so far", "m3"]], "the summariser is given the earlier summary"
+    assert (made.summary.text, made.summary.is_summary, made.archived_ids) == ("so far", True, [first.summary.id, "m3"])
+    assert made.summary.id != first.summary.id
+    assert await window(session) == ["system", made.summary.id]
+
+
+@pytest.mark.behaviour("B49")
+async def test_what_was_only_thought_is_among_what_a_summary_is_made_of(world: World) -> None:
+    session, given = await begun(world.engine), list[Message]()
+    await session.append([user("m1", "m1"), Message(id="thought", role=Role.ASSISTANT, reasoning="She means tea."), user("m2", "m2")])
+
+    def summarise(messages: list[Message]) -> str:
+        given.extend(messages)
+        return summary_of(messages).text
+
+    made = await session.compact(summarise, keep_last=1, reason="manual")
+    assert [(message.id, message.reasoning) for message in given] == [("m1", None), ("thought", "She means tea.")]
+    assert made.summary.text == "Summary of the conversation so far: m1 She means tea."
+    assert made.archived_ids == ["m1", "thought"]
+
+
+@pytest.mark.behaviour("B48")
 @pytest.mark.parametrize("said", ["", "  ", None, 7, {"role": "system"}, [{"role": "system", "content": "so far"}]])
 async def test_a_summary_that_cannot_be_had_changes_nothing(world: World, said: object) -> None:
-    """B48"""
     session = await begun(world.engine)
     await session.append([user("m1", "m1"), user("m2", "m2")])
     with pytest.raises(CompactionError, match=r"^Compaction failed for messages \[m1, m2\]: "):
