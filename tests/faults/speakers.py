@@ -30,6 +30,8 @@ from memory.ports.record import Record
 from memory.ports.scanning import scan
 
 SESSION = "talk"
+PAUSE = 0.1
+"""Seconds between two calls, at most."""
 CALLS = 12
 """A process that is to die makes at most so many calls before."""
 
@@ -62,7 +64,7 @@ class Speaker:
             except (StoreError, Contended):
                 await asyncio.sleep(0.2)
         _say("!", what, said)
-        await asyncio.sleep(self._chance.random() * 0.02)
+        await asyncio.sleep(self._chance.random() * PAUSE)
 
     async def _compact(self, said: str) -> None:
         await self._session.compact(lambda _: self._summary(said), keep_last=self._chance.choice((5, 20)))

@@ -24,6 +24,8 @@ from tests.support.placings import MONTHS, Placing, forget
 from tests.support.servers import Server
 
 WRITERS, KILLS, SERVER_KILLS = drawn(8, 3), drawn(30, 2), 5
+DOOMED = WRITERS // 2
+"""How many of the writers are about to die at any time."""
 PLACINGS = {placing.name: placing for placing in MONTHS}
 ON_SERVERS = [PLACINGS[name] for name in ("redis-postgres-edge", "mongo-only", "mariadb-only")]
 
@@ -70,17 +72,18 @@ class Writers:
             assert code == 0, (await process.stderr.read()).decode()
         return code
 
-    async def death(self) -> None:
-        """Wait until one has died."""
-        done, self._running = await asyncio.wait(self._running, return_when=asyncio.FIRST_COMPLETED)
-        for one in done:
-            one.result()
+    async def die(self, times: int) -> None:
+        """Wait until so many have died."""
+        while len(self.deaths) < times:
+            done, self._running = await asyncio.wait(self._running, return_when=asyncio.FIRST_COMPLETED)
+            for one in done:
+                one.result()
 
     async def speak(self, times: int) -> None:
         """Wait until so many more calls were acknowledged."""
         enough = self._acknowledged() + times
         async with self._said:
-            await self._said.wait_for(lambda: self._acknowledged() >= enough or any(one.done() for one in self._running))
+            await self._said.wait_for(lambda: self._acknowledged() >= enough or all(one.done() for one in self._running))
 
     def _acknowledged(self) -> int:
         return sum(len(one.acknowledged) for one in self.heard)
@@ -123,11 +126,12 @@ async def _judge(config: dict[str, Any], writers: Writers) -> list[str]:
 async def test_writers_that_are_killed_in_mid_append_and_mid_compaction_lose_and_double_nothing(placing: Placing, tmp_path: Path) -> None:
     config = _config(placing, tmp_path)
     async with _speaking(config) as writers:
-        for _ in range(WRITERS - 1):
+        for _ in range(WRITERS - DOOMED):
             await writers.starts()
         for number in range(KILLS):
             await writers.starts(dies=("append", "compaction")[number % 2])
-            await writers.death()
+            await writers.die(number + 2 - DOOMED)
+        await writers.die(KILLS)
         await writers.speak(WRITERS)  # somebody speaks after the last death, and tells lists of it
         await writers.stop()
         assert len(writers.deaths) == KILLS, writers.deaths

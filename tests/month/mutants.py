@@ -9,15 +9,17 @@ from functools import wraps
 from typing import Any
 from unittest.mock import patch
 
-from memory import Memory
+from memory import Memory, Session
 from memory.facade.admin import Admin
 from memory.facade.entries import Entries
 from memory.facade.memory import NOUNS
 from memory.facade.relations import Relations
 from memory.facade.sessions import Sessions
+from memory.facade.tasks import Tasks
 from memory.orchestrator.browsing import Retrieved
 from memory.orchestrator.searching import SearchResult
 
+OWNERS: dict[str, Any] = {"": Memory, **NOUNS, "session": Session, "session.tasks": Tasks}
 Method = Callable[..., Awaitable[Any]]
 Fault = Callable[[Method], Method]
 
@@ -45,7 +47,7 @@ def mutant(method: str) -> Callable[[Callable[..., Awaitable[Any]]], None]:
 def applied(name: str) -> Iterator[None]:
     path, fault = MUTANTS[name]
     noun, _, method = path.rpartition(".")
-    owner = NOUNS[noun] if noun else Memory
+    owner = OWNERS[noun]
     with patch.object(owner, method, fault(getattr(owner, method))):
         yield
 

@@ -17,6 +17,7 @@ from tests.month.mutants import MUTANTS, applied
 from tests.month.operations import Operation, perform
 from tests.month.run import Run
 from tests.month.said import Wrong
+from tests.month.sessions import mutants as _of_sessions  # noqa: F401 - declares those of sessions
 from tests.month.shrink import failure_of, shrink
 from tests.month.topologies import TOPOLOGIES, Topology, scratch
 from tests.support.backends import BACKENDS, marks_of

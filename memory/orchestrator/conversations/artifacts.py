@@ -20,7 +20,7 @@ from memory.ports.record import JsonValue, Key
 CHUNK_CHARACTERS = 256 * 1024
 """Of a chunk: at most four times as many bytes, which every store takes."""
 BEGINNING = 8_192
-"""Characters of a large text that stay in the row: all that the message is found by is among them."""
+"""Characters of what a message says in large texts that stay in the row: all that it is found by is among them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +38,11 @@ class Artifact:
     path: tuple[str | int, ...]
     size: int
     chunks: tuple[Chunk, ...]
+
+    @property
+    def is_said(self) -> bool:
+        """Whether it is what the message says, or a part of that."""
+        return self.path == ("content",) or (self.path[0] == "content" and self.path[2:] == ("text",))
 
     @property
     def unreadable(self) -> str:
@@ -114,10 +119,12 @@ def _large(path: tuple[str | int, ...], value: object) -> Iterator[tuple[tuple[s
 
 
 def outlined(said: dict[str, JsonValue], artifacts: Artifacts) -> dict[str, JsonValue]:
-    """The message as its row has it: of each large text the beginning. What is given is changed."""
+    """The message as its row has it: of what it says the beginning, nothing of its other large texts. What is given is changed."""
+    room = BEGINNING
     for artifact in artifacts:
-        holder = _holder(said, artifact)
-        holder[artifact.path[-1]] = holder[artifact.path[-1]][:BEGINNING]
+        holder, name = _holder(said, artifact), artifact.path[-1]
+        holder[name] = holder[name][:room] if artifact.is_said else ""
+        room -= len(holder[name])
     return said
 
 

@@ -132,11 +132,11 @@ class Conversation(Compacting):
         """The messages as events; `looked_up` is the place up to which their ids are known not to be there, and what is at the `late` places goes."""
 
         def decide(seen: Seen) -> list[Draft]:
-            if seen.state.after.status != "active":
-                raise Conflict(f"session '{self.id}' is {seen.state.after.status}; resume it first", self.id)
             named = [message.id for message in messages if message.id is not None]
             if named and (seen.since > looked_up + 1 or any(name in seen.ids for name in named)):
                 raise _SeenSince
+            if seen.state.after.status != "active":
+                raise Conflict(f"session '{self.id}' is {seen.state.after.status}; resume it first", self.id)
             data: dict[str, JsonValue] = {"counter": self._counter.name} | ({} if in_history else {"in_history": False})
             gone = [Draft(EventType.EXCLUDE, data={"place": at, "reason": "invalid_response"}) for at in late if at in seen.state.window]
             return [*gone, *[Draft(EventType.MESSAGE, message, data, message_tokens(message, self._counter)) for message in messages]]

@@ -149,8 +149,8 @@ class Uploads:
         if not names:
             return True
         try:
-            with step("artifacts.hold"):
-                outcomes = await self._store.apply([self._held(upload_key(life.tenant, life.scope, name), _version_of(name)) for name in names])
+            deletes = [self._held(upload_key(life.tenant, life.scope, name), _version_of(name)) for name in names]
+            outcomes = await self._placement.write("artifacts.hold", self._store, *deletes)
         except StoreError as error:
             if self._placement.now() - min(moment(_version_of(name)) for name in names) > self._placement.settings.mark_life / 2:
                 raise

@@ -90,6 +90,18 @@ async def test_what_is_not_shown_is_not_read(world: World) -> None:
     assert world.mid.steps.count("artifacts.read") == 1
 
 
+async def test_while_the_store_does_not_answer_no_outline_is_shown(world: World) -> None:
+    session = await begun(world.engine)
+    await session.append([user(NEST, "u1"), user("short", "u2")])
+    await session.context()
+    world.mid.down = True
+    context = await session.context(ContextAsked(last=1))
+    assert [message.text for message in context.messages] == ["You are kind.", "short"]
+    assert context.degraded != []
+    with pytest.raises(StoreUnavailable):
+        await session.context()
+
+
 async def test_several_are_read_together(world: World) -> None:
     session = await begun(world.engine)
     await session.append([user(large(f"word{n}"), f"u{n}") for n in range(10)])

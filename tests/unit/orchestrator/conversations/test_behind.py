@@ -41,6 +41,14 @@ async def test_a_session_that_has_ended_refuses_what_is_said_by_who_does_not_kno
         await theirs.append([user("three", "u3")])
 
 
+async def test_a_message_that_is_there_can_be_told_again_after_the_end_also_by_who_has_not_seen_it(world: World) -> None:
+    ours, theirs = await _two(world)
+    await ours.append([user("three", "u3")])
+    await ours.close("ended")
+    await theirs.append([user("three, in other words", "u3")])
+    assert [message.text for message in (await ours.context()).messages][-1] == "three, in other words"
+
+
 @pytest.mark.parametrize(
     ("first", "undone", "again"),
     [

@@ -1,0 +1,117 @@
+"""Faults put into sessions, each of which the judge must see."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from memory import Memory, Session
+from memory.domain.session import HistoryPage
+from memory.facade.admin import Admin
+from memory.facade.sessions import Sessions
+from memory.facade.tasks import Tasks
+from tests.month.mutants import Method, mutant
+
+
+@mutant("session.append")
+async def the_last_of_several_messages_is_not_stored(whole: Method, session: Session, message: Any, **kwargs: Any) -> Any:
+    if not isinstance(message, list) or len(message) < 3 or "tool_calls" in message[-1]:
+        return await whole(session, message, **kwargs)
+    stored = await whole(session, message[:-1], **kwargs)
+    return [*stored, stored[-1].model_copy(update={"id": "made up"} | message[-1])]
+
+
+@mutant("session.exclude")
+async def an_exclusion_is_said_to_be_done_and_is_not(whole: Method, session: Session, message_id: str, reason: str = "manual") -> Any:
+    return any(message.id == message_id for message in (await session.context()).messages) and message_id != "system"
+
+
+@mutant("session.restore")
+async def what_is_restored_comes_back_for_a_moment_only(whole: Method, session: Session, message_id: str) -> Any:
+    back = await whole(session, message_id)
+    if back:
+        await session.exclude(message_id, "manual")
+    return back
+
+
+@mutant("session.roll_back")
+async def a_roll_back_leaves_one_message(whole: Method, session: Session, checkpoint: Any, reason: str = "manual") -> Any:
+    before = [message.id for message in (await session.context()).messages]
+    count = await whole(session, checkpoint, reason)
+    if count:
+        left = {message.id for message in (await session.context()).messages}
+        await session.restore(next(str(name) for name in before if name not in left))
+    return count
+
+
+@mutant("session.compact")
+async def a_compaction_keeps_one_message_fewer(whole: Method, session: Session, summarise: Any, *, keep_last: int, **kwargs: Any) -> Any:
+    return await whole(session, summarise, keep_last=max(0, keep_last - 1), **kwargs)
+
+
+@mutant("session.erase")
+async def an_erased_message_is_only_excluded(whole: Method, session: Session, message_id: str) -> Any:
+    there = bool((await session.history(ids=[message_id])).items)
+    await session.exclude(message_id, "erased")
+    return there
+
+
+@mutant("session.history")
+async def a_history_from_the_newest_back_has_no_beginning(whole: Method, session: Session, **kwargs: Any) -> Any:
+    page = await whole(session, **kwargs)
+    behind = kwargs.get("order") == "newest" and page.cursor is None
+    return HistoryPage([item for item in page.items if not behind or item.number > 1], page.cursor)
+
+
+@mutant("session.info")
+async def a_session_counts_what_is_in_the_window(whole: Method, session: Session) -> Any:
+    return replace(await whole(session), message_count=len((await session.context()).messages))
+
+
+@mutant("session.context")
+async def a_window_is_cut_within_a_call(whole: Method, session: Session, budget: int | None = None, **kwargs: Any) -> Any:
+    context = await whole(session, budget, **kwargs)
+    cuts = kwargs.get("last") is not None and any(message.role == "tool" for message in context.messages[-1:])
+    return replace(context, messages=context.messages[:-1]) if cuts else context
+
+
+@mutant("session.fork")
+async def a_fork_forgets_the_last_message(whole: Method, session: Session, at: str | None = None, session_id: str | None = None) -> Any:
+    forked = await whole(session, at, session_id)
+    messages = (await forked.context()).messages
+    if len(messages) > 1:
+        await forked.exclude(str(messages[-1].id))
+    return forked
+
+
+@mutant("sessions.delete")
+async def a_deleted_session_is_only_archived(whole: Method, sessions: Sessions, session_id: str) -> Any:
+    if await sessions.get(session_id) is None:
+        return await whole(sessions, session_id)
+    return bool(await Memory._over(sessions._access).session(session_id, create=False).archive()) or True
+
+
+@mutant("sessions.list")
+async def a_list_knows_no_tags(whole: Method, sessions: Sessions, **kwargs: Any) -> Any:
+    return await whole(sessions, **(kwargs | {"tags": ()}))
+
+
+@mutant("search_messages")
+async def a_search_of_messages_knows_no_user(whole: Method, memory: Memory, query: str, **kwargs: Any) -> Any:
+    return await whole(memory, query, **(kwargs | {"user": None}))
+
+
+@mutant("session.tasks.save")
+async def a_task_saved_again_is_as_it_was(whole: Method, tasks: Tasks, task_id: str, **says: Any) -> Any:
+    before = await tasks.get(task_id)
+    saved = await whole(tasks, task_id, **says)
+    if before is not None:
+        await whole(tasks, task_id, title=before.title, status=before.status, parent_id=before.parent_id)
+    return saved
+
+
+@mutant("admin.erase_user")
+async def what_a_user_said_in_sessions_of_others_stays(whole: Method, admin: Admin, user: str) -> Any:
+    said = (await whole(admin, "nobody")).messages
+    entries = await admin.erase(f"user:{user}")
+    return replace(await whole(admin, "nobody"), messages=said, entries=entries)
