@@ -57,6 +57,7 @@ CALLS: dict[str, Call] = {
     "`relations.unrelate`": lambda m, k: m.relations.unrelate(k.relation.id),
     "`relations.related`": lambda m, k: m.relations.related(source_id=k.user.id),
     "`sessions.end`, `admin.move` to `mid`": lambda m, k: _moved(m, k),
+    "`session.search`, `search_messages`": lambda m, k: m.search_messages("hello"),
     "`session.context` of what this process saw within the last minute": lambda m, k: m.session("chat").context(last=2),
     "`session.append`, `session.history`, `sessions.list`": lambda m, k: _talked(m),
     "`delete` of a session's entry": lambda m, k: m.delete(k.session.id),

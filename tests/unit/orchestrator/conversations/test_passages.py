@@ -12,12 +12,14 @@ from memory.domain.errors import ConfigError, InvalidInput, StoreUnavailable
 from memory.domain.message import Role
 from memory.orchestrator.collections import PASSAGES
 from memory.orchestrator.conversations.conversation import Conversation
+from memory.orchestrator.conversations.events import INDEXED_CHARACTERS
 from memory.orchestrator.conversations.passages import Where
 from memory.orchestrator.conversations.sessions import SessionDraft
 from memory.orchestrator.conversations.streaming import Streamed
 from memory.orchestrator.engine import Engine
 from memory.ports.query import Eq
-from tests.unit.orchestrator.conversations.meant import LONG, Embedder, astray, embedder, settled
+from tests.unit.orchestrator.conversations.large import large, unsound
+from tests.unit.orchestrator.conversations.meant import FILLING, LONG, Embedder, astray, embedder, settled
 from tests.unit.orchestrator.conversations.talking import answer, assistant, begun, calling, opened, user
 from tests.unit.orchestrator.world import DURABLE, TENANT, World
 
@@ -58,6 +60,28 @@ async def test_the_best_part_of_a_long_message_counts(meant: World) -> None:
     await session.append([user(LONG, "long"), user("bird ship bird bird", "short")])
     assert await found(session, "bird") == ["long", "short"], "its first part is of nothing else"
     assert await found(session, "boat") == ["long", "short"]
+    assert await settled(meant) == []
+
+
+async def test_a_message_of_which_the_text_is_stored_apart_is_found_as_any_other(meant: World) -> None:
+    """Who did not write it knows its row alone, and of that all parts which it was found by."""
+    session = await begun(meant.engine)
+    said = f"{LONG} It ended with tea, remarkably. {large('word')}"
+    assert 2_048 < said.index("tea") < INDEXED_CHARACTERS
+    await session.append([user(said, "large"), user("another", "u2")])
+    assert await found(session, "beverage") == ["large"]
+    other = await opened(await meant.another_process())
+    await other.update("large", {"metadata": {"seen": True}})
+    assert await found(other, "remarkably", "words") == ["large"]
+    assert await found(other, "beverage") == ["large"]
+    assert await settled(meant) == []
+    await (await opened(await meant.another_process())).update("large", {"content": "tea"})
+    assert await settled(meant) == []
+    await other.update("large", {"content": said})
+    assert await settled(meant) == []
+    third = await meant.another_process()
+    assert await third.conversations.redaction.erase((await opened(third)).log, "large")
+    assert await found(other, "beverage") == []
     assert await settled(meant) == []
 
 
@@ -345,3 +369,18 @@ async def test_a_store_of_passages_that_is_away_takes_nothing_from_what_is_found
         assert [hit.message.id for hit in hits] == ["u1"]
         assert ["long" in said for said in hits.degraded] == [True]
         assert await settled(world) == []
+
+
+async def test_a_large_message_is_found_by_how_it_begins_and_forgotten_like_any_other(meant: World) -> None:
+    session = await begun(meant.engine)
+    await session.append([user(f"{FILLING * 100} A ship came by. {FILLING * 1_400}", "u1"), user("tea", "u2")])
+    assert await found(session, "boat") == ["u1"]
+    assert await settled(meant) == []
+    theirs = await opened(await meant.another_process())
+    await theirs.update("u1", {"content": f"{FILLING * 140} A heron stood there. {FILLING * 1_400}"})
+    assert (await found(theirs, "bird"), await found(theirs, "boat")) == (["u1"], [])
+    again = await meant.another_process()
+    assert await again.conversations.redaction.erase((await opened(again)).log, "u1")
+    assert await found(theirs, "bird") == []
+    assert await settled(meant) == []
+    assert await unsound(meant.mid) == []
