@@ -6,7 +6,8 @@
 #   make branches   measure which branches of the engine its own tests take, without servers; fails where a part has under 95 %
 #   make check      what needs no server: lint, types, import directions, generated documents, tests
 #   make bench      measure, with the raw engine beside
-#   make simulate   the engine against faults: SEEDS=2000 runs so many, SEED=17 replays one exactly and shrinks it
+#   make simulate   the engine against faults: SEEDS=2000 runs so many, SEED=17 replays one exactly and shrinks it;
+#                   SESSIONS=1 plays sessions only (SESSIONS=1 SEED=17 replays one)
 #   make month      random everyday use against a model: TOPOLOGY=default OPERATIONS=2000 SEED=17, on every topology unless one is named
 #   make up         start the servers of a topology: TOPOLOGY=redis-postgres-qdrant or another under compose/; make down stops them
 #   make prove      the long proofs: 20,000 seeds, every mutant, growth under 20,000 updates, long months, every harness of the contract in full; a month that was interrupted goes on where it was
@@ -91,7 +92,8 @@ docs: $(DEV)
 	$(BIN)/python -m tools.support_matrix
 
 simulate: $(DEV)
-	$(BIN)/python -m tests.simulation $(if $(SEEDS),--seeds $(SEEDS)) $(if $(SEED),--seed $(SEED))
+	$(BIN)/python -m tests.simulation $(if $(SESSIONS),--sessions) $(if $(SEEDS),--seeds $(SEEDS)) $(if $(SEED),--seed $(SEED))
+	$(if $(SEED)$(SESSIONS),,$(BIN)/python -m tests.simulation --sessions $(if $(SEEDS),--seeds $(SEEDS)))
 
 # A month is kept in a folder while it goes on, and taken up again from there.
 MONTHS := .months
@@ -100,6 +102,7 @@ month: $(DEV)
 
 prove: $(DEV)
 	$(BIN)/python -m tests.simulation --seeds 20000
+	$(BIN)/python -m tests.simulation --sessions --seeds 5000
 	$(BIN)/python -m pytest --quiet tests/simulation
 	MEMORY_HISTORY=1500 $(PYTEST) tests/contract/test_built_ins.py --contract-depth full
 	$(BIN)/python -m tests.growth

@@ -150,7 +150,8 @@ class Session:
 
         A message is one that is there when its id is; without ids, when it says the same at the same place of the longest common run. So what was
         read can be changed and handed back whole, again too. One that is there stands at its first place (B29), so new ones come behind those with
-        ids. What others said meanwhile, and this handle has not read, stays behind the list; the system message stays as it is.
+        ids. What others said meanwhile, and this handle has not read, stays behind the list; the system message stays as it is. It is several writes,
+        what is new first: cut off half-way it leaves what is new behind what was there, and the same list again ends it.
         """
         said = [one for each in door.sequence("messages", messages) for one in messages_of(each)]
         return await (await self._conversation()).replace(said)

@@ -188,7 +188,9 @@ class Erasure:
                 raised = await self._placement.write_one("erase.raise", store, RaiseGeneration(partition, to=generation))
                 stands = raised.number or 0
                 if stands > generation and await self._generations.operation(partition, stands) is None:
-                    again = await self._begin(partition, stands + 1)  # a store that was away when the highest was asked for is ahead of the others
+                    # a store that was away when the highest was asked for is ahead of the others
+                    then = tuple(owed for owed in operation.owed if owed.step != ERASE_SCOPE)
+                    again = await self._begin(partition, stands + 1, then)
                     await self._end(operation)
                     return erased + again
                 erased += await self._erase_in(store, partition, generation)

@@ -10,7 +10,7 @@ import pytest
 from memory import Memory, NotFound
 from memory.orchestrator.collections import SESSIONS
 from memory.orchestrator.conversations.sessions import session_key
-from memory.ports.writes import Always, Delete
+from memory.ports.writes import Delete, Newer
 from tests.acceptance.support import Clock
 from tests.acceptance.test_sessions import SYSTEM, history, summary, user, window
 
@@ -20,6 +20,14 @@ def _as_another_process(memory: Memory) -> None:
     sessions = memory._engine.conversations.sessions
     sessions._logs.clear()
     sessions._told.clear()
+
+
+def spoil(folder: Path, pattern: str, damage: str) -> int:
+    """Blank these files, or take them away; how many there were."""
+    files = [*folder.rglob(pattern)]
+    for file in files:
+        file.write_text("") if damage == "blank" else file.unlink()
+    return len(files)
 
 
 @pytest.mark.behaviour("B74", "B75", "AC-B21")
@@ -62,7 +70,7 @@ async def test_what_was_said_in_a_session_whose_record_is_gone_is_no_session(mem
     await memory.session("s1").append(user("a lost word", "u1"))
     await memory.session("s2").append(user("another word", "u1"))
     store, key = memory._engine.topology.archive, session_key(memory.tenant, "s1")
-    (outcome,) = await store.apply([Delete(SESSIONS, key, version=2**62, when=Always())])
+    (outcome,) = await store.apply([Delete(SESSIONS, key, version=2**62, when=Newer())])
     assert outcome.applied
     _as_another_process(memory)
     assert [info.id for info in (await memory.sessions.list()).sessions] == ["s2"]
@@ -82,8 +90,7 @@ async def test_with_the_short_tier_wiped_every_session_has_its_window(tmp_path: 
             session = memory.session(name, system=SYSTEM)
             await session.append([user(f"m{n}", f"m{n}") for n in range(3)])
             await session.compact(summary("sum1"), keep_last=1)
-    for file in tmp_path.glob("short.db*"):
-        file.unlink()
+    spoil(tmp_path, "short.db*", "gone")
     async with Memory(config, clock=clock) as memory:
         assert [info.id for info in (await memory.sessions.list(by="created", order="oldest")).sessions] == ["s1", "s2"]
         for name in ("s1", "s2"):
@@ -95,23 +102,24 @@ async def test_with_the_short_tier_wiped_every_session_has_its_window(tmp_path: 
 @pytest.mark.backend("file")
 @pytest.mark.behaviour("AC-B23")
 @pytest.mark.parametrize("damage", ["blank", "gone"])
-async def test_of_a_file_that_is_blank_or_gone_window_and_history_say_the_same(tmp_path: Path, clock: Clock, damage: str) -> None:
-    """The session's record comes back from the version before; a message that has none is lost to both, and its place is not given again."""
+@pytest.mark.parametrize("edited", [True, False], ids=["edited", "not edited"])
+async def test_of_a_file_that_is_blank_or_gone_window_and_history_say_the_same(tmp_path: Path, clock: Clock, damage: str, edited: bool) -> None:
+    """A message that was edited comes back as it was before; one that was not is lost to both, and its place and number are not given again."""
     config: dict[str, Any] = {"tiers": dict.fromkeys(("short", "mid", "long"), f"file://{tmp_path / 'files'}"), "embedder": "none"}
     async with Memory(config, clock=clock) as memory:
         session = memory.session("s1", system=SYSTEM)
         for n in (1, 2, 3):
             await session.append(user(f"user-{n}", f"user-{n}"))
-        log = (await session._conversation()).log
-        spoilt = [session_key(memory.tenant, "s1").id, log.key(3)]
-    for name in spoilt:
-        (file,) = tmp_path.rglob(f"{name}.json")
-        file.write_text("") if damage == "blank" else file.unlink()
+        if edited:
+            await session.update("user-2", content="edited")
+        name = (await session._conversation()).log.key(3)
+    assert spoil(tmp_path, f"{name}.json", damage) == 1
+    there = ["system", "user-1", *["user-2"] * edited, "user-3"]
     async with Memory(config, clock=clock) as memory:
         session = memory.session("s1", create=False)
-        assert await window(session) == await history(session) == ["system", "user-1", "user-3"]
-        assert (await session.info()).gaps == ([] if damage == "blank" else [(3, 3)])
+        assert await window(session) == await history(session) == there
+        assert (await session.info()).gaps == ([(3, 3)] if damage == "gone" and not edited else [])
         await session.append(user("user-4", "user-4"))
-        assert await window(session) == await history(session) == ["system", "user-1", "user-3", "user-4"]
-    if damage == "blank":
-        assert [*tmp_path.rglob("*.corrupt-*")], sorted(p.name for p in tmp_path.rglob("*"))
+        assert await window(session) == await history(session) == [*there, "user-4"]
+        assert all(message.text in (SYSTEM, message.id) for message in (await session.context()).messages)
+    assert spoil(tmp_path, "*.corrupt-*", "gone") == (damage == "blank" and edited), "what was damaged is kept for people"

@@ -2,6 +2,7 @@
 
 python -m tests.simulation --seeds 20000 --jobs 2
 python -m tests.simulation --seed 1234
+python -m tests.simulation --sessions --seeds 2000
 """
 
 from __future__ import annotations
@@ -15,7 +16,9 @@ import sys
 from tests.simulation.mutants import MUTANTS, applied
 from tests.simulation.report import seldomest, table, verdict
 from tests.simulation.runner import Summary, run_many, run_seed, run_variant, scenario_of, shrink_seed
+from tests.simulation.sessions import many as sessions
 from tests.simulation.shrink import Variant
+from tests.simulation.steps import session_pairs
 from tests.simulation.workload import Scenario
 from tests.simulation.world import Result
 
@@ -29,9 +32,12 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--mutant", choices=sorted(MUTANTS), help="patch this safeguard out, and stop at the first failure")
     parser.add_argument("--stop", type=int, help="end after so many failures")
     parser.add_argument("--whole", action="store_true", help="with --seed: do not shrink")
+    parser.add_argument("--sessions", action="store_true", help="play sessions instead; with --seed: one run, in full, which is not shrunk")
     parser.add_argument("--json", action="store_true", help="print the result as JSON")
     options = parser.parse_args(arguments)
     logging.disable(logging.CRITICAL)
+    if options.sessions:
+        return _sessions(options) if options.seed is None else _one_of_sessions(options.seed)
     if options.seed is None:
         return _many(options)
     if options.mutant is None:
@@ -87,6 +93,35 @@ def _one(seed: int, *, shrinking: bool) -> int:
     else:
         _show(plan, Variant(), result)
     return 1 if result.violations else 0
+
+
+def _sessions(options: argparse.Namespace) -> int:
+    total = sessions.Summary()
+    for total in sessions.many(range(options.first, options.first + options.seeds), jobs=options.jobs):
+        print(f"\r{total.seeds}/{options.seeds} seeds of sessions, {len(total.failures)} failed", end="", file=sys.stderr, flush=True)
+        if options.stop is not None and len(total.failures) >= options.stop:
+            break
+    print(file=sys.stderr)
+    never = total.never()
+    print(f"{total.seeds} seeds of sessions: {total.acknowledged} acknowledged appends, {total.struck} faults; {len(total.failures)} failed")
+    print(
+        f"of {len(session_pairs())} pairs of step and fault {len(never)} never met: " + ", ".join(f"{step} x {fault}" for step, fault in never[:20])
+    )
+    for limit, often in total.limits.items():
+        print(f"known not to hold, seen {often} times: {limit}")
+    for failure in total.failures[:5]:
+        print(f"\nseed {failure.seed}: " + "\n  ".join(failure.violations[:3]))
+    if total.failures:
+        print(f"\nto see one again: python -m tests.simulation --sessions --seed {total.failures[0].seed}")
+    return 1 if total.failures else 0
+
+
+def _one_of_sessions(seed: int) -> int:
+    world = sessions.one(seed)
+    print("\n".join(world.trace))
+    print("faults: " + ", ".join(f"{struck.fault} at {struck.step}" for struck in world.plan.struck))
+    print("\n".join(["", *world.told.broken, "", "failed" if world.told.broken else "passed"]))
+    return 1 if world.told.broken else 0
 
 
 _QUIET = ("  auditor ", "  embedder.")

@@ -60,7 +60,7 @@ def scenario_of(seed: int) -> Scenario:
 
 
 @contextmanager
-def _repeatable(seed: int) -> Iterator[None]:
+def repeatable(seed: int) -> Iterator[None]:
     """What the library draws from the system is drawn from the seed, for as long as a run lasts."""
     drawn = seeded(seed, 4)
     system = random._urandom  # type: ignore[attr-defined]
@@ -75,7 +75,7 @@ def _repeatable(seed: int) -> Iterator[None]:
 def run_variant(plan: Scenario, variant: Variant | None = None, *, traced: bool = False) -> Result:
     """One run of one scenario. The same arguments give the same run, to the letter."""
     chosen = variant or Variant()
-    with _repeatable(plan.seed):
+    with repeatable(plan.seed):
         return simulate(
             plan,
             EngineClient,

@@ -264,42 +264,67 @@ RARE = frozenset(
 )
 """Steps that few operations take, so that faults strike there more readily in every run."""
 
-_READS = re.compile(r"""(?:\bstep|\bpages|\bslice)\(\s*"([a-z_]+(?:\.[a-z_]+)?)\"""")
+_READS = re.compile(r"""(?:\bstep|\bpages?|\bslice)\(\s*"([a-z_]+(?:\.[a-z_]+)?)\"""")
 _WRITES = re.compile(r"""(?:\bwrite|\bwrite_one)\(\s*"([a-z_]+(?:\.[a-z_]+)?)\"""")
 _WRITES_TOO = frozenset({"erase.delete", "cache.invalidate", "partition.forget", *DELIVERIES.values()})
 _IN_BATCHES = re.compile(r"""\bwrite\(\s*"([a-z_]+(?:\.[a-z_]+)?)",[^()]*,\s*\*[^=]*?\)$""", re.MULTILINE)
 """Several writes in one call. Those made `together` are not cut in two: the store promises all or none."""
 
 
-@cache
-def _sources() -> tuple[str, ...]:
-    return tuple(path.read_text() for path in sorted(Path(memory.orchestrator.__file__).parent.glob("*.py")))
+CONVERSATIONS = "conversations"
+"""The folder of the engine whose steps are those of sessions: runs of their own take them (`tests.simulation.sessions`)."""
+NOT_PLAYED = frozenset({"artifacts", "claims", "messages", "passages", "log.first", "log.restore", "session.restore"})
+"""Of their steps: large texts, tasks, what is found by words and by meaning, what is read of a session's beginning once in its life, imports."""
+_ERASES = ("erase.begin", "erase.raise", "erase.delete", "erase.end", "owed.settle")
+"""Steps of the engine's that end a session, or what it owes."""
 
 
 @cache
-def _named() -> tuple[frozenset[str], frozenset[str]]:
+def _sources(folder: str) -> tuple[str, ...]:
+    return tuple(path.read_text() for path in sorted((Path(memory.orchestrator.__file__).parent / folder).glob("*.py")))
+
+
+@cache
+def _named(folder: str) -> tuple[frozenset[str], frozenset[str]]:
     """The steps that read and those that write, by name."""
-    reads, writes = (frozenset(name for text in _sources() for name in pattern.findall(text)) for pattern in (_READS, _WRITES))
-    return reads, writes | _WRITES_TOO
+    reads, writes = (frozenset(name for text in _sources(folder) for name in pattern.findall(text)) for pattern in (_READS, _WRITES))
+    return reads, writes
+
+
+@cache
+def _writes() -> frozenset[str]:
+    return _named("")[1] | _named(CONVERSATIONS)[1] | _WRITES_TOO
 
 
 @cache
 def _in_batches() -> frozenset[str]:
-    return frozenset(name for text in _sources() for name in _IN_BATCHES.findall(text)) | {"cache.invalidate", *DELIVERIES.values()}
+    return frozenset(name for text in _sources("") for name in _IN_BATCHES.findall(text)) | {"cache.invalidate", *DELIVERIES.values()}
 
 
 @cache
 def named_steps() -> tuple[str, ...]:
-    """Every step named anywhere in the engine, in order."""
-    reads, writes = _named()
-    return tuple(sorted(reads | writes))
+    """Every step named anywhere in the engine beside conversations, in order."""
+    return tuple(sorted(frozenset.union(*_named(""), _WRITES_TOO)))
+
+
+@cache
+def session_steps() -> tuple[str, ...]:
+    """Every step that a run of sessions is aimed at, in order."""
+    named = frozenset.union(*_named(CONVERSATIONS))
+    return tuple(sorted([*(step for step in named if not {step, step.partition(".")[0]} & NOT_PLAYED), *_ERASES]))
+
+
+@cache
+def session_pairs() -> tuple[tuple[str, Fault], ...]:
+    """Every step of sessions and fault that can meet."""
+    return tuple((step, fault) for step in session_steps() for fault in Fault if can_meet(step, fault))
 
 
 def can_meet(step: str, fault: Fault) -> bool:
     """Whether this fault is one of this step's: what writes nothing is not delivered twice, and what is no batch is not cut in two."""
     if fault is Fault.PARTIAL:
         return step in _in_batches()
-    return fault not in WRITES_ONLY or step in _named()[1]
+    return fault not in WRITES_ONLY or step in _writes()
 
 
 def aim_at(step: str, fault: str) -> Aim:

@@ -182,7 +182,7 @@ def build_servers(scenario: Scenario, clock: Clock) -> dict[str, Server]:
         case Layout.THREE:
             return {"short": durable("short"), "mid": durable("mid"), "long": durable("long")}
         case Layout.CACHE:
-            return {"short": _volatile(scenario), "mid": durable("mid"), "long": durable("long")}
+            return {"short": volatile(scenario.seed, atomic=scenario.atomic), "mid": durable("mid"), "long": durable("long")}
         case Layout.SHARED:
             late = durable("late")
             return {"short": durable("short"), "mid": late, "long": late}
@@ -195,12 +195,12 @@ def build_servers(scenario: Scenario, clock: Clock) -> dict[str, Server]:
             return {"short": durable("short", ttl=True), "mid": durable("mid"), "long": durable("long")}
 
 
-def _volatile(scenario: Scenario) -> Server:
+def volatile(seed: int, *, atomic: bool) -> Server:
     """A volatile server. A roll-back takes it to one of the moments remembered now and then."""
     state = State()
-    store = InMemoryStore("cache", capabilities=replace(VOLATILE, atomic=scenario.atomic), state=state)
+    store = InMemoryStore("cache", capabilities=replace(VOLATILE, atomic=atomic), state=state)
     remembered: list[Snapshot] = []
-    random = seeded(scenario.seed, 2)
+    random = seeded(seed, 2)
 
     def restart(roll_back: bool) -> None:
         earlier = random.choice(remembered) if roll_back and remembered else None

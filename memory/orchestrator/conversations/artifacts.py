@@ -1,8 +1,8 @@
 """The large texts of a message: taken out of its row, cut into chunks, and put back. Pure.
 
-A row says of each where in the message it belongs, how long it is and of which chunks it consists; in its place the row has the beginning. A chunk is
-named by the upload that stored it and by the digest of what it says, so that what is read is known to be what was said, and a message that has grown
-goes on having the chunks that it had.
+A row says of each where in the message it belongs, how long it is and of which chunks it consists; of the first that is said the row has the
+beginning. A chunk is named by the upload that stored it and by the digest of what it says, so that what is read is known to be what was said, and a
+message that has grown goes on having the chunks that it had.
 """
 
 from __future__ import annotations

@@ -157,13 +157,13 @@ class Event:
         return bool(self.draft.data.get(REDACTED))
 
     def redacted(self, owed: tuple[Owed, ...], *, version: int, now: datetime) -> Event:
-        """The event without what was said and who said it; it owes what is to be done about what was made of it."""
+        """The event without what was said and who said it. It owes this, what is to be done about what was made of it among it."""
         assert self.draft.message is not None  # noqa: S101 - only messages are erased
         told = {"in_history", "left", LEAVES, "before", "after", "reason"}
         data = {name: value for name, value in self.draft.data.items() if name in told}
         nothing = _nothing(self.draft.message, self.key.id)
         draft = replace(self.draft, message=nothing, data={**data, REDACTED: True}, tokens=None, artifacts=(), is_whole=True)
-        return replace(self, draft=draft, version=version, updated_at=now, owed=(*self.owed, *owed))
+        return replace(self, draft=draft, version=version, updated_at=now, owed=owed)
 
     def changed(
         self, message: Message, tokens: int | None, *, artifacts: Artifacts = (), owed: tuple[Owed, ...] = (), version: int, now: datetime

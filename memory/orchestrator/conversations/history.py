@@ -59,7 +59,7 @@ class History:
 
     async def page(self, asked: HistoryAsked, record: Coroutine[Any, Any, Record]) -> tuple[Record, HistoryPage]:
         """The session's record, and a page of its history, both read at once; the system message is number 1."""
-        told, ((events, cursor), window) = await both_at_once(record, both_at_once(self._events(asked), self._window()))
+        told, ((events, cursor), window) = await both_at_once(record, self._read(asked))
         first = self._system_item(asked, system_of(told))
         leads = first is not None and self._leads(asked)
         shown = await self._log.whole(events[max(0, asked.offset - leads) :])
@@ -74,6 +74,9 @@ class History:
             elif len(events) >= asked.offset:
                 items.append(first)
         return told, HistoryPage(items, cursor)
+
+    async def _read(self, asked: HistoryAsked) -> tuple[tuple[list[Event], str | None], Places]:
+        return await both_at_once(self._events(asked), self._window())
 
     async def _window(self) -> Places:
         """The places of the messages that are in the window, where this process has seen the log before: it asks what came since."""

@@ -520,7 +520,7 @@ class Log:
         return (Owed(f"{DROP}:{version}", DROP, {"ids": ids_of(self.life, gone)}),) if gone else ()
 
     async def redact(self, event: Event, owed: tuple[Owed, ...]) -> Event | None:
-        """Let nothing be left of what the message at its place said, and owe this; None where it is no longer what it was when it was read."""
+        """Let nothing be left of what the message at its place said, and owe this from now on; None where it has changed since it was read."""
         now = self._placement.now()
         version = version_at(now, event.version)
         owed = (*owed, *self._dropping(event.draft.artifacts, (), version))

@@ -12,6 +12,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 import logging
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
@@ -226,7 +227,10 @@ class Onward:
             raise _CallbackFailed(said or type(error).__name__) from error
 
     async def _leaving(self, owner: Record, session: Record) -> tuple[Leaving | None, Places]:
-        """The messages that leave by an event, as they are now, and their places: without what was excluded since; None where there are none."""
+        """The messages that leave by an event, as they are now: without what was excluded since; None where there are none.
+
+        And the places of all that is told with them, that of the summary too: it may say what any message said that it stands for.
+        """
         log = self._sessions.log(session)
         (event,) = await log.whole([event_of(owner)])
         there = [e for _, e in sorted((await log.at(_places(event))).items()) if e.type is EventType.MESSAGE and e.number is not None]
@@ -239,28 +243,29 @@ class Onward:
         user, agent, namespace = (None if (value := session.fields.get(name)) is None else str(value) for name in ("subject", "agent", "namespace"))
         summary = None if event.is_redacted else event.message
         messages, numbers = [message for message, _ in said], [number for _, number in said]
-        return Leaving(log.life.session_id, user, agent, namespace, messages, numbers, summary), Places.of(e.place for e in kept)
+        places = Places.of([*(e.place for e in kept), *([] if summary is None else [event.place])])
+        return Leaving(log.life.session_id, user, agent, namespace, messages, numbers, summary), places
 
     # -- what was erased ----------------------------------------------------------------------------------------------
 
     async def forget(self, log: Log, place: int) -> None:
-        """Delete the entries that were made of the message at this place, which was erased, and let what is still to be made be asked for anew.
+        """Delete the entries that were made of what stands at this place, which was erased, and let what is still to be made be asked for anew.
 
-        Each event that owes it is written again, so that an answer which is under way, and has read the text, is not noted.
+        Each event that owes it is written again, so that an answer which is under way, and may have read the text, is not noted. One that is noted,
+        and was given without it, stays.
         """
         store, life = log.store, log.life
         query = Query(MESSAGES, within(life.partition), Eq("owing", True), limit=self._placement.settings.page)
         async for page in self._placement.pages("onward.owed", store, query):
             for row in page.records:
-                if isinstance(row, Record) and any(o.step == LEAVE for o in row.owed) and place in _places(event_of(row)):
-                    await self._ask_anew(store, row)
+                if isinstance(row, Record) and place in _places(event_of(row)):
+                    await self._ask_anew(store, row, place)
         await self.taught.forget(log, place)
 
-    async def _ask_anew(self, store: Store, owner: Record) -> None:
+    async def _ask_anew(self, store: Store, owner: Record, place: int) -> None:
         patience = Patience(self._placement, owner.key.id)
-        while any(owed.step == LEAVE for owed in owner.owed):
-            steps = tuple(Owed(LEAVE, LEAVE) if owed.step == LEAVE else owed for owed in owner.owed)
-            anew = _owing(owner, steps, self._placement.now())
+        while any(owed.step == LEAVE and (MADE not in owed.data or place in Places.told(owed.data[OF])) for owed in owner.owed):
+            anew = _owing(owner, asked_anew(owner.owed), self._placement.now())
             outcome = await self._placement.write_one("onward.anew", store, Put(MESSAGES, anew, AtVersion(owner.version), erases=True))
             if (error := refused(store, outcome)) is not None:
                 raise error
@@ -268,6 +273,11 @@ class Onward:
                 return
             owner = outcome.stored
             await patience.wait()
+
+
+def asked_anew(owed: Sequence[Owed]) -> tuple[Owed, ...]:
+    """What is owed, with whatever the callback has answered so far forgotten."""
+    return tuple(Owed(LEAVE, LEAVE) if each.step == LEAVE else each for each in owed)
 
 
 class _CallbackFailed(MemoryTiersError):

@@ -18,7 +18,7 @@ from memory.orchestrator.collections import MESSAGES, OPERATIONS
 from memory.orchestrator.conversations.events import Draft, Event, EventType
 from memory.orchestrator.conversations.folding import left_by
 from memory.orchestrator.conversations.log import Log
-from memory.orchestrator.conversations.onward import Onward
+from memory.orchestrator.conversations.onward import Onward, asked_anew
 from memory.orchestrator.conversations.passages import FORGET
 from memory.orchestrator.conversations.seen import Seen
 from memory.orchestrator.conversations.sessions import SessionRecords
@@ -63,7 +63,7 @@ class Redaction:
 
     async def _erase_at(self, log: Log, event: Event) -> bool:
         """False where the message has changed since it was read."""
-        owed = (Owed(REDACT, REDACT), *self._sessions.passages.owed_by_erasing(event))
+        owed = (*asked_anew(event.owed), Owed(REDACT, REDACT), *self._sessions.passages.owed_by_erasing(event))
         redacted = await log.redact(event, owed)
         if redacted is None:
             return False

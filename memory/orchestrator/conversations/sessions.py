@@ -269,17 +269,15 @@ class SessionRecords:
 
     async def delete(self, tenant: str, session_id: str) -> bool:
         """Erase a session with everything said in it, the entries of its scope, and those made of what was said; false where there was none."""
-        then: tuple[Owed, ...] = ()
-        try:
-            life = {"tenant": tenant, "session_id": session_id, "incarnation": (await self.record(tenant, session_id)).body["incarnation"]}
-            then = (Owed(UNLEARN, UNLEARN, life),)
-        except NotFound:
-            pass
+        record = None
+        with suppress(NotFound):
+            record = await self.record(tenant, session_id)
+        life = {"tenant": tenant, "session_id": session_id, "incarnation": None if record is None else record.body["incarnation"]}
         entries = await self._erasure.erase_scope(tenant, Scope.session(session_id))
-        await self._erasure.erase(Partition(tenant, scope_of(session_id)), then)
+        await self._erasure.erase(Partition(tenant, scope_of(session_id)), (Owed(UNLEARN, UNLEARN, life),))
         self._told.pop(session_key(tenant, session_id), None)
         self._logs.pop((tenant, session_id), None)
-        return bool(then) or entries > 0
+        return record is not None or entries > 0
 
     async def erase_expired(self, record: Record) -> None:
         """Erase a session that has expired, and not one that was created of its id since. Entries of its scope have an expiry of their own."""

@@ -8,6 +8,7 @@ session that is deleted go by `unlearn`, owed by the erasure, which finds them b
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Mapping
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
@@ -18,7 +19,7 @@ from memory.domain.scope import Scope
 from memory.domain.session import HistoryItem
 from memory.orchestrator.browsing import BROWSED
 from memory.orchestrator.collections import ENTRIES
-from memory.orchestrator.conversations.events import event_of
+from memory.orchestrator.conversations.events import EventType, event_of
 from memory.orchestrator.conversations.history import History, item_of
 from memory.orchestrator.conversations.log import Log
 from memory.orchestrator.conversations.places import Places
@@ -35,9 +36,9 @@ from memory.ports.writes import Absent, Put
 
 CONFIRM = "confirm"
 MADE, ANSWER, OF = "made", "answer", "of"
-"""In what an event owes: what the callback returned, a name for that, and the places of the messages that it was told."""
+"""In what an event owes: what the callback returned, a name for that, and the places of what it was told, the summary among it."""
 SAID_IN = "said_in"
-"""In the body of an entry: incarnation and places of the messages that it was made of."""
+"""In the body of an entry: incarnation and places of what it was made of."""
 
 
 class Taught:
@@ -119,15 +120,14 @@ class Taught:
         return bool(session.body["incarnation"] == entry.body[SAID_IN]["incarnation"])
 
     async def _unlearn(self, pending: Pending, owed: Owed) -> bool:
-        """Delete the entries that were made of what was said in a session that is gone."""
-        tenant, session_id, incarnation = owed.data["tenant"], owed.data["session_id"], owed.data["incarnation"]
-        try:
-            if (await self._sessions.record(tenant, session_id)).body["incarnation"] == incarnation:
-                return False  # its erasure comes first
-        except NotFound:
-            pass
+        """Delete the entries that were made of what was said in a session that is gone, whichever life of it the erasure came to take."""
+        tenant, session_id, living = owed.data["tenant"], owed.data["session_id"], None
+        with suppress(NotFound):
+            living = (await self._sessions.record(tenant, session_id)).body["incarnation"]
+        if living is not None and living == owed.data["incarnation"]:
+            return False  # its erasure comes first
         async for entry in self._made_of(tenant, session_id):
-            if entry.body.get(SAID_IN, {}).get("incarnation") == incarnation:
+            if SAID_IN in entry.body and entry.body[SAID_IN]["incarnation"] != living and not await self._lives(entry):
                 await self._erasure.delete(ENTRIES, entry.key)
         return True
 
@@ -153,7 +153,7 @@ class Taught:
         session = await self._sessions.record(entry.key.tenant, str(entry.fields["conversation_id"]))
         log = self._sessions.log(session)
         there = await log.at(Places.told(entry.body[SAID_IN]["places"]))
-        events = await log.whole([e for _, e in sorted(there.items()) if e.number is not None])
+        events = await log.whole([e for _, e in sorted(there.items()) if e.type is EventType.MESSAGE])
         return [item_of(e, gone) for e, gone in zip(events, await History(self._placement, log).gone(events), strict=True)]
 
 

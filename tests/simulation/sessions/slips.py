@@ -1,19 +1,66 @@
-"""Slips in the engine's conversations that a run of sessions must notice, by the name of what goes wrong then."""
+"""Slips in the engine's conversations that a run of sessions must notice, by the name of what goes wrong then.
+
+Of the design's mutants those of copies in the short tier have nothing to change (docs/decisions/036), and those of retention: there is none.
+"""
 
 from __future__ import annotations
 
-from memory.orchestrator.conversations import compacting, conversation, folding, log
+from memory.orchestrator.conversations import (
+    compacting,
+    conversation,
+    events,
+    folding,
+    handle,
+    history,
+    log,
+    onward,
+    redaction,
+    seen,
+    sessions,
+)
 from memory.policies import window
 from tests.simulation.slips import Slip
 
 _ALWAYS = "__import__('memory.ports.writes').ports.writes.Always()"
 
 SLIPS: dict[str, Slip] = {
+    # the log
     "a-place-is-taken-whoever-has-it": Slip(log, "Log._put", "Absent()", _ALWAYS),
     "anyone-s-event-is-taken-for-ours": Slip(log, "Log._is_ours", "there.draft.nonce == event.draft.nonce", "True"),
+    "our-own-event-is-taken-for-another-s": Slip(log, "Log._is_ours", "there.draft.nonce == event.draft.nonce", "False"),
+    "an-append-whose-answer-was-lost-is-made-again": Slip(log, "Log._repeated", "if not unsure or", "if True or"),
     "ids-are-not-looked-up": Slip(log, "Log.find", "if as_seen and seen.since <= FIRST_PLACE:", "if as_seen:"),
     "an-id-is-looked-up-before-the-head-is-known": Slip(conversation, "Conversation._drafts", "any(name in seen.ids for name in named)", "False"),
     "created-at-is-as-the-clock-says": Slip(folding, "State.next", "max(self.created_at + _TICK, now)", "now"),
+    "a-batch-is-put-out-of-order": Slip(log, "Log._append", "left if together else left[:1]", "left if together else left[-1:]"),
+    "what-is-true-after-a-lost-place-is-copied": Slip(log, "Log._meet", "seen.take(there)", "seen.state = seen.state.past(event.place)"),
+    "a-row-is-of-no-generation": Slip(log, "Log.record_of", "generation=life.generation", "generation=None"),
+    "a-key-is-of-every-life": Slip(
+        events,
+        "place_key",
+        "ids.beside(incarnation,",
+        "ids.beside(f'00000000-0000-8000-{incarnation[19:24]}{int(incarnation[24:], 16) >> 30 << 30:012x}',",
+    ),
+    "something-is-said-in-a-session-that-has-ended": Slip(conversation, "Conversation._drafts", 'seen.state.after.status != "active"', "False"),
+    # what is remembered
+    "an-edit-is-not-told": Slip(log, "Log._put_over", "await self.tell_edit(new)", "pass"),
+    "what-was-edited-is-remembered": Slip(seen, "Seen._forget", "if known is not None and", "if False and"),
+    "what-came-since-is-not-asked-for": Slip(log, "Log._refreshed", "elif rows[ahead[0]] is not None:", "elif False:"),
+    # the window
+    "a-clear-takes-what-came-meanwhile": Slip(
+        handle, "Handle._left", "for place in known if place in seen.state.window", "for place in (seen.state.window if seen.state.window else known)"
+    ),
+    "a-replacement-takes-what-others-said": Slip(
+        conversation, "Conversation.replace", "window.state.window if self._known is None else self._known", "window.state.window"
+    ),
+    "a-policy-takes-the-last-user-message": Slip(window, "split_by_policy", "min(cut, *of_user) if of_user else cut", "cut"),
+    "a-budget-takes-the-last-user-message": Slip(window, "fitted", "if last_user in unit", "if False"),
+    "results-stand-where-they-came": Slip(window, "arranged", "(asked, *results))", "(asked, *results))\n    order = tuple(sorted(order))"),
+    "what-a-summary-stands-for-comes-back": Slip(
+        conversation, "Conversation.restore", " or (await self._history.gone([event]))[0].archived_by is not None", ""
+    ),
+    "what-was-restored-is-told-to-be-excluded": Slip(history, "_mark", 'found[data["place"]] = _IN_IT', "pass"),
+    # compactions
     "a-summary-of-others-rows": Slip(
         compacting, "Compacting._compacted", '"left": left.to_json()', '"left": (self._log.seen or window).state.window.to_json()'
     ),
@@ -23,7 +70,35 @@ SLIPS: dict[str, Slip] = {
         "if seen.state.after.compactions != before or any(at not in seen.state.window for at in left):",
         "if False:",
     ),
-    "a-batch-is-put-out-of-order": Slip(log, "Log._append", "left if together else left[:1]", "left if together else left[-1:]"),
-    "what-is-true-after-a-lost-place-is-copied": Slip(log, "Log._meet", "seen.take(there)", "seen.state = seen.state.past(event.place)"),
-    "results-stand-where-they-came": Slip(window, "arranged", "(asked, *results))", "(asked, *results))\n    order = tuple(sorted(order))"),
+    # onward
+    "what-leaves-is-settled-before-its-entries": Slip(
+        onward,
+        "Onward._leave",
+        "await self._store(owner, session, owed)\n    return True",
+        "await self._outbox._settle([(pending, (owed,))], set())\n    await self._store(owner, session, owed)\n    return True",
+    ),
+    "an-end-lets-what-has-left-before-leave": Slip(
+        conversation, "Conversation.close", "window.between(seen.state.after.onward + 1,", "window.between(0,"
+    ),
+    "a-compaction-owes-nothing-onward": Slip(compacting, "Compacting._compacted", "owed=owed)]", "owed=())]"),
+    "an-erased-summary-lets-nothing-leave": Slip(events, "Event.redacted", ", LEAVES}", "}"),
+    "entries-of-an-erased-message-stay": Slip(onward, "Onward.forget", 'place in Places.told(said_in["places"])', "False"),
+    "a-deleted-session-teaches": Slip(onward, "Onward._unlearn", "and await self._session_of(entry) is None", "and False"),
+    # erasing
+    "an-erased-message-leaves-a-hole": Slip(
+        log,
+        "Log.redact",
+        "return await self._put_over(event, ",
+        "deletes = __import__('memory.ports.writes').ports.writes.Delete(MESSAGES, event.key, event.version + 1, AtVersion(event.version))\n"
+        "    await self._placement.write_one('log.change', self.store, deletes)\n    return (",
+    ),
+    "summaries-of-an-erased-message-stay": Slip(redaction, "Redaction._made_of", "if place in left_by(event.draft)", "if False"),
+    "an-erased-message-stays-in-the-window": Slip(redaction, "Redaction._redact_noted", "await self._leave_window(log, event.place)", "pass"),
+    "an-erased-message-is-previewed": Slip(
+        redaction, "Redaction._redact_noted", "await self._sessions.tell(record, (await log.load()).state, record.created_at)", "pass"
+    ),
+    # its record
+    "lists-are-not-owed-the-end": Slip(conversation, "Conversation.close", "owed=(*self._sessions.owed_follow, *owed)", "owed=owed"),
+    "lists-do-not-follow": Slip(sessions, "SessionRecords.catch_up", "await self.tell(*seen)", "pass"),
+    "lists-tell-of-less": Slip(sessions, "SessionRecords.follow", '"messages": state.after.number', '"messages": state.after.number - 1'),
 }

@@ -4,59 +4,77 @@ from __future__ import annotations
 
 import os
 import secrets
-import sys
-from contextlib import ExitStack
-from unittest.mock import patch
+from itertools import islice
 
 import pytest
 
-from tests.simulation.runner import _repeatable, silence
-from tests.simulation.sessions.run import Run, run_sessions
+from memory.ports.contract.cells import cells
+from tests.simulation.faults import Fault
+from tests.simulation.runner import repeatable, silence
+from tests.simulation.sessions.crashes import ALL, CUT, cut_off
+from tests.simulation.sessions.many import one, slipped, some
 from tests.simulation.sessions.slips import SLIPS
 from tests.simulation.slips import Slip
+from tests.simulation.steps import NOT_PLAYED, named_steps, session_steps
 
-SEEDS = 2_000 if os.environ.get("MEMORY_THOROUGH") else 60
+THOROUGH = bool(os.environ.get("MEMORY_THOROUGH"))
+SEEDS = 1_000 if THOROUGH else 60
 FIRST = int(os.environ.get("SIMULATION_FIRST", secrets.randbelow(10**9)))
 NOTICED_WITHIN = 1_000
-SOON_NOTICED = {"a-place-is-taken-whoever-has-it", "what-is-true-after-a-lost-place-is-copied", "a-summary-of-others-rows"}
+SOON_NOTICED = {
+    "a-place-is-taken-whoever-has-it",
+    "what-is-true-after-a-lost-place-is-copied",
+    "a-summary-of-others-rows",
+    "a-row-is-of-no-generation",
+    "what-leaves-is-settled-before-its-entries",
+    "an-erased-message-leaves-a-hole",
+}
 """The slips that everyone's run tries."""
-
-
-def one(seed: int) -> Run:
-    with silence(), _repeatable(seed):
-        return run_sessions(seed)
-
-
-def noticed(slip: Slip, seeds: int) -> int | None:
-    """The first seed whose run is broken with the slip."""
-    owner, name, slipped = slip.patch()
-    original = getattr(owner, name)
-    importers = [m for n, m in sys.modules.items() if n.startswith("memory.") and m.__dict__.get(name) is original]
-    with ExitStack() as stack:
-        for each in {id(target): target for target in (owner, *importers)}.values():
-            stack.enter_context(patch.object(each, name, slipped))
-        return next((seed for seed in range(seeds) if one(seed).told.broken), None)
+_CRASHES, _OTHERS = (Fault.CRASH_BEFORE, Fault.CRASH_AFTER), (Fault.ERROR_BEFORE, Fault.ERROR_AFTER, Fault.TIMEOUT, Fault.CANCELLED)
 
 
 def test_no_invariant_of_sessions_is_broken_under_faults(capsys: pytest.CaptureFixture[str]) -> None:
     with capsys.disabled():
         print(f"\nsessions: {SEEDS} seeds from {FIRST}")
-    broken, struck, said = {}, 0, 0
-    for seed in range(FIRST, FIRST + SEEDS):
-        world = one(seed)
-        struck, said = struck + len(world.plan.struck), said + sum(s.acknowledged is not None for s in world.told.said)
-        if world.told.broken:
-            broken[seed] = world.told.broken[0]
-    assert not broken
-    assert struck > SEEDS
-    assert said > 3 * SEEDS
+    total = some(range(FIRST, FIRST + SEEDS))
+    assert not {failure.seed: failure.violations[0] for failure in total.failures}, "make simulate SESSIONS=1 SEED=… shows one again"
+    assert total.struck > SEEDS
+    assert total.acknowledged > 3 * SEEDS
+
+
+@pytest.mark.parametrize("act", CUT)
+def test_an_act_that_is_cut_off_at_any_call_leaves_nothing_broken(act: str) -> None:
+    _cut_off_everywhere(act, _CRASHES, atomic=act != "batch")
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("act", ALL)
+def test_an_act_that_fails_at_any_call_leaves_nothing_broken(act: str) -> None:
+    for atomic in (True, False):
+        _cut_off_everywhere(act, (*_CRASHES, *_OTHERS), atomic=atomic)
+
+
+def _cut_off_everywhere(act: str, faults: tuple[Fault, ...], *, atomic: bool) -> None:
+    with silence(), repeatable(1):
+        for fault in faults:
+            worlds = list(cut_off(act, fault, atomic=atomic))
+            assert not {(world.plan.struck[0].step, fault): world.told.broken[0] for world in worlds if world.told.broken}
+            assert [len(world.plan.struck) for world in worlds] == [*[1] * (len(worlds) - 1), 0]
+            assert len(worlds) > 1 or fault is Fault.ERROR_AFTER
 
 
 @pytest.mark.parametrize("slip", [pytest.param(name, marks=[] if name in SOON_NOTICED else pytest.mark.thorough) for name in sorted(SLIPS)])
 def test_a_slip_in_conversations_is_noticed(slip: str) -> None:
-    seed = noticed(SLIPS[slip], NOTICED_WITHIN)
+    with slipped(slip):
+        seed = next((seed for seed in range(NOTICED_WITHIN) if one(seed).told.broken), None)
     assert seed is not None, f"'{slip}' is not noticed"
     assert not one(seed).told.broken, f"seed {seed} fails without '{slip}' too"
+
+
+@cells("slip", sorted(SLIPS), shared=True)
+def test_a_slip_still_finds_what_it_changes(slip: str) -> None:
+    with slipped(slip):
+        pass
 
 
 def test_a_slip_that_changes_nothing_is_refused() -> None:
@@ -65,4 +83,13 @@ def test_a_slip_that_changes_nothing_is_refused() -> None:
 
 
 def test_a_run_of_sessions_is_replayed_to_the_letter() -> None:
-    assert [one(seed).trace for seed in (1, 3, 4)] == [one(seed).trace for seed in (1, 3, 4)]
+    seeds = (1, 3, 4, 6)
+    assert [one(seed).trace for seed in seeds] == [one(seed).trace for seed in seeds]
+    with silence(), repeatable(1):
+        assert [w.trace for w in islice(cut_off("end", Fault.CRASH_AFTER), 2)] != []
+
+
+def test_the_steps_of_sessions_are_read_from_the_engine_and_are_not_those_of_entries() -> None:
+    assert {"log.append", "onward.note", "redact.find", "user.begin", "session.create"} <= set(session_steps())
+    assert not {step for step in session_steps() if {step, step.partition(".")[0]} & NOT_PLAYED}
+    assert "log.append" not in named_steps()

@@ -1,44 +1,147 @@
-"""What the workers of a run were told of its sessions, and what may therefore never be otherwise; and the whole log, judged by a fold of its own."""
+"""What the workers of a run were told of its sessions, and what may therefore never be shown otherwise.
+
+A message says what one of those let it say that were not surely replaced: whoever was acknowledged, and began after another had ended, is the later
+one, in every reader's eyes from his acknowledgement on. Of a call that failed nobody knows.
+"""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any
+from itertools import chain
 
-from memory.domain.session import HistoryItem
-from memory.ports.record import Record
+from memory.domain.message import Message, Role
+from memory.domain.session import Context, HistoryItem
+
+SYSTEM_ID = "system"
 
 
 @dataclass(slots=True)
-class Said:
-    """Messages that one call handed in. `life` is the incarnation of the session that its handle was of."""
+class Call:
+    """Something that was asked for. `ended` where it came back, failed, or its process died; `done` where that was acknowledged."""
 
-    life: str
-    texts: tuple[str, ...]
-    acknowledged: float | None = None
+    begun: float
+    ended: float | None = None
+    done: bool = False
+
+    def is_over_before(self, moment: float) -> bool:
+        return self.ended is not None and self.ended < moment
+
+
+@dataclass(slots=True)
+class Said(Call):
+    """Messages without ids that one call handed in. `life` is the incarnation of the session that its handle was of."""
+
+    life: str = ""
+    texts: tuple[str, ...] = ()
+
+
+@dataclass(slots=True)
+class Saying(Call):
+    """A call that lets a message say this."""
+
+    text: str = ""
+
+
+@dataclass(slots=True)
+class Taking(Call):
+    """A call that takes messages out of the window: none of which was said after `knew`, and none of those `kept`."""
+
+    life: str = ""
+    knew: float | None = None
+    kept: frozenset[str] = frozenset()
+
+
+@dataclass(slots=True)
+class Fork(Call):
+    """A session that was made of another's messages."""
+
+    texts: tuple[str, ...] = ()
+    life: str = ""
 
 
 @dataclass(slots=True)
 class Told:
     """What one run was told, and what of it was broken."""
 
+    now: Callable[[], float]
     said: list[Said] = field(default_factory=list)
-    named: dict[tuple[str, str], set[str]] = field(default_factory=dict)
-    """By life and id: the texts that were ever handed in for it."""
-    sure: dict[tuple[str, str], float] = field(default_factory=dict)
-    """By life and id: since when it was acknowledged."""
+    sayings: dict[tuple[str, str], list[Saying]] = field(default_factory=dict)
+    """By life and id: what was ever handed in for it."""
+    erasings: dict[tuple[str, str], list[Call]] = field(default_factory=dict)
+    users: list[Call] = field(default_factory=list)
+    """Erasures of the sessions' user."""
+    takings: dict[str, list[Taking]] = field(default_factory=dict)
+    """By the kind of event that takes messages out of the window."""
     done: dict[tuple[str, str], bool] = field(default_factory=dict)
     """By life and label: changes that were asked for, and whether one was acknowledged."""
+    closed: Counter[tuple[str, str]] = field(default_factory=Counter)
+    """By life and status: how often a session was acknowledged to have come to it."""
     ended: dict[str, float] = field(default_factory=dict)
     """Lives whose deletion was acknowledged, and when."""
-    numbers: dict[tuple[str, int], str] = field(default_factory=dict)
-    """By life and number: the message that was shown under it."""
+    forks: dict[str, Fork] = field(default_factory=dict)
+    ids: dict[str, list[str]] = field(default_factory=dict)
+    """By life: the messages that are known to have been stored."""
+    numbers: dict[tuple[str, int], tuple[str | None, float | None]] = field(default_factory=dict)
+    """By life and number: the message that was shown under it, and when it was first shown to be erased."""
+    answers: int = 0
+    """How often the callback that makes entries was asked: its entries carry the number."""
+    given: dict[str, int] = field(default_factory=dict)
+    """By life: up to which place its log is taken as it stands, since its store was set back."""
+    limits: Counter[str] = field(default_factory=Counter)
+    """What is known not to hold (docs/plan.md, issue 12), as often as it did not."""
     broken: list[str] = field(default_factory=list)
 
-    def names(self, life: str, message_id: str, text: str) -> None:
-        self.named.setdefault((life, message_id), set()).add(text)
+    @contextmanager
+    def calling(self, call: Call) -> Iterator[None]:
+        """For as long as the call takes; one that comes back is acknowledged."""
+        try:
+            yield
+            call.done = True
+        finally:
+            call.ended = self.now()
+
+    def says(self, life: str, message_id: str, saying: Saying) -> Saying:
+        self.sayings.setdefault((life, message_id), []).append(saying)
+        return saying
+
+    def takes(self, kind: str, taking: Taking) -> Taking:
+        self.takings.setdefault(kind, []).append(taking)
+        return taking
+
+    def has(self, life: str, *ids: str) -> None:
+        known = self.ids.setdefault(life, [])
+        known += [each for each in ids if each not in known]
+
+    def stands(self, life: str, messages: Sequence[Message]) -> None:
+        """These messages are there, whoever said them."""
+        for message in messages:
+            self.says(life, str(message.id), Saying(self.now(), self.now(), done=True, text=message.text))
+        self.has(life, *(str(message.id) for message in messages))
+
+    def may_be_erased(self, moment: float) -> bool:
+        """Whether a user's erasure may be carried out after this moment: one that was not acknowledged is owed."""
+        return any(not erasing.done or not erasing.is_over_before(moment) for erasing in self.users)
+
+    def begun(self, life: str, message_id: str, text: str) -> float | None:
+        """When a message was first handed in; None where nobody knows."""
+        moments = [saying.begun for saying in self.sayings.get((life, message_id), ())]
+        moments += [said.begun for said in self.said if said.life == life and text in said.texts]
+        return min(moments, default=None)
+
+    def erased(self) -> dict[str, Call]:
+        """The texts of which nothing may be left: their erasure was acknowledged, and nobody has said them since."""
+        found: dict[str, Call] = {}
+        for key, erasings in self.erasings.items():
+            said = self.sayings.get(key, [])
+            for erasing in (each for each in erasings if each.done):
+                before = {s.text for s in said if s.is_over_before(erasing.begun)}
+                found |= dict.fromkeys(before - {s.text for s in said if not s.is_over_before(erasing.begun)}, erasing)
+        return found
+
+    # -- what is read -------------------------------------------------------------------------------------------------
 
     def read(self, life: str, since: float, items: Sequence[HistoryItem], who: str) -> None:
         """A whole history, read through a handle of this life from this moment on."""
@@ -47,86 +150,80 @@ class Told:
         if [item.number for item in items] != list(range(1, len(items) + 1)):
             self.broken.append(f"{who}: the numbers have holes: {[item.number for item in items]}")
         for item in items:
-            first = self.numbers.setdefault((life, item.number), str(item.message.id))
-            if first != item.message.id:
-                self.broken.append(f"{who}: number {item.number} was {first} and is {item.message.id}")
-        self._messages(
-            life, since, [(str(item.message.id), item.message.text) for item in items if not item.is_summary and item.message.id != "system"], who
-        )
+            now, (first, gone) = str(item.message.id), self.numbers.get((life, item.number), (None, None))
+            if item.is_redacted:
+                self.numbers[life, item.number] = first, self.now() if gone is None else gone
+            elif first not in (None, now) or (gone is not None and gone < since):
+                self.broken.append(f"{who}: number {item.number} was {first}{' and erased' if gone else ''}, and is {now}")
+            else:
+                self.numbers[life, item.number] = now, gone
+        shown = [item.message for item in items if not (item.is_summary or item.is_redacted or item.message.id == SYSTEM_ID)]
+        self.texts(life, since, shown, who)
+        self._nothing_lost(life, since, shown, who)
 
-    def _messages(self, life: str, since: float, there: Sequence[tuple[str, str]], who: str) -> None:
+    def texts(self, life: str, since: float, messages: Sequence[Message], who: str) -> None:
+        """Messages as somebody was shown them who asked at this moment: each says what it may say, and is there once."""
         handed = {text for said in self.said if said.life == life for text in said.texts}
-        ids, texts = Counter(name for name, _ in there), Counter(text for _, text in there)
-        for name, text in there:
-            if text not in self.named.get((life, name), handed):
+        for message in messages:
+            sayings, text = self.sayings.get((life, str(message.id)), []), message.text
+            if text not in handed and text not in {saying.text for saying in sayings}:
                 self.broken.append(f"{who}: nobody said '{text}' in this life")
-        self.broken += [f"{who}: {name} is there {often} times" for name, often in ids.items() if often > 1]
+            mine = [saying for saying in sayings if saying.text == text]
+            later = [s for s in sayings if s.text != text and s.done and s.is_over_before(since)]
+            if mine and any(all(saying.is_over_before(after.begun) for saying in mine) for after in later):
+                self.broken.append(f"{who}: {message.id} says '{text}', and said '{later[-1].text}' before it was read")
+        gone, ids, texts = self.erased(), Counter(str(m.id) for m in messages), Counter(m.text for m in messages)
+        self.broken += [f"{who}: '{t}' was erased and is shown" for t in texts if t in gone and gone[t].is_over_before(since)]
+        for name, often in ids.items():  # erased while pages of it were read, and said anew behind them
+            if often > 1 and all(erasing.is_over_before(since) for erasing in self.erasings.get((life, name), ())):
+                self.broken.append(f"{who}: {name} is there {often} times")
         self.broken += [f"{who}: '{text}' is there {often} times" for text, often in texts.items() if often > 1 and text in handed]
-        self.broken += [f"{who}: {name} is lost" for (of, name), at in self.sure.items() if of == life and at < since and name not in ids]
-        order = [text for _, text in there]
+
+    def _nothing_lost(self, life: str, since: float, messages: Sequence[Message], who: str) -> None:
+        ids, order = {str(message.id) for message in messages}, [message.text for message in messages]
+        for (of, name), sayings in self.sayings.items():
+            erasings = self.erasings.get((of, name), [])
+            if of != life or name in ids:
+                continue
+            sure = [s for s in sayings if s.done and s.is_over_before(since)]
+            if any(all(erasing.is_over_before(saying.begun) for erasing in erasings) for saying in sure):
+                self.broken.append(f"{who}: {name} is lost")
+        erasable = {s.text for (of, name), sayings in self.sayings.items() if of == life and (of, name) in self.erasings for s in sayings}
         for said in (said for said in self.said if said.life == life):
-            found = [text for text in order if text in said.texts]
-            if said.acknowledged is not None and said.acknowledged < since and len(set(found)) < len(said.texts):
+            found, stay = [text for text in order if text in said.texts], [text for text in said.texts if text not in erasable]
+            staying = [text for text in found if text in stay]
+            if said.done and said.is_over_before(since) and len(set(staying)) < len(stay):
                 self.broken.append(f"{who}: of {said.texts} only {found} is left")
-            if tuple(found) != said.texts[: len(found)]:
+            if staying != stay[: len(staying)]:
                 self.broken.append(f"{who}: {said.texts} is told as {found}")
 
-    # -- the log in the end -------------------------------------------------------------------------------------------
+    def window(self, life: str, since: float, shown: Context, who: str) -> None:
+        """A window as a model would be sent it."""
+        messages = shown.messages
+        for at, message in enumerate(messages):
+            if message.role is Role.TOOL and not (at and [call.id for call in messages[at - 1].tool_calls] == [message.tool_call_id]):
+                self.broken.append(f"{who}: the result '{message.text}' is not behind its call")
+        self.texts(life, since, [m for m in messages if not m.is_summary and m.id != SYSTEM_ID], who)
 
-    def log(self, life: str, rows: Sequence[Record], window: Sequence[str], has_system: bool) -> None:
-        """Every record of a life, by place; `window` is what its session shows of it."""
-        number, version, compactions, status = int(has_system), 1, 0, "active"
-        shown: set[int] = set()
-        names: dict[int, str] = {}
-        labels: Counter[str] = Counter()
-        before: Record | None = None
-        for place, row in enumerate(rows, start=2):
-            body: Any = row.body
-            data: dict[str, Any] = body.get("data") or {}
-            event = row.fields["event"]
-            if row.fields["place"] != place:
-                self.broken.append(f"log of {life[-4:]}: place {place} is missing")
-                return
-            if before is not None and row.created_at <= before.created_at:
-                self.broken.append(f"log of {life[-4:]}: place {place} was created no later than the one before")
-            was = set(shown)
-            leaving = {p for first, last in data.get("left", ()) for p in range(first, last + 1)}
-            labels[str(data.get("reason"))] += 1
-            if not leaving <= shown:
-                self.broken.append(f"log of {life[-4:]}: place {place} takes {sorted(leaving - shown)}, which were not in the window")
-            if event in ("message", "compaction"):
-                number += data.get("in_history", True)
-                names[place] = str(row.fields.get("message_id") or row.key.id)
-            shown = _shown_after(shown - leaving, place, event, data)
-            if event == "compaction":
-                compactions += 1
-                if body["message"]["content"] != summary_of([names[p] for p in sorted(leaving)]):
-                    self.broken.append(f"log of {life[-4:]}: the summary at {place} is not of what it stands for")
-            status = data["status"] if event == "closed" else "active" if event == "resumed" else status
-            version += shown != was
-            told = body["after"]
-            if [told[0], told[1], told[3], told[5]] != [number, version, compactions, status]:
-                self.broken.append(f"log of {life[-4:]}: after {place} it is told {told}, and is {[number, version, compactions, status]}")
-            before = row
-        self._changes(life, labels)
-        if set(window) != {names[p] for p in shown}:
-            self.broken.append(f"log of {life[-4:]}: the window shows {list(window)}, and is {sorted(names[p] for p in shown)}")
+    def same(self, shown: Context, items: Sequence[HistoryItem], who: str) -> None:
+        """A window and a history that were read while the window did not change: the window has what did not leave it."""
+        ids = {str(message.id) for message in shown.messages} | set(shown.invalid)
+        staying = {str(item.message.id) for item in items if item.excluded is None and item.archived_by is None and not item.is_redacted}
+        left = {str(item.message.id) for item in items if not item.is_redacted} - staying
+        if not staying <= ids or ids & left:
+            self.broken.append(f"{who}: the window lacks {sorted(staying - ids)}, and has {sorted(ids & left)}, which left it")
 
-    def _changes(self, life: str, labels: Mapping[str, int]) -> None:
-        """What was acknowledged happened once, and nothing twice."""
-        for (of, label), sure in self.done.items():
-            often = labels.get(label, 0)
-            if of == life and (often > 1 or (sure and not often)):
-                self.broken.append(f"log of {life[-4:]}: '{label}' is there {often} times")
+    def cut(self, whole: Context, cut: Context, who: str) -> None:
+        """The same window within a budget: its last user message is there, and all that is, stands in the same order."""
+        users = [message.id for message in whole.messages if message.role is Role.USER and not message.is_summary]
+        ids, order = [message.id for message in cut.messages], [message.id for message in whole.messages]
+        if users[-1:] != [each for each in ids if each in users[-1:]]:
+            self.broken.append(f"{who}: a budget leaves out the last user message")
+        if ids != [each for each in order if each in ids]:
+            self.broken.append(f"{who}: a budget shows {ids} of {order}")
 
 
-def _shown_after(shown: set[int], place: int, event: object, data: Mapping[str, Any]) -> set[int]:
-    if event in ("message", "compaction"):
-        return shown | {place}
-    if event == "exclude":
-        return shown - {data["place"]}
-    return shown | {data["place"]} if event == "restore" else shown
-
-
-def summary_of(ids: Sequence[str]) -> str:
-    return "summary of " + " ".join(sorted(ids))
+def summary_of(messages: Sequence[Message]) -> str:
+    """What stands for these messages: their ids, and what they said."""
+    said = chain.from_iterable(message.text.split(" | ")[-1].split() for message in messages)
+    return f"summary of {' '.join(sorted(str(message.id) for message in messages))} | {' '.join(said)}"

@@ -14,6 +14,7 @@ from memory.domain.message import Message
 from memory.orchestrator.collections import ARTIFACTS, MESSAGES
 from memory.orchestrator.conversations import artifacts
 from memory.orchestrator.conversations.conversation import Conversation
+from memory.orchestrator.conversations.events import found_by
 from memory.orchestrator.conversations.history import HistoryAsked
 from memory.orchestrator.conversations.streaming import Streamed
 from memory.orchestrator.steps import current_step
@@ -73,6 +74,34 @@ async def test_a_large_text_is_no_part_of_the_row_and_is_given_back_whole(world:
         assert (await handle.history(HistoryAsked())).items[-1].message == said
         assert [hit.message for hit in await handle.search("nest", 10)] == [said]
     assert await unsound(world.mid) == []
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        NEST,
+        [{"type": "text", "text": "first"}, {"type": "text", "text": NEST}, {"type": "text", "text": REED}],
+        [{"type": "image", "data": REED}, {"type": "text", "text": NEST}, {"type": "text", "text": "last"}],
+        [{"type": "text", "text": "x" * 60_000}, {"type": "text", "text": NEST}],
+        [{"type": "image", "text": 7, "data": REED}, {"type": "text", "text": "last"}],
+    ],
+)
+async def test_an_outline_tells_all_that_the_message_is_found_by(world: World, content: Any) -> None:
+    session = await begun(world.engine)
+    said = Message(id="u1", role="user", content=content)
+    await session.append([said])
+    event = await session.log.find("u1")
+    assert event is not None
+    assert not event.draft.is_whole
+    assert event.draft.message is not None
+    assert found_by(event.draft.message) == found_by(said)
+
+
+async def test_a_row_is_small_however_many_texts_its_message_has(world: World) -> None:
+    session = await begun(world.engine)
+    await session.append([Message(id="u1", role="user", content=[{"type": "text", "text": large("é", 45_000) + str(n)} for n in range(500)])])
+    (row,) = (await world.mid.query(Query(MESSAGES, Everywhere(), limit=10))).records
+    assert len(str(row)) < 200_000
 
 
 async def test_what_is_not_shown_is_not_read(world: World) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from memory.domain.errors import CompactionError, Conflict, InvalidInput, NotFound
+from memory.domain.errors import CompactionError, Conflict, InvalidInput, MemoryTiersError, NotFound
 from memory.domain.message import Message, Role
 from memory.domain.session import Compaction
 from memory.orchestrator.collections import MESSAGES, SESSIONS
@@ -381,7 +381,9 @@ async def test_a_summary_never_stands_under_the_id_of_another_message(world: Wor
 
 
 @pytest.mark.behaviour("B48")
-@pytest.mark.parametrize("said", ["", {"role": "assistant", "content": "let me see", "tool_calls": [{"id": "c1", "name": "look"}]}], ids=["nothing", "a call"])
+@pytest.mark.parametrize(
+    "said", ["", {"role": "assistant", "content": "let me see", "tool_calls": [{"id": "c1", "name": "look"}]}], ids=["nothing", "a call"]
+)
 async def test_where_a_summary_says_nothing_the_earlier_one_stands_for_its_messages_too(world: World, said: Any) -> None:
     session, given = await begun(world.engine), list[list[str]]()
     await session.append([user(name, name) for name in ("m1", "m2", "m3")])
@@ -683,3 +685,26 @@ async def test_a_compaction_that_lost_to_another_tells_of_a_session_that_was_del
     monkeypatch.setattr(conversation, "compactions", after_a_deletion)
     with pytest.raises(NotFound):
         await conversation.compact(slow, keep_last=1, reason="manual")
+
+
+@pytest.mark.parametrize("when", ["fails_before", "fails_after"])
+async def test_a_replacement_that_was_cut_off_is_ended_by_the_same_list(world: World, when: str) -> None:
+    """C22: cut off between its writes it leaves what is new behind what was there; nothing is doubled by the repetition."""
+    session = await begun(world.engine)
+    await session.append([user(name, name) for name in ("m1", "m2", "m3")])
+
+    async def dies() -> None:
+        getattr(world.mid, when).add("log.append")
+
+    world.mid.after["log.append"] = dies
+    given = [user("m1", "m1"), user("new")]
+    with pytest.raises(MemoryTiersError):
+        await session.replace(given)
+    world.heal()
+    other = await opened(await world.another_process())
+    if when == "fails_before":
+        assert [message.text for message in (await other.context()).messages] == [SYSTEM.text, "m1", "m2", "m3", "new"]
+    for handle in (other, session):
+        await handle.replace(given)
+        assert [message.text for message in (await handle.context()).messages] == [SYSTEM.text, "m1", "new"]
+    assert [item.message.text for item in (await other.history(HistoryAsked())).items] == [SYSTEM.text, "m1", "m2", "m3", "new"]

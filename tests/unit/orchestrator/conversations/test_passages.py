@@ -18,8 +18,8 @@ from memory.orchestrator.conversations.sessions import SessionDraft
 from memory.orchestrator.conversations.streaming import Streamed
 from memory.orchestrator.engine import Engine
 from memory.ports.query import Eq
-from tests.unit.orchestrator.conversations.large import large
-from tests.unit.orchestrator.conversations.meant import LONG, Embedder, astray, embedder, settled
+from tests.unit.orchestrator.conversations.large import large, unsound
+from tests.unit.orchestrator.conversations.meant import FILLING, LONG, Embedder, astray, embedder, settled
 from tests.unit.orchestrator.conversations.talking import answer, assistant, begun, calling, opened, user
 from tests.unit.orchestrator.world import DURABLE, TENANT, World
 
@@ -369,3 +369,18 @@ async def test_a_store_of_passages_that_is_away_takes_nothing_from_what_is_found
         assert [hit.message.id for hit in hits] == ["u1"]
         assert ["long" in said for said in hits.degraded] == [True]
         assert await settled(world) == []
+
+
+async def test_a_large_message_is_found_by_how_it_begins_and_forgotten_like_any_other(meant: World) -> None:
+    session = await begun(meant.engine)
+    await session.append([user(f"{FILLING * 100} A ship came by. {FILLING * 1_400}", "u1"), user("tea", "u2")])
+    assert await found(session, "boat") == ["u1"]
+    assert await settled(meant) == []
+    theirs = await opened(await meant.another_process())
+    await theirs.update("u1", {"content": f"{FILLING * 140} A heron stood there. {FILLING * 1_400}"})
+    assert (await found(theirs, "bird"), await found(theirs, "boat")) == (["u1"], [])
+    again = await meant.another_process()
+    assert await again.conversations.redaction.erase((await opened(again)).log, "u1")
+    assert await found(theirs, "bird") == []
+    assert await settled(meant) == []
+    assert await unsound(meant.mid) == []

@@ -1,0 +1,186 @@
+"""The log of a session as its store has it in the end, record by record, judged by a fold of its own."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from memory.ports.record import Record
+from tests.simulation.sessions.told import Taking, Told
+
+TAKES = ("clear", "roll_back", "replace", "compaction")
+"""Events by which messages leave the window together."""
+BY_POLICY = "auto"
+"""The reason of a compaction that a policy decides on."""
+
+
+class LogCheck:
+    """Goes through the records of one life of a session, in the order of their places."""
+
+    def __init__(self, told: Told, life: str, *, has_system: bool) -> None:
+        self._told, self._life = told, life
+        self._who = f"log of {life[-4:]}"
+        self.number, self.version, self.turn, self.compactions, self.status, self.onward = int(has_system), 1, 0, 0, "active", 0
+        self.window: set[int] = set()
+        self.rows: dict[int, Record] = {}
+        self._labels: Counter[str] = Counter()
+        self._closed: Counter[str] = Counter()
+        self._archived: set[int] = set()
+        self._gone_onward: set[int] = set()
+        self._excluded: dict[int, list[int]] = {}
+        """Messages that were taken out otherwise than by a compaction, and at which places."""
+        self._restored: set[int] = set()
+
+    def go_through(self, rows: Sequence[Record]) -> None:
+        before: Record | None = None
+        for place, row in enumerate(rows, start=2):
+            if row.fields["place"] != place:
+                self._wrong(f"place {place} is missing")
+                return
+            if before is not None and row.created_at <= before.created_at:
+                self._wrong(f"place {place} was created no later than the one before")
+            before = self.rows[place] = row
+            self._take(place, row)
+        for (of, label), sure in self._told.done.items():
+            if of == self._life and (self._labels[label] > 1 or (sure and not self._labels[label])):
+                self._wrong(f"'{label}' is there {self._labels[label]} times")
+        for (of, status), often in self._told.closed.items():
+            if of == self._life and self._closed[status] < often:
+                self._wrong(f"it came to be {status} {self._closed[status]} times, and {often} were acknowledged")
+
+    def name(self, place: int) -> str:
+        row = self.rows[place]
+        return str(row.fields.get("message_id") or row.key.id)
+
+    def is_redacted(self, place: int) -> bool:
+        return bool(_data(self.rows[place]).get("redacted"))
+
+    def left_otherwise(self, place: int) -> bool:
+        """Whether a message was ever taken out of the window but by a compaction."""
+        return place in self._excluded or self.is_redacted(place)
+
+    def may_be_in_a_summary(self, place: int) -> bool:
+        """docs/plan.md, issue 12, 7: excluded, erased, and taken back by who had read it before, all while one compaction was under way."""
+        return place in self._excluded and place in self._restored
+
+    @property
+    def leaving(self) -> dict[int, list[int]]:
+        """By the place of the event: the messages that went onward by it."""
+        return {place: _places(_data(row).get("leaves", ())) for place, row in self.rows.items() if _data(row).get("leaves")}
+
+    def _wrong(self, what: str) -> None:
+        self._told.broken.append(f"{self._who}: {what}")
+
+    def _take(self, place: int, row: Record) -> None:
+        data, event, shown = _data(row), str(row.fields["event"]), set(self.window)
+        left = set(_places(data.get("left", ())))
+        self._labels[str(data.get("reason"))] += 1
+        if not left <= shown:
+            self._wrong(f"place {place} takes {sorted(left - shown)}, which were not in the window")
+        if event in TAKES and not self._is_given(place):
+            self._taken(place, event, left, data)
+        if event in ("message", "compaction"):
+            self._said(place, event, row)
+        if event == "compaction":
+            self._compacted(place, row, left, data)
+        self._leaves(place, event, left, data)
+        if event in ("closed", "resumed"):
+            self._turned(place, event, data, shown)
+        self.version += shown != self.window
+        body: Any = row.body
+        told, true = body["after"], [self.number, self.version, self.turn, self.compactions, self.status, self.onward]
+        if [told[0], told[1], told[2], told[3], told[5], told[8]] != true:
+            self._wrong(f"after {place} it is told {told}, and is {true}")
+
+    def _is_given(self, place: int) -> bool:
+        return place <= self._told.given.get(self._life, 0)
+
+    def _said(self, place: int, event: str, row: Record) -> None:
+        if self.status != "active" and not self._is_given(place) and not self._is_begun(place, row):
+            self._wrong(f"at place {place} something was said while the session was {self.status}")
+        self.number += _data(row).get("in_history", True)
+        self.turn += event == "message" and row.fields.get("message_role") == "user"
+        self.window.add(place)
+
+    def _leaves(self, place: int, event: str, left: set[int], data: Any) -> None:
+        """What leaves the window, and what comes back into it."""
+        out = {data["place"]} if event in ("exclude", "erased") else left
+        self.window -= out
+        if event != "compaction":
+            for each in out:
+                self._excluded.setdefault(each, []).append(place)
+        if event == "restore":
+            self.window.add(data["place"])
+            self._restored.add(data["place"])
+            if data["place"] in self._archived:
+                self._wrong(f"place {place} takes {data['place']} back, which a summary stands for")
+
+    def _turned(self, place: int, event: str, data: Any, shown: set[int]) -> None:
+        self.status = data["status"] if event == "closed" else "active"
+        self._closed[self.status] += 1
+        if self.status == "ended":
+            self._leave(place, {each for each in shown if each > self.onward}, data)
+            self.onward = place if data.get("leaves") else self.onward
+
+    def _is_begun(self, place: int, row: Record) -> bool:
+        """Whether it is of messages that were said together, some of which came before the session was closed: what was begun is ended."""
+        texts = {str(self._text(each)) for at, each in self.rows.items() if at < place}
+        return any(self._text(row) in said.texts and texts & set(said.texts) for said in self._told.said)
+
+    def _text(self, row: Record) -> str:
+        body: Any = row.body
+        return str((body.get("message") or {}).get("content"))
+
+    def _taken(self, place: int, event: str, left: Iterable[int], data: Any) -> None:
+        """No call takes what was said while it was under way: what it did not know of, and what it was to keep."""
+        takings = [taking for taking in self._told.takings.get(event, ()) if taking.life == self._life]
+        if not any(all(self._may_take(taking, each) for each in left) for taking in takings):
+            self._wrong(f"place {place} ({event}, {data.get('reason')}) takes what no call of its kind knew of: {sorted(left)}")
+
+    def _may_take(self, taking: Taking, place: int) -> bool:
+        begun = self._told.begun(self._life, self.name(place), self._text(self.rows[place]))
+        return taking.knew is not None and (begun is None or begun <= taking.knew) and self.name(place) not in taking.kept
+
+    def _compacted(self, place: int, row: Record, left: set[int], data: Any) -> None:
+        self.compactions += 1
+        self._archived |= left
+        self._leave(place, {each for each in left if each > self.onward}, data)
+        redacted = [each for each in left if self.is_redacted(each)]
+        if data.get("redacted"):
+            return
+        body: Any = row.body
+        if redacted:
+            if all(self.may_be_in_a_summary(each) for each in redacted):
+                self._told.limits["an erased message stays in a summary"] += 1
+            else:
+                self._wrong(f"the summary at {place} is of {redacted} too, which were erased")
+        elif body["message"]["content"].split(" | ")[0] != "summary of " + " ".join(sorted(self.name(p) for p in left)):
+            self._wrong(f"the summary at {place} is not of what it stands for")
+        if data.get("reason") == BY_POLICY:
+            self._keeps_the_last_user_message(place, left)
+
+    def _keeps_the_last_user_message(self, place: int, left: set[int]) -> None:
+        """It keeps the one that was the last when it was decided: one that has left the window since was that, where there is one."""
+        users = [at for at in self.window if self.rows[at].fields["event"] == "message" and self.rows[at].fields.get("message_role") == "user"]
+        last = max(users, default=0)
+        since = [at for at, by in self._excluded.items() if at > last and self.rows[at].fields.get("message_role") == "user" and max(by) > at]
+        if last in left and not since:
+            self._wrong(f"the policy's compaction at {place} takes the last user message, {last}")
+
+    def _leave(self, place: int, leaving: set[int], data: Any) -> None:
+        """What leaves by this event is made entries of by it, and by no other."""
+        leaves = set(_places(data.get("leaves", ())))
+        if leaves != leaving:
+            self._wrong(f"by {place} go onward {sorted(leaves)}, and left {sorted(leaving)}")
+        if again := leaves & self._gone_onward:
+            self._wrong(f"by {place} go onward {sorted(again)}, which went before")
+        self._gone_onward |= leaves
+
+
+def _data(row: Record) -> Any:
+    return row.body.get("data") or {}
+
+
+def _places(ranges: Iterable[Sequence[int]]) -> list[int]:
+    return [place for first, last in ranges for place in range(first, last + 1)]

@@ -1,0 +1,82 @@
+"""Many seeds of sessions on several processes, and one seed exactly; what slips are noticed by."""
+
+from __future__ import annotations
+
+import multiprocessing
+import sys
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from unittest.mock import patch
+
+from tests.simulation.faults import Coverage, Fault
+from tests.simulation.runner import CHUNK, Failure, repeatable, silence
+from tests.simulation.sessions.run import Run, run_sessions
+from tests.simulation.sessions.slips import SLIPS
+from tests.simulation.steps import session_pairs
+
+
+@dataclass(slots=True)
+class Summary:
+    """What many seeds came to."""
+
+    seeds: int = 0
+    acknowledged: int = 0
+    struck: int = 0
+    coverage: Coverage = field(default_factory=Coverage)
+    limits: Counter[str] = field(default_factory=Counter)
+    failures: list[Failure] = field(default_factory=list)
+
+    def add(self, other: Summary) -> None:
+        self.seeds += other.seeds
+        self.acknowledged += other.acknowledged
+        self.struck += other.struck
+        self.coverage.add(other.coverage)
+        self.limits.update(other.limits)
+        self.failures += other.failures
+
+    def never(self) -> list[tuple[str, Fault]]:
+        """The pairs of step and fault that never met."""
+        return [pair for pair in session_pairs() if not self.coverage.hits[pair]]
+
+
+def one(seed: int) -> Run:
+    with silence(), repeatable(seed):
+        return run_sessions(seed)
+
+
+def some(seeds: Sequence[int]) -> Summary:
+    """These seeds one after the other, in this process."""
+    summary = Summary(len(seeds))
+    for seed in seeds:
+        world = one(seed)
+        summary.acknowledged += sum(said.done for said in world.told.said)
+        summary.struck += len(world.plan.struck)
+        summary.coverage.add(world.plan.coverage)
+        summary.limits.update(world.told.limits)
+        if world.told.broken:
+            summary.failures.append(Failure(seed, tuple(world.told.broken)))
+    return summary
+
+
+def many(seeds: Sequence[int], *, jobs: int = 1) -> Iterator[Summary]:
+    """What these seeds have come to so far, again and again."""
+    chunks, total = [seeds[at : at + CHUNK] for at in range(0, len(seeds), CHUNK)], Summary()
+    with ExitStack() as stack:
+        pool = stack.enter_context(multiprocessing.get_context("fork").Pool(jobs)) if jobs > 1 else None
+        for part in map(some, chunks) if pool is None else pool.imap_unordered(some, chunks):
+            total.add(part)
+            yield total
+
+
+@contextmanager
+def slipped(name: str) -> Iterator[None]:
+    """The library with this slip in it."""
+    owner, attribute, changed = SLIPS[name].patch()
+    original = getattr(owner, attribute)
+    importers = [m for n, m in sys.modules.items() if n.startswith("memory.") and m.__dict__.get(attribute) is original]
+    with ExitStack() as stack:
+        for each in {id(target): target for target in (owner, *importers)}.values():
+            stack.enter_context(patch.object(each, attribute, changed))
+        yield

@@ -1,0 +1,166 @@
+"""What goes onward while a message is erased, or its session deleted: nothing is kept of what is gone, and nothing else goes with it."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+
+from memory.orchestrator.conversations.conversation import Conversation
+from memory.orchestrator.conversations.sessions import SessionDraft
+from memory.orchestrator.engine import Engine
+from memory.orchestrator.topology import Topology
+from memory.policies.asked import Asked
+from memory.policies.onward import Leaving
+from tests.unit.orchestrator.conversations.talking import opened, user
+from tests.unit.orchestrator.world import DAY, TENANT, USER, World
+
+
+@pytest.fixture
+async def world() -> AsyncIterator[World]:
+    async with World() as made:
+        yield made
+
+
+def of_all(leaving: Leaving) -> list[str]:
+    """One entry of all that is told, the summary too."""
+    told = [*leaving.messages, *([] if leaving.summary is None else [leaving.summary])]
+    return [" ".join(message.text for message in told)]
+
+
+def of_each(leaving: Leaving) -> list[str]:
+    return [message.text for message in leaving.messages]
+
+
+def words(messages: list[Any]) -> str:
+    return " ".join(message.text for message in messages)
+
+
+async def process(world: World, callback: Any = of_all) -> Engine:
+    engine = Engine(Topology(short=world.short, mid=world.mid, long=world.long), clock=world.clock, onward=callback)
+    await engine.open()
+    return engine
+
+
+async def said(engine: Engine, *texts: str) -> Conversation:
+    session = await engine.conversations.open(TENANT, SessionDraft("s1", user="ada"), create=True)
+    await session.append([user(text, text) for text in texts])
+    return session
+
+
+async def erase(engine: Engine, message_id: str) -> None:
+    assert await engine.conversations.redaction.erase((await opened(engine)).log, message_id)
+
+
+async def taught(world: World) -> list[str]:
+    return sorted(await world.browse(USER))
+
+
+async def swept(world: World, callback: Any = of_all) -> Engine:
+    engine = await process(world, callback)
+    world.clock.advance(DAY)
+    await engine.maintenance.sweep()
+    await engine.conversations.onward.asked()
+    assert await engine.maintenance.owed() == 0
+    return engine
+
+
+async def test_the_rest_of_a_compaction_goes_onward_when_one_of_its_messages_was_erased_first(world: World) -> None:
+    waiting = await process(world, "elsewhere")
+    session = await said(waiting, "tea", "secret", "milk")
+    await session.compact(words, keep_last=0, reason="manual")
+    await erase(waiting, "secret")
+    await swept(world)
+    assert await taught(world) == ["tea milk"]
+
+
+async def test_what_was_being_stored_of_an_erased_message_goes_and_is_made_anew_without_it(world: World) -> None:
+    engine, other = await process(world, of_each), await process(world, None)
+    session = await said(engine, "secret", "tea", "milk")
+    await session.close("ended")
+    world.mid.before["onward.home"] = lambda: erase(other, "secret")  # the answer is written down, and none of its entries stands yet
+    await session.onward()
+    await swept(world, of_each)
+    assert await taught(world) == ["milk", "tea"]
+
+
+async def test_who_dies_before_it_has_looked_again_leaves_that_to_a_sweep(world: World) -> None:
+    engine, other = await process(world, of_each), await process(world, None)
+    session = await said(engine, "secret", "tea")
+    await session.close("ended")
+
+    async def erased_and_dead() -> None:
+        await erase(other, "secret")
+        world.mid.fails_before |= {"log.read", "session.read", "owed.settle"}
+
+    world.mid.before["onward.home"] = erased_and_dead
+    await session.onward()
+    world.heal()
+    await swept(world, of_each)
+    assert await taught(world) == ["tea"]
+
+
+async def test_an_answer_that_was_given_without_the_erased_message_is_not_asked_for_again(world: World) -> None:
+    asked: list[list[str]] = []
+
+    def noted(leaving: Leaving) -> list[str]:
+        asked.append(of_each(leaving))
+        return asked[-1]
+
+    engine, other = await process(world, noted), await process(world, None)
+    session = await said(engine, "secret", "tea")
+    await session.close("ended")
+    await session.exclude("secret", "manual")
+    world.mid.before["onward.home"] = lambda: erase(other, "secret")
+    await session.onward()
+    await swept(world, noted)
+    assert (await taught(world), asked) == (["tea"], [["tea"]])
+
+
+async def test_what_was_made_of_a_summary_goes_with_each_message_that_the_summary_stands_for(world: World) -> None:
+    """The end has let the message leave; the summary that stands for it later says it again."""
+    engine = await process(world)
+    session = await said(engine, "secret")
+    await session.close("ended")
+    await session.resume()
+    await session.append([user("tea", "tea")])
+    await session.compact(words, keep_last=0, reason="manual")
+    await session.onward()
+    assert await taught(world) == ["secret", "tea secret tea"]
+    await erase(engine, "secret")
+    assert await taught(world) == []
+
+
+async def test_what_an_end_has_taught_stays_when_a_message_of_an_earlier_summary_is_erased(world: World) -> None:
+    engine = await process(world)
+    session = await said(engine, "secret")
+    await session.compact(words, keep_last=0, reason="manual")
+    await session.append([user("tea", "tea")])
+    await session.close("ended")
+    await session.onward()
+    assert await taught(world) == ["secret secret", "tea"]
+    (made,) = [entry for entry in await engine.browsing.browse(Asked(TENANT, (USER,))) if entry.content == "tea"]
+    sources = await engine.conversations.onward.taught.messages_of(await engine.entries.live_record(TENANT, made.id))
+    assert [item.message.text for item in sources] == ["tea"]
+    await erase(engine, "secret")
+    assert await taught(world) == ["tea"]
+
+
+async def test_a_deletion_that_comes_to_take_a_later_life_of_the_session_unlearns_that(world: World) -> None:
+    """It was begun in the former life, and slept for long: that life was deleted by another, and the next one has taught something."""
+    engine, sleeping = await process(world), await process(world, None)
+    await said(engine, "old")
+
+    async def meanwhile() -> None:
+        await engine.conversations.sessions.delete(TENANT, "s1")
+        session = await said(engine, "new")
+        await session.close("ended")
+        await session.onward()
+        assert await taught(world) == ["new"]
+
+    world.mid.before["erase.begin"] = meanwhile
+    assert await sleeping.conversations.sessions.delete(TENANT, "s1")
+    assert await sleeping.conversations.find(TENANT, "s1") is None
+    await swept(world)
+    assert await taught(world) == []
