@@ -54,7 +54,7 @@ CASES = [_on_servers(placing) for placing in STORIES if placing not in PLACINGS 
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    if "config" in metafunc.fixturenames:
+    if "config" in metafunc.fixturenames and not hasattr(metafunc.module, "config"):
         numbers = [str(number) for marker in metafunc.definition.iter_markers("behaviour") for number in marker.args]
         topologies = TOPOLOGIES + CASES * any(number.startswith(("AC-B", "AC-C")) for number in numbers)
         metafunc.parametrize("config", topologies, indirect=True)

@@ -130,7 +130,7 @@ RARE_SLIPS: dict[str, Slip] = {
     # setbacks
     "what-is-refused-for-its-generation-is-given-up": Slip(
         outbox,
-        "Outbox._is_settled",
+        "Outbox.is_settled",
         "return not (isinstance(pending.owner, Record) and await self._generations.lives_on(pending.owner, pending.store))",
         "return True",
         ("erased, and a store is set back",),
@@ -160,7 +160,7 @@ RARE_SLIPS: dict[str, Slip] = {
     ),
     "a-mark-waits-for-what-is-forgotten": Slip(
         outbox,
-        "Outbox._is_settled",
+        "Outbox.is_settled",
         "        return False\n    return True",
         "        return False\n    return outcome.applied or outcome.stored is not None",
         ("an arrival is told of once its tombstone is forgotten",),

@@ -133,8 +133,9 @@ class Carrying:
                 if isinstance(here, Restored):
                     fates[at] = here
                 else:
-                    owed = self._passages.owed_by(event_of(record).draft)
-                    puts.append((at, Put(MESSAGES, replace(_born(here, session.generation), owed=owed), Absent())))
+                    born = _born(here, session.generation)
+                    owed = (*born.owed, *self._passages.owed_by(event_of(record).draft))
+                    puts.append((at, Put(MESSAGES, replace(born, owed=owed), Absent())))
         outcomes = await self._placement.write("log.restore", archive, *[put for _, put in puts]) if puts else []
         for (at, put), outcome in zip(puts, outcomes, strict=True):
             if outcome.applied:
