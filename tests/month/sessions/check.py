@@ -305,18 +305,16 @@ async def noted(run: Run, said: Said, talks: Sequence[Talk]) -> list[str]:
 
 
 async def whole(run: Run, tenants: Sequence[str]) -> None:
-    """Every session, at one moment, as every worker has it."""
+    """Every session, at one moment, each as one of the workers has it."""
     number = run.begun[-1][0]
     for tenant in tenants:
         await listed(run, tenant, {}, MOST, worker=number)
-        for talk in run.talks.of(tenant, run.clock.now):
-            for worker in range(len(run.workers)):
-                await window(run, talk, worker=worker)
-            await history(run, talk, worker=number)
-            await history(run, talk, order="newest", limit=7, worker=number + 1)
-            await info(run, talk, worker=number)
-            await compactions(run, talk, worker=number)
-            await beside(run, talk, worker=number)
+        for worker, talk in enumerate(run.talks.of(tenant, run.clock.now), start=number):
+            await window(run, talk, worker=worker)
+            await history(run, talk, worker=worker)
+            await info(run, talk, worker=worker)
+            await compactions(run, talk, worker=worker)
+            await beside(run, talk, worker=worker)
 
 
 def stored(run: Run, rows: dict[Collection, list[Record]]) -> None:

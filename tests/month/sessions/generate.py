@@ -156,11 +156,23 @@ def _fork(g: Generator, run: Run, tenant: str) -> Drawn | None:
     return "fork", {"session": talk.id, "to": g.chance.choice(NAMED), "at": None if line is None else line.ref}
 
 
-def _roll_back(g: Generator, run: Run, tenant: str) -> Drawn | None:
+def _restore(g: Generator, run: Run, tenant: str) -> Drawn | None:
+    """Mostly one that was excluded."""
     talk = _talk(g, run, tenant)
-    marks = [] if talk is None else [ref for ref, (serial, _, _) in run.talks.marks.items() if serial == talk.serial]
-    marks = marks or list(run.talks.marks)[-3:]
-    return None if talk is None or not marks else ("roll_back", {"session": talk.id, "mark": marks[-1], "reason": g.chance.choice(REASONS)})
+    out = [] if talk is None else [line for line in talk.lines if line.excluded is not None and not line.is_redacted]
+    line = None if talk is None else _line(g, talk, among=out if out and g.chance.random() < 0.8 else None)
+    return None if talk is None or line is None else ("restore", {"session": talk.id, "message": line.ref})
+
+
+def _roll_back(g: Generator, run: Run, tenant: str) -> Drawn | None:
+    """Mostly to a check-point of the session, now and then to one of another."""
+    marks = run.talks.marks
+    marked = {serial for serial, _, _ in list(marks.values())[-20:]}
+    talks = [talk for talk in run.talks.of(tenant, run.clock.now) if talk.serial in marked]
+    talk = g.chance.choice(talks) if talks else _talk(g, run, tenant)
+    own = [] if talk is None else [ref for ref, (serial, _, _) in marks.items() if serial == talk.serial]
+    among = own if own and g.chance.random() < 0.9 else list(marks)[-3:]
+    return None if talk is None or not among else ("roll_back", {"session": talk.id, "mark": among[-1], "reason": g.chance.choice(REASONS)})
 
 
 def _replace(g: Generator, run: Run, tenant: str) -> Drawn | None:
@@ -204,7 +216,7 @@ def _boundary(g: Generator, run: Run, tenant: str) -> Drawn | None:
 
 def _task(g: Generator) -> dict[str, Any]:
     task = {"title": g.text("task"), "status": g.chance.choice(("pending", "completed"))}
-    return {"task": f"t{g.chance.randrange(5)}", "says": task | ({"parent_id": "t0"} if g.chance.random() < 0.3 else {})}
+    return {"task": f"t{g.chance.randrange(3)}", "says": task | ({"parent_id": "t0"} if g.chance.random() < 0.3 else {})}
 
 
 def _run(g: Generator) -> dict[str, Any]:
@@ -237,7 +249,10 @@ def _search(g: Generator, run: Run, tenant: str) -> Drawn | None:
     words = [] if talk is None else [word for line in talk.lines for word in line.text.split() if is_own(word)]
     if talk is None or not words:
         return None
-    asked = {name: getattr(talk, name) for name in ("user", "agent", "namespace") if g.chance.random() < 0.3 and getattr(talk, name)}
+    own = {"user": talk.user, "agent": talk.agent, "namespace": talk.namespace}
+    others: dict[str, tuple[str | None, ...]] = {"user": USERS, "agent": AGENTS, "namespace": SPACES}
+    asked = {name: value if g.chance.random() < 0.6 else g.chance.choice(others[name]) for name, value in own.items() if g.chance.random() < 0.3}
+    asked = {name: value for name, value in asked.items() if value is not None}
     return "search_said", {"session": talk.id, "word": g.chance.choice(words), "here": g.chance.random() < 0.5, "asked": asked}
 
 
@@ -274,10 +289,10 @@ DRAWS: dict[str, tuple[float, Draw]] = {
     "stream": (1, _of_talk("stream", _stream)),
     "amend": (1, _amend),
     "exclude": (1.2, _of_line("exclude", _reason)),
-    "restore": (0.8, _of_line("restore")),
+    "restore": (1, _restore),
     "clear": (0.3, _of_talk("clear")),
-    "mark": (0.5, _of_talk("mark", lambda g: {"name": g.chance.choice((None, "here"))})),
-    "roll_back": (0.4, _roll_back),
+    "mark": (0.6, _of_talk("mark", lambda g: {"name": g.chance.choice((None, "here"))})),
+    "roll_back": (0.6, _roll_back),
     "replace_window": (0.6, _replace),
     "mend": (0.5, _of_talk("mend")),
     "summarise": (1.5, _of_talk("summarise", _summarise)),
@@ -287,10 +302,10 @@ DRAWS: dict[str, tuple[float, Draw]] = {
     "describe": (0.5, _of_talk("describe", _describe)),
     "drop": (0.7, _drop),
     "erase_message": (0.8, _of_line("erase_message")),
-    "erase_user": (0.1, _erase_user),
+    "erase_user": (0.3, _erase_user),
     "session_boundary": (0.3, _boundary),
-    "save_task": (0.8, _of_talk("save_task", _task)),
-    "delete_task": (0.3, _of_talk("delete_task", lambda g: {"task": f"t{g.chance.randrange(5)}"})),
+    "save_task": (1, _of_talk("save_task", _task)),
+    "delete_task": (0.3, _of_talk("delete_task", lambda g: {"task": f"t{g.chance.randrange(3)}"})),
     "save_run": (0.4, _of_talk("save_run", _run)),
     "delete_run": (0.2, _of_talk("delete_run", lambda g: {"run": f"r{g.chance.randrange(3)}"})),
     "read_window": (1.5, _of_talk("read_window", _window)),
