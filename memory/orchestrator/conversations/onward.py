@@ -111,7 +111,7 @@ class Onward:
             try:
                 left = await self._outbox.finish(Pending(MESSAGES, store, owner))
             finally:
-                del self._heard[owner.key]
+                self._heard.pop(owner.key, None)  # another may have waited for it too
             if any(owed.step == LEAVE for owed in left):
                 told.waiting.append(f"what was said in session {record.fields['session_id']!s} is not onward yet: {self._why(owner.key)}")
         return told
@@ -158,7 +158,7 @@ class Onward:
                     try:
                         await self._outbox.finish(replace(found, owner=owner))
                     finally:
-                        del self._heard[key]
+                        self._heard.pop(key, None)
             except MemoryTiersError as error:  # a sweep finds it again
                 log.info("what was said is not onward yet: %s", error)
 

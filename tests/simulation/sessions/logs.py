@@ -140,7 +140,8 @@ class LogCheck:
 
     def _may_take(self, taking: Taking, place: int) -> bool:
         begun = self._told.begun(self._life, self.name(place), self._text(self.rows[place]))
-        return taking.knew is not None and (begun is None or begun <= taking.knew) and self.name(place) not in taking.kept
+        is_kept = self.name(place) in taking.kept and self.rows[place].fields.get("message_role") != "tool"  # one whose call left is shown to nobody
+        return taking.knew is not None and (begun is None or begun <= taking.knew) and not is_kept
 
     def _compacted(self, place: int, row: Record, left: set[int], data: Any) -> None:
         self.compactions += 1

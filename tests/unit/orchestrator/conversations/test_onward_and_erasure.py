@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -164,3 +165,24 @@ async def test_a_deletion_that_comes_to_take_a_later_life_of_the_session_unlearn
     assert await sleeping.conversations.find(TENANT, "s1") is None
     await swept(world)
     assert await taught(world) == []
+
+
+async def test_who_asks_for_a_session_while_it_is_asked_beside_a_sweep_disturbs_nobody(world: World) -> None:
+    answer = asyncio.Event()
+
+    async def slow(leaving: Leaving) -> list[str]:
+        await answer.wait()
+        return of_each(leaving)
+
+    engine = await process(world, slow)
+    session = await said(engine, "tea")
+    await session.close("ended")
+    await engine.maintenance.sweep()
+    await asyncio.sleep(0.01)
+    assert (await session.onward()).entries == []
+    answer.set()
+    await engine.conversations.onward.asked()
+    asking = engine.conversations.onward._asking
+    assert asking is not None
+    assert asking.exception() is None
+    assert await taught(world) == ["tea"]
