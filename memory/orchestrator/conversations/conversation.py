@@ -44,7 +44,7 @@ class Checkpoint:
 
 
 class _SeenSince(Exception):
-    """A message of an id that was looked up has come into the log meanwhile, or may have."""
+    """What was looked up before is not so any more, or may not be: a message of that id has come into the log, or a compaction."""
 
 
 class Conversation(Compacting):
@@ -147,7 +147,7 @@ class Conversation(Compacting):
         """The message where it stands, saying this instead; what was excluded is in the window again (B29)."""
         changed = await self._changed(event, lambda _: message)
         seen = await self._log.load()
-        if changed.place not in seen.state.window and (await self._history.gone([changed]))[0].archived_by is None:
+        if changed.place not in seen.state.window:
             await self._restored(changed)
         return changed.message
 
@@ -234,19 +234,27 @@ class Conversation(Compacting):
     async def restore(self, message_id: str) -> bool:
         """Take an excluded message back into the window, at its place; false where it is there, or was taken out by a compaction."""
         event = None if message_id == SYSTEM else await self._log.find(message_id)
-        if event is None or (await self._history.gone([event]))[0].archived_by is not None:
-            return False
-        return await self._restored(event)
+        return event is not None and await self._restored(event)
 
     async def _restored(self, event: Event) -> bool:
         data: dict[str, JsonValue] = {"place": event.place}
         if event.draft.message is not None and (event.type is EventType.COMPACTION or is_pinned(event.draft.message)):
             data["pinned"] = True
+        patience = Patience(self._placement, self.id)
+        while True:
+            known = (self._log.seen or await self._log.load()).state.after.compactions
+            if (await self._history.gone([event]))[0].archived_by is not None:
+                return False
 
-        def decide(seen: Seen) -> list[Draft]:
-            return [] if event.place in seen.state.window else [Draft(EventType.RESTORE, data=data)]
+            def decide(seen: Seen, known: int = known) -> list[Draft]:
+                if seen.state.after.compactions != known:
+                    raise _SeenSince
+                return [] if event.place in seen.state.window else [Draft(EventType.RESTORE, data=data)]
 
-        return await self._done(decide)
+            try:
+                return await self._done(decide)
+            except _SeenSince:
+                await patience.wait()
 
     async def clear(self) -> int:
         """Take every message that is known of out of the window, and none that comes meanwhile; how many (B30, B31)."""

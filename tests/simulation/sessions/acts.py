@@ -265,7 +265,9 @@ class Worker:
         page = await self.engine.conversations.sessions.list(TENANT, asked={"session_id": SESSION}, limit=5)
         record = await self.engine.conversations.sessions.record(TENANT, SESSION)
         behind, known = self.engine.conversations.sessions._behind, self._count.get(life, 0)
-        if record.body["incarnation"] == life and not behind and any(info.message_count < known for info in page.sessions):
+        raised = self._world.servers[-1].store.state.generation(record.partition)
+        lives = record.body["incarnation"] == life and raised <= (record.generation or 0)  # no deletion of it is under way
+        if lives and not behind and any(info.message_count < known for info in page.sessions):
             self._told.broken.append(f"{label}: a list tells {page.sessions}, and there were {known} messages")
 
     # -- reading ------------------------------------------------------------------------------------------------------

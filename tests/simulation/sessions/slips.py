@@ -17,6 +17,7 @@ from memory.orchestrator.conversations import (
     redaction,
     seen,
     sessions,
+    taught,
 )
 from memory.policies import window
 from tests.simulation.slips import Slip
@@ -53,9 +54,9 @@ SLIPS: dict[str, Slip] = {
     "a-replacement-takes-what-others-said": Slip(
         conversation, "Conversation.replace", "window.state.window if self._known is None else self._known", "window.state.window"
     ),
-    "a-policy-takes-the-last-user-message": Slip(window, "split_by_policy", "min(cut, *of_user) if of_user else cut", "cut"),
-    "a-budget-takes-the-last-user-message": Slip(window, "fitted", "if last_user in unit", "if False"),
-    "results-stand-where-they-came": Slip(window, "arranged", "(asked, *results))", "(asked, *results))\n    order = tuple(sorted(order))"),
+    "a-policy-takes-the-last-user-message": Slip(window, "split_by_policy", "cut if of_user is None else min(cut, of_user)", "cut"),
+    "a-budget-takes-the-last-user-message": Slip(window, "fitted", "if keep_last_user else None", "if False else None"),
+    "results-stand-where-they-came": Slip(window, "arranged", "calls.pop()[0].append(position)", "calls.pop(), units.append([position])"),
     "what-a-summary-stands-for-comes-back": Slip(
         conversation, "Conversation.restore", " or (await self._history.gone([event]))[0].archived_by is not None", ""
     ),
@@ -74,23 +75,23 @@ SLIPS: dict[str, Slip] = {
     "what-leaves-is-settled-before-its-entries": Slip(
         onward,
         "Onward._leave",
-        "await self._store(owner, session, owed)\n    return True",
-        "await self._outbox._settle([(pending, (owed,))], set())\n    await self._store(owner, session, owed)\n    return True",
+        "made = await self.taught.store(owner, session, owed.data)",
+        "await self._outbox._settle([(pending, (owed,))], set())\n    made = await self.taught.store(owner, session, owed.data)",
     ),
     "an-end-lets-what-has-left-before-leave": Slip(
         conversation, "Conversation.close", "window.between(seen.state.after.onward + 1,", "window.between(0,"
     ),
     "a-compaction-owes-nothing-onward": Slip(compacting, "Compacting._compacted", "owed=owed)]", "owed=())]"),
-    "an-erased-summary-lets-nothing-leave": Slip(events, "Event.redacted", ", LEAVES}", "}"),
-    "entries-of-an-erased-message-stay": Slip(onward, "Onward.forget", 'place in Places.told(said_in["places"])', "False"),
-    "a-deleted-session-teaches": Slip(onward, "Onward._unlearn", "and await self._session_of(entry) is None", "and False"),
+    "an-erased-summary-lets-nothing-leave": Slip(events, "Event.redacted", "LEAVES, ", ""),
+    "entries-of-an-erased-message-stay": Slip(taught, "Taught.forget", 'place in Places.told(said_in["places"])', "False"),
+    "a-deleted-session-teaches": Slip(taught, "Taught._unlearn", "and not await self._lives(entry)", "and False"),
     # erasing
     "an-erased-message-leaves-a-hole": Slip(
         log,
         "Log.redact",
-        "return await self._put_over(event, ",
-        "deletes = __import__('memory.ports.writes').ports.writes.Delete(MESSAGES, event.key, event.version + 1, AtVersion(event.version))\n"
-        "    await self._placement.write_one('log.change', self.store, deletes)\n    return (",
+        "return await self._put_over(event, event.redacted(owed, version=version, now=now), erases=True)",
+        "deletes = __import__('memory.ports.writes').ports.writes.Delete(MESSAGES, event.key, version, AtVersion(event.version))\n"
+        "    await self._placement.write_one('log.change', self.store, deletes)\n    return event.redacted(owed, version=version, now=now)",
     ),
     "summaries-of-an-erased-message-stay": Slip(redaction, "Redaction._made_of", "if place in left_by(event.draft)", "if False"),
     "an-erased-message-stays-in-the-window": Slip(redaction, "Redaction._redact_noted", "await self._leave_window(log, event.place)", "pass"),

@@ -26,7 +26,6 @@ SOON_NOTICED = {
     "what-is-true-after-a-lost-place-is-copied",
     "a-summary-of-others-rows",
     "a-row-is-of-no-generation",
-    "what-leaves-is-settled-before-its-entries",
     "an-erased-message-leaves-a-hole",
 }
 """The slips that everyone's run tries."""
