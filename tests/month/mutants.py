@@ -15,11 +15,10 @@ from memory.facade.entries import Entries
 from memory.facade.memory import NOUNS
 from memory.facade.relations import Relations
 from memory.facade.sessions import Sessions
-from memory.facade.tasks import Tasks
 from memory.orchestrator.browsing import Retrieved
 from memory.orchestrator.searching import SearchResult
 
-OWNERS: dict[str, Any] = {"": Memory, **NOUNS, "session": Session, "session.tasks": Tasks}
+OWNERS: dict[str, Any] = {"": Memory, **NOUNS, "session": Session}
 Method = Callable[..., Awaitable[Any]]
 Fault = Callable[[Method], Method]
 
