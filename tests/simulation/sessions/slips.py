@@ -58,9 +58,8 @@ SLIPS: dict[str, Slip] = {
     "a-budget-takes-the-last-user-message": Slip(window, "fitted", "if keep_last_user else None", "if False else None"),
     "results-stand-where-they-came": Slip(window, "arranged", "calls.pop()[0].append(position)", "calls.pop(), units.append([position])"),
     "what-a-summary-stands-for-comes-back": Slip(
-        conversation, "Conversation.restore", " or (await self._history.gone([event]))[0].archived_by is not None", ""
+        conversation, "Conversation._restored", "if (await self._history.gone([event]))[0].archived_by is not None:", "if False:"
     ),
-    "what-was-restored-is-told-to-be-excluded": Slip(history, "_mark", 'found[data["place"]] = _IN_IT', "pass"),
     # compactions
     "a-summary-of-others-rows": Slip(
         compacting, "Compacting._compacted", '"left": left.to_json()', '"left": (self._log.seen or window).state.window.to_json()'
