@@ -11,7 +11,6 @@ from memory.orchestrator.conversations import (
     events,
     folding,
     handle,
-    history,
     log,
     onward,
     redaction,
