@@ -83,6 +83,8 @@ def build_store(store: ServingStore) -> Store:
     """One store, not opened."""
     scheme = scheme_of(store.url) or ""
     adapter = adapter_for(scheme, store.name)
+    if adapter.planned:
+        raise ConfigError(f"store '{store.name}': the adapter for '{scheme}' is planned, and not implemented yet; put the tier on another store")
     try:
         return adapter.build(store.name, store.url, store.options)
     except ImportError as error:

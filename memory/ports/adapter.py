@@ -35,10 +35,12 @@ class Adapter:
     """What config needs to build a store: its schemes, what it can do at best (readable without the driver), and how.
 
     `build(name, url, options)` returns an unopened store; it does no I/O, and refuses a wrong URL or option as `ConfigError`.
-    `extra` is the extra of this distribution that brings the driver.
+    `extra` is the extra of this distribution that brings the driver. One that is `planned` is announced and not written yet: opening a memory on
+    it says so (B3).
     """
 
     schemes: tuple[str, ...]
     claims: Capabilities
     build: Build
     extra: str = ""
+    planned: bool = False

@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import subprocess
 import sys
+from collections.abc import Mapping
+from importlib.metadata import EntryPoint
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
@@ -17,8 +19,10 @@ from memory.domain.errors import ConfigError, NotOpen, StoreUnavailable
 from memory.orchestrator.collections import ENTRIES, RELATIONS
 from memory.orchestrator.kinds import KINDS
 from memory.orchestrator.topology import Topology
+from memory.ports.adapter import Adapter
 from memory.ports.base import BaseStore
 from memory.ports.query import Query, Tenant
+from memory.ports.store import Store
 from tests.acceptance.support import OTHER_USER, SESSION, USER
 
 TIERS = ("short", "mid", "long")
@@ -69,6 +73,23 @@ def test_a_missing_driver_is_named_with_what_to_install_and_closing_still_works(
     done = subprocess.run([sys.executable, "-c", WITHOUT, driver, url], capture_output=True, text=True, timeout=60, cwd=tmp_path, check=False)
     assert done.returncode == 0, done.stderr
     assert f"needs '{driver}'; pip install 'memory-tiers[{extra}]'" in done.stdout
+
+
+def _unwritten(name: str, url: str, options: Mapping[str, Any]) -> Store:
+    raise NotImplementedError
+
+
+PLANNED = Adapter(("gopher",), InMemoryStore("planned").capabilities, _unwritten, planned=True)
+
+
+@pytest.mark.behaviour("B3")
+async def test_a_memory_on_an_adapter_that_is_planned_is_made_and_says_so_when_it_is_opened(monkeypatch: pytest.MonkeyPatch) -> None:
+    point = EntryPoint("gopher", f"{__name__}:PLANNED", "memory.adapters")
+    monkeypatch.setattr("memory.facade.build._registered", lambda: (point,))
+    memory = Memory(on("gopher://hole"))
+    with pytest.raises(ConfigError, match="the adapter for 'gopher' is planned, and not implemented yet"):
+        await memory.open()
+    await memory.close()
 
 
 @pytest.mark.behaviour("B10")
