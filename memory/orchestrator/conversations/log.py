@@ -270,7 +270,7 @@ class Log:
             event = (await self.at([place])).get(place)
             if event is None or not event.is_redacted:
                 return event
-            seen.ids.pop(message_id, None)  # erased since: its id is free
+            seen.keep(event)  # erased since, perhaps by one who did not come to tell: its id is free
         if is_id(message_id):
             with step("log.read"):
                 (row,) = await self.store.get(MESSAGES, [Key(self.life.tenant, message_id)])

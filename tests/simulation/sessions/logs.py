@@ -157,7 +157,8 @@ class LogCheck:
             else:
                 self._wrong(f"the summary at {place} is of {redacted} too, which were erased")
         elif body["message"]["content"].split(" | ")[0] != "summary of " + " ".join(sorted(self.name(p) for p in left)):
-            self._wrong(f"the summary at {place} is not of what it stands for")
+            made = body["message"]["content"]
+            self._wrong(f"the summary at {place} is not of what it stands for, {sorted(self.name(p) for p in left)}, but says '{made}'")
         if data.get("reason") == BY_POLICY:
             self._keeps_the_last_user_message(place, left)
 

@@ -14,6 +14,7 @@ from itertools import chain
 
 from memory.domain.message import Message, Role
 from memory.domain.session import Context, HistoryItem
+from memory.orchestrator.conversations.seen import REMEMBERED_FOR
 
 SYSTEM_ID = "system"
 
@@ -203,7 +204,8 @@ class Told:
         for at, message in enumerate(messages):
             if message.role is Role.TOOL and not (at and [call.id for call in messages[at - 1].tool_calls] == [message.tool_call_id]):
                 self.broken.append(f"{who}: the result '{message.text}' is not behind its call")
-        self.texts(life, since, [m for m in messages if not m.is_summary and m.id != SYSTEM_ID], who)
+        asked = since - REMEMBERED_FOR.total_seconds() if shown.degraded else since  # what it remembers, while the store does not answer
+        self.texts(life, asked, [m for m in messages if not m.is_summary and m.id != SYSTEM_ID], who)
 
     def same(self, shown: Context, items: Sequence[HistoryItem], who: str) -> None:
         """A window and a history that were read while the window did not change: the window has what did not leave it."""

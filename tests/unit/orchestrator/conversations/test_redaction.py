@@ -79,6 +79,21 @@ async def test_an_erased_id_is_free_again_also_for_a_handle_that_does_not_know_o
     assert len(await told(session)) == 5
 
 
+async def test_what_was_erased_is_not_shown_beside_what_its_id_says_now_though_nobody_was_told_that_it_was(world: World) -> None:
+    """A process that remembers the message learns of the erasure when it looks up the id, and nothing else tells it: the eraser died."""
+    session = await said(world)
+    dying = await world.another_process()
+    world.mid.fails_before.add("log.append")
+    with pytest.raises(StoreUnavailable):
+        await erase(dying, await opened(dying), "named-by-a-caller")
+    world.heal()
+    assert NEST in [message.text for message in (await session.context()).messages], "remembered, and not said to be erased yet"
+    await session.append([user("another", "named-by-a-caller")])
+    shown = (await session.context()).messages
+    assert [message.id for message in shown] == ["system", "u1", "u3", "named-by-a-caller"]
+    assert NEST not in [message.text for message in shown]
+
+
 async def test_summaries_of_it_and_their_summaries_go_with_it(world: World) -> None:
     session = await said(world)
     await session.compact(summary("sum1"), keep_last=1, reason="manual")
