@@ -105,6 +105,7 @@ prove: $(DEV)
 	$(BIN)/python -m tests.simulation --sessions --seeds 5000
 	$(BIN)/python -m pytest --quiet tests/simulation
 	MEMORY_HISTORY=1500 $(PYTEST) tests/contract/test_built_ins.py --contract-depth full
+	MEMORY_PROVE=1 MEMORY_THOROUGH=1 $(BIN)/python -m pytest --quiet tests/faults/test_killed_sessions.py
 	$(BIN)/python -m tests.growth
 	$(BIN)/python -m tests.month --topology default --operations 100000 --folder $(MONTHS)/long
 	$(BIN)/python -m tests.month --operations 10000 --folder $(MONTHS)

@@ -19,11 +19,12 @@ from memory import Memory
 from tests.faults.speakers import Heard, judged, noted
 from tests.support import mongo_servers, mysql_servers, postgres_servers, redis_servers
 from tests.support.backends import marks_of
-from tests.support.depth import drawn
+from tests.support.depth import PROVING, drawn
 from tests.support.placings import MONTHS, Placing, forget
 from tests.support.servers import Server
 
-WRITERS, KILLS, SERVER_KILLS = drawn(8, 3), drawn(30, 2), 5
+WRITERS, KILLS = drawn(8, 3), 30 if PROVING else 2
+SERVER_KILLS = 5 if PROVING else 1
 DOOMED = WRITERS // 2
 """How many of the writers are about to die at any time."""
 PLACINGS = {placing.name: placing for placing in MONTHS}

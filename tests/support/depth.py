@@ -6,6 +6,8 @@ import os
 
 THOROUGH = any(os.environ.get(name) for name in ("MEMORY_REQUIRE", "MEMORY_THOROUGH"))
 """Whether it is drawn as much as CI draws, and what takes long runs too: it does in CI, which names the backends it wants."""
+PROVING = bool(os.environ.get("MEMORY_PROVE"))
+"""Whether it is `make prove`, which runs what takes too long for CI."""
 
 
 def drawn(in_full: int, quick: int = 20) -> int:
