@@ -150,7 +150,9 @@ class Log:
         return {place: latest.events[place] for place in wanted if place in latest.events} | found
 
     async def _start_over(self, place: int) -> None:
-        """After the newest event that was seen here, at this place, was found to stand there no more: the store was set back to an earlier moment."""
+        """After the newest event that was seen here, at this place, was found to stand there no more: the store was set back to an earlier moment.
+        Raises `NotFound` where the session was deleted instead."""
+        await self._renewed(self.life)
         self.forget()
         at = (await self._read_end()).state.place
         self._lost = Places.of((*self._lost, *range(min(at, place - 1) + 1, place + 1)))
