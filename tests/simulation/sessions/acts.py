@@ -282,7 +282,7 @@ class Worker:
         self._told.read(life, items_since, items, label)
         self._told.window(life, since, shown, label)
         if shown.version == cut.version:
-            self._told.cut(shown, cut, label)
+            self._told.cut(life, shown, cut, label)
         if shown.version == info.version:
             self._told.same(shown, items, label)
 

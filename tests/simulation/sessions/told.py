@@ -215,11 +215,13 @@ class Told:
         if not staying <= ids or ids & left:
             self.broken.append(f"{who}: the window lacks {sorted(staying - ids)}, and has {sorted(ids & left)}, which left it")
 
-    def cut(self, whole: Context, cut: Context, who: str) -> None:
-        """The same window within a budget: its last user message is there, and all that is, stands in the same order."""
+    def cut(self, life: str, whole: Context, cut: Context, who: str) -> None:
+        """The same window within a budget: its last user message is there, but where it was being erased between the two, and all that is, stands in
+        the same order."""
         users = [message.id for message in whole.messages if message.role is Role.USER and not message.is_summary]
         ids, order = [message.id for message in cut.messages], [message.id for message in whole.messages]
-        if users[-1:] != [each for each in ids if each in users[-1:]]:
+        last = [name for name in users[-1:] if (life, str(name)) not in self.erasings and not self.users]
+        if last != [each for each in ids if each in last]:
             self.broken.append(f"{who}: a budget leaves out the last user message")
         if ids != [each for each in order if each in ids]:
             self.broken.append(f"{who}: a budget shows {ids} of {order}")
