@@ -67,7 +67,7 @@ def _page(table: AnyTable, shape: Shape) -> sa.Select[Any]:
     columns, where, roles, kinds, chosen, after, order, written = shape
     conditions = table.conditions()
     wanted = [conditions.scope(where, walks(order)), conditions.standing(roles, kinds), conditions.filter(chosen)]
-    if kinds == {RowType.RECORD}:  # told to whom an index of the rows that have it brings them in order
+    if kinds == {RowType.RECORD} and not names(chosen, table.keyed):  # told to whom an index of the rows that have it brings them in order
         wanted += [conditions.column(o.field).is_not(None) for o in order if o.field in table.ordering]
     if after != TRUE:
         wanted.append(conditions.after(after))

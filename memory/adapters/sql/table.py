@@ -14,7 +14,7 @@ from memory.adapters.sql.columns import keyed, ordering
 from memory.adapters.sql.conditions import Conditions
 from memory.adapters.sql.prepared import Statement
 from memory.adapters.sql.selection import Selection
-from memory.adapters.sql.shapes import Shape, Shaper, Values, walks
+from memory.adapters.sql.shapes import Shape, Shaper, Values, names, walks
 from memory.adapters.sql.thresholds import SqlThresholds
 from memory.ports.batch import NOTHING, Held
 from memory.ports.collections import Collection
@@ -68,10 +68,11 @@ class Table(ABC, Generic[C]):
         return Conditions(self.table)
 
     def walks(self, query: Query, partitions: Sequence[int]) -> bool:
-        """Whether an index brings the answers in order, so that a page is read by walking along it, whatever the filter: those of one partition by
-        creation, a tenant's by a required field."""
+        """Whether an index brings the answers in order, so that a page is read by walking along it: those of one partition by creation, whatever the
+        filter; a tenant's by a required field, unless an index on another finds them."""
         if isinstance(query.where, Tenant):
-            return len(query.order) == 1 and query.order[0].field in self.ordering and query.types == {RowType.RECORD}
+            ordered = len(query.order) == 1 and query.order[0].field in self.ordering and query.types == {RowType.RECORD}
+            return ordered and not names(self.shaper.filter(query.filter, []), self.keyed)
         return len(partitions) == 1 and walks(query.order)
 
     def walked(self, statement: sa.Select[Any], where: Shape, order: Sequence[Order]) -> sa.Select[Any]:

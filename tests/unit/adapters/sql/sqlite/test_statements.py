@@ -18,7 +18,7 @@ from memory.ports.contract.support import HERE, T0, delete, done, key_of, put, r
 from memory.ports.query import And, Eq, Everywhere, Filter, Ge, Gt, Has, In, IsNull, Lt, Or, Order, Query, RowType, Search, Words, within
 from memory.ports.record import Record, Role
 from memory.ports.writes import Newer
-from tests.unit.adapters.sql.listing import LISTED, NOTES, OF_A_TALK
+from tests.unit.adapters.sql.listing import LISTED, NOTES, OF_A_TALK, OF_A_USER
 from tests.unit.adapters.sql.listing import fill as fill_notes
 from tests.unit.adapters.sql.young import NEW, OLD, PAIRS, QUESTIONS, VISIBLE, fill
 
@@ -131,6 +131,8 @@ async def test_an_index_over_a_required_field_brings_a_tenants_records_in_its_or
         plan = await _plan(store, query, monkeypatch)
         assert any(f"ix_notes_{index}" in plan for index in served), plan
         assert "FOR ORDER BY" not in plan, plan
+    plan = await _plan(store, OF_A_USER, monkeypatch)
+    assert "ix_notes_field_user" in plan, ("a user's few records among many others are not walked to", plan)
     await store.close()
 
 
