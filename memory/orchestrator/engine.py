@@ -119,8 +119,8 @@ class Engine:
     async def close(self) -> None:
         """Tell how often entries were read and what sessions have come to, make what messages are found by, as far as the stores answer within the
         deadline, and close the stores."""
-        await self.conversations.onward.close()
         try:
+            await self.conversations.onward.close()
             async with asyncio.timeout(self.settings.deadline.total_seconds()):
                 await self.conversations.sessions.catch_up()
                 await self.accesses.tell()

@@ -169,12 +169,14 @@ class Onward:
 
     async def close(self) -> None:
         """Wait for what is being asked, for `ANSWERS_WITHIN` at most: what is not done then stays owed."""
-        with suppress(TimeoutError):
-            async with asyncio.timeout(ANSWERS_WITHIN.total_seconds()):
-                await self.asked()
-        if self._asking is not None:
-            self._asking.cancel()
-            await asyncio.wait([self._asking])
+        try:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(ANSWERS_WITHIN.total_seconds()):
+                    await self.asked()
+        finally:
+            if self._asking is not None:
+                self._asking.cancel()
+                await asyncio.wait([self._asking])
 
     async def answered(self, tenant: str) -> None:
         """Do what events of a tenant owe, but for what a callback is to be asked: an export does not carry it."""

@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 import pytest
 
-from memory.domain.errors import StoreUnavailable
+from memory.domain.errors import NotOpen, StoreUnavailable
 from memory.domain.scope import Scope
 from memory.orchestrator.conversations import onward
 from memory.orchestrator.conversations.sessions import SessionDraft
@@ -232,6 +232,29 @@ async def test_a_process_that_closes_waits_no_longer_than_a_callback_may_take(wo
     await engine.close()
     await world.engine.open()
     assert await world.engine.maintenance.owed() == 1
+
+
+async def test_a_close_that_is_cut_off_while_a_callback_answers_lets_go_of_the_stores_and_of_the_callback(world: World) -> None:
+    begun, ended_so = asyncio.Event(), list[str]()
+
+    async def silent(_: Leaving) -> None:
+        begun.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            ended_so.append("cancelled")
+
+    engine = await process(world, silent)
+    await ended(engine, "tea")
+    await engine.maintenance.sweep()
+    await begun.wait()
+    with pytest.raises(TimeoutError):
+        async with asyncio.timeout(0.01):
+            await engine.close()
+    assert ended_so == ["cancelled"]
+    for store in world.stores:
+        with pytest.raises(NotOpen):
+            await store.check()
 
 
 @pytest.mark.parametrize("stored", [0, 1, 2])
