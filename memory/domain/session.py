@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
 from memory.domain.message import Message
-from memory.domain.shown import Shown, as_json, cut
+from memory.domain.shown import Answer, Shown
 
 STATUSES = ("active", "archived", "ended")
 EXCLUDED = ("manual", "empty_response", "invalid_response", "invalid_input", "erased")
@@ -101,18 +100,8 @@ class FoundMessage(Shown):
         return self.item.message.name
 
 
-class FoundMessages(list[FoundMessage]):
-    """Messages that a search found, best first. `degraded` names what was left out and why; empty when the answer is whole."""
-
-    def __init__(self, found: Sequence[FoundMessage] = (), degraded: Iterable[str] = ()) -> None:
-        super().__init__(found)
-        self.degraded = tuple(degraded)
-
-    def __repr__(self) -> str:
-        return f"FoundMessages({cut(list(self))}, degraded={cut(self.degraded)})"
-
-    def to_dict(self) -> dict[str, Any]:
-        return {"hits": as_json(list(self)), "degraded": list(self.degraded)}
+class FoundMessages(Answer[FoundMessage]):
+    """Messages that a search found, best first."""
 
 
 @dataclass(frozen=True, slots=True, repr=False)

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import fields, is_dataclass
 from datetime import datetime, timedelta
 from enum import Enum
-from typing import Any
+from typing import Any, ClassVar, TypeVar
 
 from pydantic import BaseModel
+
+T = TypeVar("T")
 
 WIDTH = 60
 """Characters of a text that a repr shows."""
@@ -28,6 +30,23 @@ class Shown:
     def to_dict(self) -> dict[str, Any]:
         """Its fields as JSON: moments in ISO 8601, lengths of time in seconds."""
         return {field.name: as_json(getattr(self, field.name)) for field in fields(self)}  # type: ignore[arg-type]
+
+
+class Answer(list[T]):
+    """What was found, in order. `degraded` names what was left out and why; empty when the answer is whole."""
+
+    said_as: ClassVar[str] = "hits"
+    """What `to_dict` calls them."""
+
+    def __init__(self, found: Sequence[T] = (), degraded: Iterable[str] = ()) -> None:
+        super().__init__(found)
+        self.degraded = tuple(degraded)
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({cut(list(self))}, degraded={cut(self.degraded)})"
+
+    def to_dict(self) -> dict[str, Any]:
+        return {self.said_as: as_json(list(self)), "degraded": list(self.degraded)}
 
 
 class Brief:

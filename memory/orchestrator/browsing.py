@@ -7,15 +7,15 @@ and named.
 from __future__ import annotations
 
 import logging
-from collections.abc import AsyncIterator, Coroutine, Iterable, Sequence
+from collections.abc import AsyncIterator, Coroutine, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
-from typing import Any, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 from memory.domain.entry import Entry
 from memory.domain.errors import StoreError, StoreTimeout
 from memory.domain.scope import Scope
-from memory.domain.shown import as_json, cut
+from memory.domain.shown import Answer
 from memory.domain.time import micros
 from memory.orchestrator.collections import ENTRIES, ENTRY_VERSIONS
 from memory.orchestrator.entry_records import entry_of
@@ -47,18 +47,10 @@ class Lacking:
         self.notes[note] = None
 
 
-class Retrieved(list[Entry]):
-    """Entries found, in order. `degraded` names stores that were left out and why; empty when the answer is whole."""
+class Retrieved(Answer[Entry]):
+    """Entries found, in order. `degraded` names stores."""
 
-    def __init__(self, entries: Sequence[Entry] = (), degraded: Iterable[str] = ()) -> None:
-        super().__init__(entries)
-        self.degraded = tuple(degraded)
-
-    def __repr__(self) -> str:
-        return f"Retrieved({cut(list(self))}, degraded={cut(self.degraded)})"
-
-    def to_dict(self) -> dict[str, Any]:
-        return {"entries": as_json(list(self)), "degraded": list(self.degraded)}
+    said_as: ClassVar[str] = "entries"
 
 
 class Browsing:

@@ -16,7 +16,7 @@ from typing import Any, TypeAlias
 from memory.domain.entry import Entry
 from memory.domain.errors import StoreError, StoreTimeout
 from memory.domain.scope import Scope
-from memory.domain.shown import Shown, as_json, cut
+from memory.domain.shown import Answer, Shown
 from memory.orchestrator.browsing import BROWSED, Browsing, Lacking, outranks
 from memory.orchestrator.collections import ENTRIES, ENTRY_VERSIONS
 from memory.orchestrator.entry_records import entry_of
@@ -51,18 +51,8 @@ class FoundEntry(Shown):
     explanation: dict[str, Any] = field(default_factory=dict)
 
 
-class SearchResult(list[FoundEntry]):
-    """Hits, best first. `degraded` names stores that were left out and why; empty when the answer is whole."""
-
-    def __init__(self, hits: Sequence[FoundEntry] = (), degraded: Iterable[str] = ()) -> None:
-        super().__init__(hits)
-        self.degraded = tuple(degraded)
-
-    def __repr__(self) -> str:
-        return f"SearchResult({cut(list(self))}, degraded={cut(self.degraded)})"
-
-    def to_dict(self) -> dict[str, Any]:
-        return {"hits": as_json(list(self)), "degraded": list(self.degraded)}
+class SearchResult(Answer[FoundEntry]):
+    """Hits, best first. `degraded` names stores."""
 
     def unexplained(self) -> SearchResult:
         """The same hits without their explanations."""
