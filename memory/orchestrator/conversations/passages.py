@@ -62,7 +62,11 @@ class Passages:
     @property
     def store(self) -> Store | None:
         """The store that has them; None where messages are found by words alone."""
-        return self._placement.topology.home("long" if self._where == "long" else "mid") if self.lacking is None else None
+        return self._placement.topology.home(self._tier) if self.lacking is None else None
+
+    @property
+    def _tier(self) -> str:
+        return "long" if self._where == "long" else "mid"
 
     @property
     def lacking(self) -> str | None:
@@ -71,7 +75,7 @@ class Passages:
             return "conversations.meaning is 'off'"
         if not self._meaning.on:
             return "no embedder is configured"
-        store = self._placement.topology.home("long" if self._where == "long" else "mid")
+        store = self._placement.topology.home(self._tier)
         return None if store.capabilities.semantic else f"store '{store.name}' has no index for meaning (conversations.meaning is '{self._where}')"
 
     async def vector_of(self, query: str) -> bytes | None:
@@ -148,22 +152,21 @@ class Passages:
         came: list[Came] = []
         for start in range(0, len(items), AT_ONCE):
             pending = [one for one, _ in items[start : start + AT_ONCE]]
-            writes = await self._writes([one.owner for one in pending if isinstance(one.owner, Record)], store)
+            writes = await self._writes([one.owner for one in pending if isinstance(one.owner, Record)])
             came += await self._written(store, pending, [writes.get(one.owner.key, []) for one in pending])
         return came
 
-    async def _writes(self, messages: Sequence[Record], store: Store) -> dict[Key, list[Put | Delete]]:
+    async def _writes(self, messages: Sequence[Record]) -> dict[Key, list[Put | Delete]]:
         """Of each message a passage for each part, and the end of those that it had when it said more."""
         parts = [parts_of(_text(message)) for message in messages]
         vectors = iter(await self._meaning.of_texts([part for each in parts for part in each]))
         made: dict[Key, list[Put | Delete]] = {}
-        tier = "long" if self._where == "long" else "mid"
         async for message, said in paced(zip(messages, parts, strict=True)):
             had = self._ends(message, int(message.body.get("parts", 0)))
             puts: dict[Key, Put | Delete] = {delete.key: delete for delete in had}
             for number, _ in enumerate(said):
                 if (vector := next(vectors)) is not None:
-                    passage = _passage(message, number, vector, tier)
+                    passage = _passage(message, number, vector, self._tier)
                     puts[passage.key] = Put(PASSAGES, passage, Newer())
             made[message.key] = list(puts.values())
         return made
