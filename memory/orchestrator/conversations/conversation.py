@@ -115,30 +115,33 @@ class Conversation(Compacting):
         answers = [stored.get(id(message if message.id is None else given[message.id])) for message in messages]
         return [answer for answer in answers if answer is not None]
 
-    async def _stand_ins(self, messages: Sequence[Message]) -> list[int]:
-        """The places of the results that were made up for calls which these messages answer after all."""
+    async def _stand_ins(self, messages: Sequence[Message]) -> dict[str, int | None]:
+        """The results that are made up for calls which these messages answer after all, by their ids: their places, None where none was made up."""
         calls = [message.tool_call_id for message in messages if message.role is Role.TOOL and message.tool_call_id is not None]
         named = {_stand_in(call) for call in calls} - {message.id for message in messages}
-        return [event.place for name in sorted(named) if (event := await self._log.find(name, as_seen=True)) is not None]
+        return {name: None if (event := await self._log.find(name, as_seen=True)) is None else event.place for name in sorted(named)}
 
     async def begin(self, messages: Sequence[Message]) -> None:
         """What a session that was created just now begins with: no other message of theirs has these ids."""
         for start in range(0, len(messages), AT_ONCE):
             known = (self._log.seen or await self._log.load()).state.place
-            self._wrote(*await self._log.append(self._drafts(messages[start : start + AT_ONCE], True, known, [])))
+            self._wrote(*await self._log.append(self._drafts(messages[start : start + AT_ONCE], True, known, {})))
         await self._touch()
 
-    def _drafts(self, messages: Sequence[Message], in_history: bool, looked_up: int, late: Sequence[int]) -> Callable[[Seen], list[Draft]]:
-        """The messages as events; `looked_up` is the place up to which their ids are known not to be there, and what is at the `late` places goes."""
+    def _drafts(self, messages: Sequence[Message], in_history: bool, looked_up: int, late: Mapping[str, int | None]) -> Callable[[Seen], list[Draft]]:
+        """The messages as events. `looked_up` is the place up to which their ids are known not to be there, and those of the `late` results to stand
+        where they do: these go."""
 
         def decide(seen: Seen) -> list[Draft]:
-            named = [message.id for message in messages if message.id is not None]
-            if named and (seen.since > looked_up + 1 or any(name in seen.ids for name in named)):
+            known: dict[str, int | None] = {message.id: None for message in messages if message.id is not None}
+            known |= late
+            if known and (seen.since > looked_up + 1 or any(seen.ids.get(name, place) != place for name, place in known.items())):
                 raise _SeenSince
             if seen.state.after.status != "active":
                 raise Conflict(f"session '{self.id}' is {seen.state.after.status}; resume it first", self.id)
             data: dict[str, JsonValue] = {"counter": self._counter.name} | ({} if in_history else {"in_history": False})
-            gone = [Draft(EventType.EXCLUDE, data={"place": at, "reason": "invalid_response"}) for at in late if at in seen.state.window]
+            left = [place for place in late.values() if place is not None and place in seen.state.window]
+            gone = [Draft(EventType.EXCLUDE, data={"place": place, "reason": "invalid_response"}) for place in left]
             return [*gone, *[Draft(EventType.MESSAGE, message, data, message_tokens(message, self._counter)) for message in messages]]
 
         return decide

@@ -8,7 +8,7 @@ import pytest
 
 from memory.domain.errors import Conflict
 from memory.orchestrator.conversations.conversation import Conversation
-from tests.unit.orchestrator.conversations.talking import begun, opened, user, window
+from tests.unit.orchestrator.conversations.talking import answer, begun, calling, marks, opened, user, window
 from tests.unit.orchestrator.world import World
 
 Done = Callable[[Conversation], Awaitable[object]]
@@ -75,3 +75,17 @@ async def test_what_another_process_did_is_undone_by_who_has_not_seen_it(world: 
     assert await first(ours)
     assert await undone(theirs)
     assert not await undone(theirs)
+
+
+@pytest.mark.parametrize("known", [True, False], ids=["the call is known", "it is another's too"])
+async def test_a_late_result_takes_the_place_of_one_that_another_process_has_made_up_meanwhile(world: World, known: bool) -> None:
+    """B53"""
+    ours, theirs = await _two(world)
+    await ours.append([calling("c1", message_id="a1")])
+    if known:
+        await theirs.context()
+    await ours.mend_tool_calls()
+    await theirs.append([answer("c1", "late", "r1")])
+    for handle in (ours, theirs, await opened(await world.another_process())):
+        assert await window(handle) == ["system", "u1", "u2", "a1", "r1"]
+    assert (await marks(ours))["interrupted:c1"] == "invalid_response"
