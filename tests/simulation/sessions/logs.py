@@ -124,9 +124,11 @@ class LogCheck:
             self.onward = place if data.get("leaves") else self.onward
 
     def _is_begun(self, place: int, row: Record) -> bool:
-        """Whether it is of messages that were said together, some of which came before the session was closed: what was begun is ended."""
-        texts = {str(self._text(each)) for at, each in self.rows.items() if at < place}
-        return any(self._text(row) in said.texts and texts & set(said.texts) for said in self._told.said)
+        """Whether it is of messages that were said together, some of which came before the session was closed: what was begun is ended. Of one that
+        was erased since: whether it may be."""
+        texts, standing = {self._text(each) for at, each in self.rows.items() if at < place}, {self._text(each) for each in self.rows.values()}
+        begun = [set(said.texts) for said in self._told.said if texts & set(said.texts)]
+        return any(self._text(row) in said or (self.is_redacted(place) and said - standing) for said in begun)
 
     def _text(self, row: Record) -> str:
         body: Any = row.body

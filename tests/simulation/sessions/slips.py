@@ -30,7 +30,9 @@ SLIPS: dict[str, Slip] = {
     "our-own-event-is-taken-for-another-s": Slip(log, "Log._is_ours", "there.draft.nonce == event.draft.nonce", "False"),
     "an-append-whose-answer-was-lost-is-made-again": Slip(log, "Log._repeated", "if not unsure or", "if True or"),
     "ids-are-not-looked-up": Slip(log, "Log.find", "if as_seen and seen.since <= FIRST_PLACE:", "if as_seen:"),
-    "an-id-is-looked-up-before-the-head-is-known": Slip(conversation, "Conversation._drafts", "any(name in seen.ids for name in named)", "False"),
+    "an-id-is-looked-up-before-the-head-is-known": Slip(
+        conversation, "Conversation._drafts", "any(seen.ids.get(name, place) != place for name, place in known.items())", "False"
+    ),
     "created-at-is-as-the-clock-says": Slip(folding, "State.next", "max(self.created_at + _TICK, now)", "now"),
     "a-batch-is-put-out-of-order": Slip(log, "Log._append", "left if together else left[:1]", "left if together else left[-1:]"),
     "what-is-true-after-a-lost-place-is-copied": Slip(log, "Log._meet", "seen.take(there)", "seen.state = seen.state.past(event.place)"),
