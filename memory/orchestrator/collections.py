@@ -15,9 +15,10 @@ _ENTRY_FIELDS = (
     Field("confidence", FieldType.REAL),
     Field("artifact_id", FieldType.TEXT),
     Field("number", FieldType.INTEGER, indexed=True),  # `#42` of the tenant
-    Field("conversation_id", FieldType.TEXT, indexed=True),
+    Field("conversation_id", FieldType.TEXT),
     Field("number_in_conversation", FieldType.INTEGER),
     Field("speaker", FieldType.TEXT),
+    Field("marks", FieldType.INTEGER),  # what its text shows at a glance: see `memory.policies.marks`
     Field("valid_from", FieldType.TIME),
     Field("valid_to", FieldType.TIME),
     Field("promoted_from_id", FieldType.TEXT),
@@ -25,7 +26,9 @@ _ENTRY_FIELDS = (
 )
 _ENTRY_TEXTS = (TextPart("title", 10.0), TextPart("content", 4.0), TextPart("tags", 8.0), TextPart("source", 2.0))  # weights: D55
 
-ENTRIES = Collection("entries", _ENTRY_FIELDS, _ENTRY_TEXTS, vector=True)
+_BESIDE = (("conversation_id", "number_in_conversation"),)
+
+ENTRIES = Collection("entries", _ENTRY_FIELDS, _ENTRY_TEXTS, vector=True, indexes=_BESIDE)
 """What agents remember."""
 
 ENTRY_VERSIONS = Collection(
@@ -38,6 +41,7 @@ ENTRY_VERSIONS = Collection(
     ),
     _ENTRY_TEXTS,
     vector=True,
+    indexes=_BESIDE,
 )
 """What entries said before an edit; immutable (D34). Current from `stored_version` until before `replaced_version`."""
 

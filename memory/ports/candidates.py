@@ -1,0 +1,96 @@
+"""Candidates: what a store is asked before ranking, and what it answers, as columns.
+
+One call asks for the best by words and by meaning, and for what stands beside these; the answer has for each what ranking needs: its head, the counts
+of the question's words, its length, its vector. No text is cut at query time, and no row is read twice before the ranking has chosen.
+
+Clauses (`memory.ports.contract.clauses`): candidates.*.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, TypeAlias
+
+from memory.ports.collections import Collection
+from memory.ports.query import HOMES, Filter, Where
+from memory.ports.record import FieldValue, Role
+
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
+
+    Floats: TypeAlias = npt.NDArray[np.float32]
+    Scores: TypeAlias = npt.NDArray[np.float64]
+    Ints: TypeAlias = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True)
+class Around:
+    """What stands beside a candidate: records of the same `group` (a text field) whose `number` (an integer field) is at most `reach` away."""
+
+    group: str
+    number: str
+    reach: int
+
+
+@dataclass(frozen=True, slots=True)
+class Candidates:
+    """The best `limit` by the words of `text`, the best `limit` by meaning, those that `among` names, and what stands `around` any of them.
+
+    Each way finds what `Store.search` finds by it, ranked the same; a blank `text` and a `near` of None (packed float32) ask for nothing that way. A
+    store without an index for a way looks through all there is. All that is answered lies in `where`, is in one of these roles and passes the filter,
+    also what `among` names and what stands around; each record comes once. `counted` are the stems (see `memory.ports.text.words`) whose counts the
+    answer has. `select` names declared and system fields.
+    """
+
+    collection: Collection
+    where: Where
+    text: str = ""
+    near: bytes | None = None
+    limit: int = 50
+    among: tuple[str, ...] = ()
+    around: Around | None = None
+    counted: tuple[str, ...] = ()
+    filter: Filter | None = None
+    roles: frozenset[Role] = HOMES
+    select: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
+class Statistics:
+    """Of the records of the asked partitions and roles, whatever the filter: how many there are, how many words they have in all (unweighted), and
+    how many of them hold each counted stem. Those of several stores add up."""
+
+    documents: int = 0
+    words: int = 0
+    containing: Mapping[str, int] = field(default_factory=dict)
+
+    def __add__(self, other: Statistics) -> Statistics:
+        stems = dict.fromkeys([*self.containing, *other.containing])
+        containing = {stem: self.containing.get(stem, 0) + other.containing.get(stem, 0) for stem in stems}
+        return Statistics(self.documents + other.documents, self.words + other.words, containing)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Measured:
+    """Candidates as columns, one place a record, in no order.
+
+    `counts` has a row a record and a column a counted stem, summed under the weights of the text parts as `memory.ports.lexical` has them; `lengths`
+    are unweighted numbers of words. `vectors` has a row a record, not normalised, of the dimensions of `near`: zeros where a record has no vector of
+    these. Without `near` it has no columns. `fields` has a list for each selected name, None where a record has no value.
+    """
+
+    ids: Sequence[str]
+    scopes: Sequence[str]
+    versions: Sequence[int]
+    roles: Sequence[Role]
+    tiers: Sequence[str]
+    lengths: Ints
+    counts: Scores
+    vectors: Floats
+    fields: Mapping[str, Sequence[FieldValue]]
+    statistics: Statistics = Statistics()
+
+    def __len__(self) -> int:
+        return len(self.ids)
