@@ -20,6 +20,7 @@ from memory.domain.ids import is_id
 from memory.domain.scope import ScopeKind
 from memory.orchestrator.at_once import each_at_once
 from memory.ports.asking import merged
+from memory.ports.candidates import Candidates, Measured, joined
 from memory.ports.capabilities import FLAGS, LIMITS, Capabilities
 from memory.ports.collections import Collection
 from memory.ports.due import Due, DueRow, cursor_at, place_of
@@ -222,6 +223,12 @@ class SplitStore:
         found = await each_at_once(part.search(replace(search, where=where)) for part, where in self._asked(search.collection, search.where))
         hits = sorted((hit for hits in found for hit in hits), key=lambda hit: (-hit.score, hit.head.key.id))
         return hits[: search.limit]
+
+    @_to_its_end
+    async def candidates(self, asked: Candidates) -> Measured:
+        """Those of all parts."""
+        parts = self._asked(asked.collection, asked.where)
+        return joined(await each_at_once(part.candidates(replace(asked, where=where)) for part, where in parts))
 
     @_to_its_end
     async def partitions(self, where: Tenant | Everywhere, *, prefix: str = "", limit: int = 1_000, cursor: str | None = None) -> PartitionPage:

@@ -16,10 +16,12 @@ from pathlib import Path
 from typing import ClassVar, TypeVar
 
 from memory.domain.errors import InvalidInput, NotOpen, Unsupported
+from memory.ports.candidates import Candidates, Measured, Statistics
 from memory.ports.capabilities import Capabilities
 from memory.ports.checking import id_problem, vector_problem, write_problem
 from memory.ports.collections import Collection
 from memory.ports.due import Due, due_by_queries
+from memory.ports.gathering import count_through, gather, measured
 from memory.ports.heads import head_of
 from memory.ports.pace import paced
 from memory.ports.query import (
@@ -37,13 +39,13 @@ from memory.ports.query import (
     decode_partition,
     encode_partition,
 )
-from memory.ports.questions import check_limit, check_order, check_prefix, check_select, checked
+from memory.ports.questions import check_candidates, check_limit, check_order, check_prefix, check_select, checked
 from memory.ports.record import Key, Partition, Record, Stored
 from memory.ports.store import Audit, Health
 from memory.ports.writes import Always, Outcome, Put, RaiseGeneration, Status, Write
 
 T = TypeVar("T")
-Question = TypeVar("Question", Query, Search)
+Question = TypeVar("Question", Query, Search, Candidates)
 
 
 class BaseStore(ABC):
@@ -154,6 +156,13 @@ class BaseStore(ABC):
             return []
         return await self._translated(self._search(search))
 
+    async def candidates(self, asked: Candidates) -> Measured:
+        asked = self._checked(asked)
+        check_candidates(asked)
+        if not asked.roles:
+            return await measured(asked, (), Statistics(containing=dict.fromkeys(asked.counted, 0)))
+        return await self._translated(self._candidates(asked))
+
     async def delete_matching(self, query: Query, version: int, discard_at: datetime | None = None, carry: frozenset[str] = frozenset()) -> int:
         return await self._translated(self._delete_matching(self._checked(query), version, discard_at, carry))
 
@@ -224,6 +233,14 @@ class BaseStore(ABC):
 
     async def _search(self, search: Search) -> list[Hit]:
         raise Unsupported("lexical" if isinstance(search.by, Words) else "semantic", store=self.name)
+
+    async def _candidates(self, asked: Candidates) -> Measured:
+        """For an adapter without a way to bring them in one trip."""
+        return await gather(self, asked, await self._statistics(asked))
+
+    async def _statistics(self, asked: Candidates) -> Statistics:
+        """For an adapter that does not keep them."""
+        return await count_through(self, asked)
 
     async def _due(self, now: datetime, limit: int, cursor: str | None, expired: Mapping[Collection, datetime]) -> Due:
         """For an adapter without a way to find it in one trip. One that has makes its own cursors."""

@@ -27,7 +27,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Around:
-    """What stands beside a candidate: records of the same `group` (a text field) whose `number` (an integer field) is at most `reach` away."""
+    """What stands beside a candidate: records of the same `group` (a text field) whose `number` (an integer field) is at most `reach` away.
+
+    Of records in one place of one group, which ought to be one, all may come or the one that was found.
+    """
 
     group: str
     number: str
@@ -60,7 +63,7 @@ class Candidates:
 @dataclass(frozen=True, slots=True)
 class Statistics:
     """Of the records of the asked partitions and roles, whatever the filter: how many there are, how many words they have in all (unweighted), and
-    how many of them hold each counted stem. Those of several stores add up."""
+    how many of them hold each counted stem, all of which are named. Those of several stores add up."""
 
     documents: int = 0
     words: int = 0
@@ -94,3 +97,23 @@ class Measured:
 
     def __len__(self) -> int:
         return len(self.ids)
+
+
+def joined(parts: Sequence[Measured]) -> Measured:
+    """The columns of several answers to one question, one behind the other. Who asks stores that may have the same record takes each once."""
+    import numpy as np
+
+    if len(parts) == 1:
+        return parts[0]
+    return Measured(
+        [i for part in parts for i in part.ids],
+        [s for part in parts for s in part.scopes],
+        [v for part in parts for v in part.versions],
+        [r for part in parts for r in part.roles],
+        [t for part in parts for t in part.tiers],
+        np.concatenate([part.lengths for part in parts]),
+        np.concatenate([part.counts for part in parts]),
+        np.concatenate([part.vectors for part in parts]),
+        {name: [value for part in parts for value in part.fields[name]] for name in parts[0].fields},
+        sum((part.statistics for part in parts), Statistics()),
+    )

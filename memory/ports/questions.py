@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from memory.domain.errors import InvalidInput
-from memory.ports.checking import id_problem, text_problem, value_problem
+from memory.ports.candidates import Candidates
+from memory.ports.checking import id_problem, text_problem, value_problem, vector_problem
 from memory.ports.collections import Collection, FieldType
 from memory.ports.comparing import SYSTEM_TYPES
 from memory.ports.query import (
@@ -22,6 +23,7 @@ from memory.ports.query import (
     WORDS,
     And,
     Eq,
+    Everywhere,
     Filter,
     Ge,
     Gt,
@@ -36,6 +38,8 @@ from memory.ports.query import (
     StartsWith,
 )
 
+MAX_REACH = 16
+"""The farthest that a neighbour may stand."""
 _LAST = "\U0010ffff"
 _UNORDERED = (FieldType.TAGS, FieldType.BYTES)
 
@@ -67,6 +71,28 @@ def check_select(collection: Collection, select: object) -> None:
         if not isinstance(name, str):
             raise InvalidInput("select", f"takes names, not {type(name).__name__}")
         type_of(collection, name)
+
+
+def check_candidates(asked: Candidates) -> None:
+    if isinstance(asked.where, Everywhere):
+        raise InvalidInput("where", "takes partitions or a tenant")
+    check_limit(asked.limit)
+    check_select(asked.collection, asked.select)
+    if asked.select & {WORDS, VECTOR}:
+        raise InvalidInput("select", "takes fields: counts and vectors have columns of their own")
+    if asked.near is not None and (problem := vector_problem(asked.near)):
+        raise InvalidInput("vector", problem)
+    if len(asked.among) > MAX_LIMIT:
+        raise InvalidInput("among", f"names more than {MAX_LIMIT} records")
+    if problem := next((p for one in asked.among if (p := id_problem(one))), ""):
+        raise InvalidInput("among", problem)
+    if (around := asked.around) is not None:
+        if type_of(asked.collection, around.group) is not FieldType.TEXT or around.group == "id":
+            raise InvalidInput("around", "groups by a text field, and not the id")
+        if type_of(asked.collection, around.number) is not FieldType.INTEGER:
+            raise InvalidInput("around", "numbers by an integer field")
+        if not 1 <= around.reach <= MAX_REACH:
+            raise InvalidInput("around", f"reaches from 1 to {MAX_REACH}")
 
 
 def type_of(collection: Collection, field: str) -> FieldType:

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Protocol
 
+from memory.ports.candidates import Candidates, Measured
 from memory.ports.capabilities import Capabilities
 from memory.ports.collections import Collection
 from memory.ports.due import Due
@@ -107,6 +108,13 @@ class Store(Protocol):
 
     async def search(self, search: Search) -> list[Hit]:
         """The best matches, best first, at most `limit`; ties by id ascending. See `Search`."""
+        ...
+
+    async def candidates(self, asked: Candidates) -> Measured:
+        """What may answer a question, measured for whoever ranks it: see `Candidates`, `Measured`. Any store answers, whatever it has an index for.
+
+        It may bring more than the best `limit` of a way where that costs it nothing, and nothing that the question does not let through.
+        """
         ...
 
     async def delete_matching(self, query: Query, version: int, discard_at: datetime | None = None, carry: frozenset[str] = frozenset()) -> int:

@@ -11,6 +11,7 @@ from typing import TypeVar
 
 from memory.domain.errors import StoreTimeout, StoreUnavailable
 from memory.orchestrator.steps import current_step
+from memory.ports.candidates import Candidates, Measured
 from memory.ports.capabilities import Capabilities
 from memory.ports.collections import Collection
 from memory.ports.due import Due
@@ -68,6 +69,9 @@ class FaultyStore:
 
     async def search(self, search: Search) -> list[Hit]:
         return await self._call("search", lambda: self._server.store.search(search), shown=search)
+
+    async def candidates(self, asked: Candidates) -> Measured:
+        return await self._call("candidates", lambda: self._server.store.candidates(asked), shown=asked)
 
     async def delete_matching(self, query: Query, version: int, discard_at: datetime | None = None, carry: frozenset[str] = frozenset()) -> int:
         call = lambda: self._server.store.delete_matching(query, version, discard_at, carry)  # noqa: E731

@@ -16,15 +16,18 @@ from memory.adapters.in_memory.state import State
 from memory.adapters.in_memory.writing import carry_out
 from memory.ports.asking import condition, first_partitions, page_of
 from memory.ports.base import BaseStore, content_bytes
+from memory.ports.candidates import Candidates, Measured, Statistics
 from memory.ports.capabilities import Capabilities
 from memory.ports.clock import Clock, system_clock
 from memory.ports.collections import Collection
 from memory.ports.deciding import carried
+from memory.ports.gathering import measured, neighbours, place_of, selected
 from memory.ports.heads import head_of
 from memory.ports.nearness import best, by_nearness
 from memory.ports.query import Count, Everywhere, Hit, Near, Page, Query, RowType, Search, Tenant
 from memory.ports.record import Key, Mark, Partition, Record, Standing, Stored, Tombstone
 from memory.ports.store import Health
+from memory.ports.text import count_words
 from memory.ports.writes import Outcome, Status, Write
 
 _KINDS: dict[type[Standing], RowType] = {Record: RowType.RECORD, Mark: RowType.MARK, Tombstone: RowType.TOMBSTONE}
@@ -121,6 +124,23 @@ class InMemoryStore(BaseStore):
             weighed = by_words(search.by.text, search.collection, records)
             found = [(r, score) for r, score in weighed if lets_through(r)]
         return [Hit(head_of(search.collection, r, search.select), score) for r, score in best(found, search.limit)]
+
+    async def _candidates(self, asked: Candidates) -> Measured:
+        self._forget()
+        name, lets_through = asked.collection.name, condition(asked.filter)
+        records = [r for r in self.state.live(name, asked.where) if r.role in asked.roles and not self.state.damaged(name, r.key)]
+        there = {r.key.id: head_of(asked.collection, r, selected(asked)) for r in records if lets_through(r)}
+        ids = {r.key.id for r, _ in best([(r, s) for r, s in by_words(asked.text, asked.collection, records) if r.key.id in there], asked.limit)}
+        if asked.near is not None:
+            ids |= {head.key.id for head, _ in best(by_nearness(asked.near, list(there.values())), asked.limit)}
+        ids |= there.keys() & set(asked.among)
+        if asked.around is not None:
+            beside = neighbours([there[i] for i in ids], asked.around)
+            ids |= {i for i, head in there.items() if place_of(head, asked.around) in beside}
+        counted = [count_words([(t, asked.collection.weights[part]) for part, t in r.texts.items()], frozenset(asked.counted)) for r in records]
+        containing = {stem: sum(1 for found, _ in counted if stem in found) for stem in asked.counted}
+        statistics = Statistics(len(records), sum(length for _, length in counted), containing)
+        return await measured(asked, [head for i, head in there.items() if i in ids], statistics)
 
     async def _delete_matching(self, query: Query, version: int, discard_at: datetime | None, carry: frozenset[str]) -> int:
         matching, corrupt = self._matching(query)

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, TypeVar
 
+from memory.ports.candidates import Candidates, Measured
 from memory.ports.capabilities import Capabilities
 from memory.ports.collections import Collection
 from memory.ports.due import Due
@@ -80,6 +81,9 @@ class Wrapper:
 
     async def search(self, search: Search) -> list[Hit]:
         return await self._call(Call("search", (search.collection.name,)), lambda: self.inner.search(search))
+
+    async def candidates(self, asked: Candidates) -> Measured:
+        return await self._call(Call("candidates", (asked.collection.name,)), lambda: self.inner.candidates(asked))
 
     async def delete_matching(self, query: Query, version: int, discard_at: datetime | None = None, carry: frozenset[str] = frozenset()) -> int:
         call = Call("delete_matching", (query.collection.name,))

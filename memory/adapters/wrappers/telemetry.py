@@ -29,6 +29,7 @@ OPERATIONS = {
     "get": "search_memory",
     "query": "search_memory",
     "search": "search_memory",
+    "candidates": "search_memory",
     "count": "search_memory",
     "partitions": "search_memory",
     "delete_matching": "delete_memory",

@@ -140,6 +140,11 @@ _ALL = (
     Clause("lexical.follows", "What is found by words follows every write at once.", "Store.get, Words", "lexical"),
     Clause("semantic.nearest", "The nearest by cosine come first, with cosines as scores.", "Near, Hit", "semantic"),
     Clause("semantic.follows", "What is found by meaning follows every write at once.", "Store.get, Near", "semantic"),
+    Clause("candidates.found", "The best by each way and nothing that the question does not let through, each once.", "Store.candidates", "filter"),
+    Clause("candidates.around", "And what stands beside them, in their partition and group.", "Around", "filter"),
+    Clause("candidates.among", "And those that are named.", "Candidates.among", "filter"),
+    Clause("candidates.measured", "Each is measured by what its record says.", "Measured", "filter"),
+    Clause("candidates.statistics", "What there is in all is counted, whatever the filter.", "Statistics", "filter"),
     Clause("specification", "Random work has the outcomes and answers of the store in memory.", "memory.adapters.in_memory"),
     # -- capabilities
     Clause("flag.works", "What is claimed works.", "Capabilities"),

@@ -18,6 +18,7 @@ def pytest_configure(config):
 from memory.ports.contract.test_batches import *
 from memory.ports.contract.test_building import *
 from memory.ports.contract.test_cancelled import *
+from memory.ports.contract.test_candidates import *
 from memory.ports.contract.test_clients import *
 from memory.ports.contract.test_conditions import *
 from memory.ports.contract.test_conflicts import *

@@ -87,6 +87,9 @@ class Flaky(InMemoryStore):
     async def search(self, *args: Any, **kwargs: Any) -> Any:
         return await self._call("search", *args, **kwargs)
 
+    async def candidates(self, *args: Any, **kwargs: Any) -> Any:
+        return await self._call("candidates", *args, **kwargs)
+
     async def delete_matching(self, *args: Any, **kwargs: Any) -> Any:
         return await self._call("delete_matching", *args, **kwargs)
 

@@ -1,0 +1,241 @@
+"""Candidates: what may answer a question, with what ranks it, judged by the records themselves."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+
+import pytest
+
+from memory.domain.errors import InvalidInput
+from memory.ports.asking import lets_through, value_of
+from memory.ports.candidates import Around, Candidates, Measured, Statistics
+from memory.ports.contract.cells import cells
+from memory.ports.contract.clauses import clause
+from memory.ports.contract.collections import SAMPLES
+from memory.ports.contract.harness import Harness
+from memory.ports.contract.judges import needs
+from memory.ports.contract.support import ELSEWHERE, FOREIGN, HERE, delete, done, id_of, key_of, put, record
+from memory.ports.nearness import by_nearness
+from memory.ports.query import VECTOR, WORDS, Eq, Everywhere, In, Near, Partitions, Search, Tenant, Where, Words, within
+from memory.ports.record import Partition, Record, Role, pack_vector
+from memory.ports.store import Store
+from memory.ports.text import count_words, words
+from memory.ports.writes import Newer, Release
+
+WORDS_SAID = "lantern harbour walrus penguin deploy the connection fly river".split()
+MANY_WORDS = tuple(f"w{n}" for n in range(60))
+BESIDE = Around("conversation_id", "number", 2)
+EVERYONE = 40
+PARTITIONS = (HERE, ELSEWHERE, FOREIGN)
+SELECT = frozenset({"type", "number", "conversation_id", "created_at", "tier", "version"})
+
+
+def _drawn(chance: random.Random, n: int, at: Partition) -> Record:
+    """One of a dense neighbourhood: two conversations, few words, some without a vector, a text, a place."""
+    fields = {"type": chance.choice("ab"), "number": n // 2, "conversation_id": f"c{n % 2}"}
+    texts = {part: " ".join(chance.choices(WORDS_SAID, k=chance.randrange(1, 9))) for part in chance.sample(["title", "content", "source"], 2)}
+    return record(
+        n,
+        at,
+        texts=texts if chance.random() < 0.9 else {},
+        fields={name: value for name, value in fields.items() if chance.random() < 0.85},
+        vector=pack_vector([chance.gauss(0, 1) for _ in range(4)]) if chance.random() < 0.8 else None,
+        role=chance.choice([Role.HOME, Role.HOME, Role.HOME, Role.REPLICA]),
+        tier=chance.choice(["mid", "long"]),
+    )
+
+
+async def _filled(store: Store, chance: random.Random) -> list[Record]:
+    """Records of three partitions, some of them replaced and deleted since: what stands then."""
+    records = {(at, n): _drawn(chance, n, at) for at in PARTITIONS for n in range(EVERYONE)}
+    await done(store, *[put(r) for r in records.values()])
+    for at, n in chance.sample(sorted(records), 12):
+        if n % 3:
+            records[at, n] = replace(_drawn(chance, n, at), version=2)
+            await done(store, put(records[at, n], Newer()))
+        else:
+            del records[at, n]
+            await done(store, delete(n, at=at))
+    return list(records.values())
+
+
+def _inside(where: Where, one: Record) -> bool:
+    return one.partition in where.partitions if isinstance(where, Partitions) else isinstance(where, Tenant) and one.key.tenant == where.tenant
+
+
+def _beside(ids: Iterable[str], passing: Sequence[Record]) -> set[str]:
+    """Those within reach of one of these, in its partition and its conversation."""
+    by_id = {r.key.id: r for r in passing}
+    centres = [(c.scope, c.fields["conversation_id"], c.fields["number"]) for i in ids if len((c := by_id[i]).fields) and _placed(c)]
+    return {
+        r.key.id
+        for r in passing
+        if _placed(r)
+        for scope, group, number in centres
+        if r.scope == scope and r.fields["conversation_id"] == group and abs(r.fields["number"] - number) <= BESIDE.reach  # type: ignore[operator]
+    }
+
+
+def _placed(one: Record) -> bool:
+    return "conversation_id" in one.fields and "number" in one.fields
+
+
+async def _found(store: Store, asked: Candidates, passing: Sequence[Record]) -> set[str]:
+    """What has to be among the candidates: what the store's own searches find, and where it has none what they would."""
+    found = set(asked.among) & {r.key.id for r in passing}
+    search = Search(asked.collection, asked.where, Words(asked.text), asked.limit, asked.filter, asked.roles)
+    if store.capabilities.lexical:
+        found |= {hit.head.key.id for hit in await store.search(search)}
+    elif asked.limit >= len(passing):
+        sought = set(words(asked.text))
+        found |= {r.key.id for r in passing if any(sought & set(words(text)) for text in r.texts.values())}
+    if asked.near is None:
+        return found
+    if store.capabilities.semantic:
+        return found | {hit.head.key.id for hit in await store.search(replace(search, by=Near(asked.near)))}
+    near = sorted(by_nearness(asked.near, list(passing)), key=lambda one: (-one[1], one[0].key.id))
+    return found | {r.key.id for r, _ in near[: asked.limit]}
+
+
+def _measures(asked: Candidates, answer: Measured, records: Sequence[Record]) -> None:
+    """Every column says of every record what the record says."""
+    assert len({len(column) for column in (answer.ids, answer.scopes, answer.versions, answer.roles, answer.tiers, answer.lengths)}) == 1
+    by_id = {r.key.id: r for r in records}
+    assert answer.counts.shape == (len(answer), len(asked.counted))
+    assert answer.vectors.shape == (len(answer), 0 if asked.near is None else len(asked.near) // 4)
+    assert set(answer.fields) == asked.select
+    for row, record_id in enumerate(answer.ids):
+        one = by_id[record_id]
+        head = (answer.scopes[row], answer.versions[row], answer.roles[row], answer.tiers[row])
+        assert head == (one.scope, one.version, one.role, one.tier)
+        parts = [(text, asked.collection.weights[part]) for part, text in one.texts.items()]
+        found, length = count_words(parts, frozenset(asked.counted))
+        assert answer.lengths[row] == length
+        assert answer.counts[row].tolist() == pytest.approx([found.get(stem, 0.0) for stem in asked.counted])
+        assert {name: answer.fields[name][row] for name in asked.select} == {name: value_of(one, name) for name in asked.select}
+        same = one.vector is not None and asked.near is not None and len(one.vector) == len(asked.near)
+        assert answer.vectors[row].tobytes() == (one.vector if same else bytes(len(asked.near or b"")))
+
+
+def _statistics(asked: Candidates, records: Sequence[Record]) -> Statistics:
+    counted = [count_words([(text, 1.0) for text in r.texts.values()], frozenset(asked.counted)) for r in records]
+    containing = {stem: sum(stem in found for found, _ in counted) for stem in asked.counted}
+    return Statistics(len(records), sum(length for _, length in counted), containing)
+
+
+async def _judged(store: Store, asked: Candidates, everything: Sequence[Record]) -> Measured:
+    records = [r for r in everything if _inside(asked.where, r) and r.role in asked.roles]
+    passing = [r for r in records if lets_through(asked.filter, r)]
+    answer = await store.candidates(asked)
+    ids = list(answer.ids)
+    assert len(ids) == len(set(ids)), "a record comes once"
+    assert set(ids) <= {r.key.id for r in passing}, "only what was asked for"
+    sought = await _found(store, asked, passing)
+    assert sought <= set(ids), "what is found is among the candidates"
+    if asked.around is not None:
+        assert _beside(sought, passing) <= set(ids), "and what stands beside it"
+    _measures(asked, answer, passing)
+    assert answer.statistics == _statistics(asked, records)
+    return answer
+
+
+_ASKED = Candidates(SAMPLES, within(HERE), "lantern of the deploying", pack_vector([1, 0, 0, 1]), 5, counted=("lantern", "deploi", "the", "x"))
+_BOTH = frozenset({Role.HOME, Role.REPLICA})
+QUESTIONS = {
+    "both ways": _ASKED,
+    "with neighbours": replace(_ASKED, around=BESIDE, select=SELECT),
+    "by words alone": replace(_ASKED, near=None, around=BESIDE),
+    "by meaning alone": replace(_ASKED, text=" ", around=BESIDE, select=SELECT),
+    "named ones": replace(_ASKED, text="", near=None, among=(id_of(3), id_of(7), id_of(11), id_of(99)), around=BESIDE, select=SELECT),
+    "nothing": replace(_ASKED, text="", near=None),
+    "no word of theirs": replace(_ASKED, text="zebra ?!", near=None, counted=("zebra",)),
+    "nothing counted": replace(_ASKED, counted=(), select=SELECT),
+    "filtered": replace(_ASKED, filter=Eq("type", "a"), around=BESIDE, among=(id_of(1), id_of(2), id_of(5))),
+    "other dimensions": replace(_ASKED, near=pack_vector([1, 0, 0]), around=BESIDE),
+    "replicas too": replace(_ASKED, roles=_BOTH, around=BESIDE),
+    "no roles": replace(_ASKED, roles=frozenset()),
+    "two scopes": replace(_ASKED, where=within(HERE, ELSEWHERE), around=BESIDE, select=SELECT, limit=9),
+    "everything there is": replace(_ASKED, where=within(HERE, ELSEWHERE), limit=1_000, around=BESIDE),
+    "a scope that nobody has": replace(_ASKED, where=within(Partition("acme", "user:nobody")), around=BESIDE),
+    "a long text": replace(_ASKED, text="harbour " * 300 + " ".join(MANY_WORDS), counted=(*WORDS_SAID, *MANY_WORDS)),
+}  # fmt: skip
+
+
+@clause("candidates.found", "candidates.measured", "candidates.around", "candidates.among", "candidates.statistics")
+@needs("filter")
+@pytest.mark.asyncio
+@cells("seed", range(3))
+async def test_candidates_are_what_was_asked_for_measured_by_what_they_say(store: Store, harness: Harness, seed: int) -> None:
+    if seed >= harness.depth.seeds:
+        return
+    everything = await _filled(store, random.Random(seed))  # noqa: S311  the same each time
+    for name, question in QUESTIONS.items():
+        try:
+            await _judged(store, question, everything)
+        except AssertionError as wrong:
+            raise AssertionError(f"asked for {name}: {wrong}") from wrong
+
+
+@clause("candidates.found", "candidates.around")
+@needs("filter", "tenant_wide")
+@pytest.mark.asyncio
+async def test_a_whole_tenant_is_asked_as_its_scopes_are(store: Store) -> None:
+    everything = await _filled(store, random.Random(5))  # noqa: S311
+    await _judged(store, replace(_ASKED, where=Tenant("acme"), around=BESIDE, select=SELECT), everything)
+
+
+@clause("candidates.measured", "candidates.statistics")
+@needs("filter")
+@pytest.mark.asyncio
+async def test_candidates_follow_every_write_at_once(store: Store) -> None:
+    said = [record(n, texts={"content": "lantern " * n}, vector=pack_vector([n, 1]), fields={"conversation_id": "c", "number": n}) for n in (1, 2, 3)]
+    asked = Candidates(SAMPLES, within(HERE), "lantern", pack_vector([1, 0]), 1, around=BESIDE, counted=("lantern", "harbour"), select=SELECT)
+    await done(store, *map(put, said))
+    assert set((await _judged(store, asked, said)).ids) == {id_of(1), id_of(2), id_of(3)}
+    said[2] = replace(said[2], version=2, texts={"content": "harbour"}, vector=pack_vector([0, 5]), fields={"conversation_id": "c", "number": 9})
+    await done(store, put(said[2], Newer()))
+    assert id_of(3) not in (await _judged(store, asked, said)).ids
+    await done(store, put(record(4, texts={"content": "lantern"}, fields={"conversation_id": "c", "number": 3})))
+    assert id_of(4) in (await store.candidates(asked)).ids
+    await done(store, delete(2), Release(SAMPLES, key_of(4), 1, "long"))
+    await _judged(store, asked, [said[0], said[2]])
+
+
+@clause("candidates.found")
+@needs("filter")
+@pytest.mark.asyncio
+async def test_candidates_bring_no_more_than_the_question_lets_through_however_many_match(store: Store, harness: Harness) -> None:
+    many = min(400, harness.depth.many)
+    said = [
+        record(n, texts={"content": "lantern"}, fields={"type": "a" if n % 50 == 0 else "b"}, vector=pack_vector([1, n / many])) for n in range(many)
+    ]
+    await done(store, *map(put, said))
+    asked = replace(_ASKED, near=pack_vector([1, 0]), filter=Eq("type", "a"), limit=many, counted=("lantern",))
+    assert set((await _judged(store, asked, said)).ids) == {id_of(n) for n in range(0, many, 50)}
+
+
+REFUSED = {
+    "everywhere": replace(_ASKED, where=Everywhere()),
+    "a limit of nought": replace(_ASKED, limit=0),
+    "a field that is not declared": replace(_ASKED, select=frozenset({"colour"})),
+    "words as a field": replace(_ASKED, select=frozenset({WORDS})),
+    "the vector as a field": replace(_ASKED, select=frozenset({VECTOR})),
+    "half a number for a vector": replace(_ASKED, near=b"123"),
+    "an id that is none": replace(_ASKED, among=("no id",)),
+    "a group that is no text": replace(_ASKED, around=Around("number", "number", 1)),
+    "a number that is none": replace(_ASKED, around=Around("conversation_id", "type", 1)),
+    "no reach": replace(_ASKED, around=Around("conversation_id", "number", 0)),
+    "too long a reach": replace(_ASKED, around=Around("conversation_id", "number", 100)),
+    "a value that its field cannot have": replace(_ASKED, filter=In("number", ("x",))),
+}
+
+
+@clause("candidates.found")
+@needs("filter")
+@pytest.mark.asyncio
+@cells("question", list(REFUSED.values()), ids=list(REFUSED), shared=True)
+async def test_a_question_that_cannot_be_asked_is_refused(store: Store, question: Candidates) -> None:
+    with pytest.raises(InvalidInput):
+        await store.candidates(question)
