@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import ClassVar, TypeVar
 
 from memory.domain.errors import InvalidInput, NotOpen, Unsupported
-from memory.ports.candidates import Candidates, Measured, Statistics
+from memory.ports.candidates import Candidates, Measured, Statistics, none_of
 from memory.ports.capabilities import Capabilities
 from memory.ports.checking import id_problem, vector_problem, write_problem
 from memory.ports.collections import Collection
@@ -160,7 +160,7 @@ class BaseStore(ABC):
         asked = self._checked(asked)
         check_candidates(asked)
         if not asked.roles:
-            return await measured(asked, (), Statistics(containing=dict.fromkeys(asked.counted, 0)))
+            return await measured(asked, (), none_of(asked))
         return await self._translated(self._candidates(asked))
 
     async def delete_matching(self, query: Query, version: int, discard_at: datetime | None = None, carry: frozenset[str] = frozenset()) -> int:
@@ -236,7 +236,7 @@ class BaseStore(ABC):
 
     async def _candidates(self, asked: Candidates) -> Measured:
         """For an adapter without a way to bring them in one trip."""
-        return await gather(self, asked, await self._statistics(asked))
+        return await gather(self, asked, await self._statistics(asked) if asked.statistics else none_of(asked))
 
     async def _statistics(self, asked: Candidates) -> Statistics:
         """For an adapter that does not keep them."""

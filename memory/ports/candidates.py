@@ -58,6 +58,8 @@ class Candidates:
     filter: Filter | None = None
     roles: frozenset[Role] = HOMES
     select: frozenset[str] = frozenset()
+    statistics: bool = True
+    """Whether the answer's are asked for. They are nought otherwise, for who has them from another store."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +75,11 @@ class Statistics:
         stems = dict.fromkeys([*self.containing, *other.containing])
         containing = {stem: self.containing.get(stem, 0) + other.containing.get(stem, 0) for stem in stems}
         return Statistics(self.documents + other.documents, self.words + other.words, containing)
+
+
+def none_of(asked: Candidates) -> Statistics:
+    """The statistics of no records."""
+    return Statistics(containing=dict.fromkeys(asked.counted, 0))
 
 
 @dataclass(frozen=True, slots=True, eq=False)

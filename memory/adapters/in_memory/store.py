@@ -16,7 +16,7 @@ from memory.adapters.in_memory.state import State
 from memory.adapters.in_memory.writing import carry_out
 from memory.ports.asking import condition, first_partitions, page_of
 from memory.ports.base import BaseStore, content_bytes
-from memory.ports.candidates import Candidates, Measured, Statistics
+from memory.ports.candidates import Candidates, Measured, Statistics, none_of
 from memory.ports.capabilities import Capabilities
 from memory.ports.clock import Clock, system_clock
 from memory.ports.collections import Collection
@@ -140,7 +140,7 @@ class InMemoryStore(BaseStore):
         counted = [count_words([(t, asked.collection.weights[part]) for part, t in r.texts.items()], frozenset(asked.counted)) for r in records]
         containing = {stem: sum(1 for found, _ in counted if stem in found) for stem in asked.counted}
         statistics = Statistics(len(records), sum(length for _, length in counted), containing)
-        return await measured(asked, [head for i, head in there.items() if i in ids], statistics)
+        return await measured(asked, [head for i, head in there.items() if i in ids], statistics if asked.statistics else none_of(asked))
 
     async def _delete_matching(self, query: Query, version: int, discard_at: datetime | None, carry: frozenset[str]) -> int:
         matching, corrupt = self._matching(query)

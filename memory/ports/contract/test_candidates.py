@@ -10,7 +10,7 @@ import pytest
 
 from memory.domain.errors import InvalidInput
 from memory.ports.asking import lets_through, value_of
-from memory.ports.candidates import Around, Candidates, Measured, Statistics
+from memory.ports.candidates import Around, Candidates, Measured, Statistics, none_of
 from memory.ports.contract.cells import cells
 from memory.ports.contract.clauses import clause
 from memory.ports.contract.collections import SAMPLES
@@ -137,7 +137,7 @@ async def _judged(store: Store, asked: Candidates, everything: Sequence[Record])
     if asked.around is not None:
         assert _beside(sought, passing) <= set(ids), "and what stands beside it"
     _measures(asked, answer, passing)
-    assert answer.statistics == _statistics(asked, records)
+    assert answer.statistics == (_statistics(asked, records) if asked.statistics else none_of(asked))
     return answer
 
 
@@ -159,6 +159,7 @@ QUESTIONS = {
     "two scopes": replace(_ASKED, where=within(HERE, ELSEWHERE), around=BESIDE, select=SELECT, limit=9),
     "everything there is": replace(_ASKED, where=within(HERE, ELSEWHERE), limit=1_000, around=BESIDE),
     "a scope that nobody has": replace(_ASKED, where=within(Partition("acme", "user:nobody")), around=BESIDE),
+    "without statistics": replace(_ASKED, around=BESIDE, statistics=False),
     "a long text": replace(_ASKED, text="harbour " * 300 + " ".join(MANY_WORDS), counted=(*WORDS_SAID, *MANY_WORDS)),
 }  # fmt: skip
 
