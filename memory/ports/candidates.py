@@ -44,7 +44,7 @@ class Candidates:
     Each way finds what `Store.search` finds by it, ranked the same; a blank `text` and a `near` of None (packed float32) ask for nothing that way. A
     store without an index for a way looks through all there is. All that is answered lies in `where`, is in one of these roles and passes the filter,
     also what `among` names and what stands around; each record comes once. `counted` are the stems (see `memory.ports.text.words`) whose counts the
-    answer has. `select` names declared and system fields.
+    answer has. `select` names declared and system fields. Vectors come of the dimensions of `near`; where that is None, of `dimensions`.
     """
 
     collection: Collection
@@ -58,8 +58,14 @@ class Candidates:
     filter: Filter | None = None
     roles: frozenset[Role] = HOMES
     select: frozenset[str] = frozenset()
+    dimensions: int = 0
     statistics: bool = True
     """Whether the answer's are asked for. They are nought otherwise, for who has them from another store."""
+
+    @property
+    def width(self) -> int:
+        """The dimensions of the answer's vectors."""
+        return self.dimensions if self.near is None else len(self.near) // 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,8 +93,8 @@ class Measured:
     """Candidates as columns, one place a record, in no order.
 
     `counts` has a row a record and a column a counted stem, summed under the weights of the text parts as `memory.ports.lexical` has them; `lengths`
-    are unweighted numbers of words. `vectors` has a row a record, not normalised, of the dimensions of `near`: zeros where a record has no vector of
-    these. Without `near` it has no columns. `fields` has a list for each selected name, None where a record has no value.
+    are unweighted numbers of words. `vectors` has a row a record, not normalised, of the dimensions asked for: zeros where a record has no vector of
+    these. `fields` has a list for each selected name, None where a record has no value.
     """
 
     ids: Sequence[str]
@@ -123,4 +129,20 @@ def joined(parts: Sequence[Measured]) -> Measured:
         np.concatenate([part.vectors for part in parts]),
         {name: [value for part in parts for value in part.fields[name]] for name in parts[0].fields},
         sum((part.statistics for part in parts), Statistics()),
+    )
+
+
+def taken(of: Measured, rows: Sequence[int]) -> Measured:
+    """These rows alone, in this order."""
+    return Measured(
+        [of.ids[row] for row in rows],
+        [of.scopes[row] for row in rows],
+        [of.versions[row] for row in rows],
+        [of.roles[row] for row in rows],
+        [of.tiers[row] for row in rows],
+        of.lengths[list(rows)],
+        of.counts[list(rows)],
+        of.vectors[list(rows)],
+        {name: [values[row] for row in rows] for name, values in of.fields.items()},
+        of.statistics,
     )

@@ -64,7 +64,7 @@ def selected(asked: Candidates) -> frozenset[str]:
     """What heads have to carry for the answer."""
     beside = frozenset({asked.around.group, asked.around.number}) if asked.around is not None else frozenset()
     words = frozenset({WORDS}) if asked.collection.texts else frozenset()
-    return asked.select | beside | words | (frozenset({VECTOR}) if asked.near is not None else frozenset())
+    return asked.select | beside | words | (frozenset({VECTOR}) if asked.width else frozenset())
 
 
 async def ranked_by_words(asked: Candidates, heads: Sequence[Head], statistics: Statistics) -> list[Hit]:
@@ -129,18 +129,17 @@ async def measured(asked: Candidates, heads: Sequence[Head], statistics: Statist
         [h.tier for h in heads],
         lengths,
         counts,
-        stacked([h.vector for h in heads], asked.near),
+        stacked([h.vector for h in heads], asked.width),
         {name: [h.fields.get(name) if name != "id" else h.key.id for h in heads] for name in asked.select},
         statistics,
     )
 
 
-def stacked(vectors: Sequence[bytes | None], near: bytes | None) -> Floats:
-    """Packed vectors as rows; zeros for what is none of the dimensions of `near`."""
+def stacked(vectors: Sequence[bytes | None], dimensions: int) -> Floats:
+    """Packed vectors as rows; zeros for what is none of these dimensions."""
     import numpy as np
 
-    if near is None:
-        return np.zeros((len(vectors), 0), np.float32)
-    none = bytes(len(near))
-    whole = b"".join([v if v is not None and len(v) == len(near) else none for v in vectors])
-    return np.frombuffer(whole, "<f4").reshape(len(vectors), len(near) // 4)
+    size = 4 * dimensions
+    none = bytes(size)
+    whole = b"".join([v if v is not None and len(v) == size else none for v in vectors])
+    return np.frombuffer(whole, "<f4").reshape(len(vectors), dimensions)

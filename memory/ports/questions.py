@@ -82,6 +82,8 @@ def check_candidates(asked: Candidates) -> None:
         raise InvalidInput("select", "takes fields: counts and vectors have columns of their own")
     if asked.near is not None and (problem := vector_problem(asked.near)):
         raise InvalidInput("vector", problem)
+    if asked.dimensions < 0:
+        raise InvalidInput("dimensions", "cannot be fewer than none")
     if len(asked.among) > MAX_LIMIT:
         raise InvalidInput("among", f"names more than {MAX_LIMIT} records")
     if problem := next((p for one in asked.among if (p := id_problem(one))), ""):

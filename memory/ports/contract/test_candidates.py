@@ -104,7 +104,7 @@ def _measures(asked: Candidates, answer: Measured, records: Sequence[Record]) ->
     assert len({len(column) for column in (answer.ids, answer.scopes, answer.versions, answer.roles, answer.tiers, answer.lengths)}) == 1
     by_id = {r.key.id: r for r in records}
     assert answer.counts.shape == (len(answer), len(asked.counted))
-    assert answer.vectors.shape == (len(answer), 0 if asked.near is None else len(asked.near) // 4)
+    assert answer.vectors.shape == (len(answer), asked.width)
     assert set(answer.fields) == asked.select
     for row, record_id in enumerate(answer.ids):
         one = by_id[record_id]
@@ -115,8 +115,8 @@ def _measures(asked: Candidates, answer: Measured, records: Sequence[Record]) ->
         assert answer.lengths[row] == length
         assert answer.counts[row].tolist() == pytest.approx([found.get(stem, 0.0) for stem in asked.counted])
         assert {name: answer.fields[name][row] for name in asked.select} == {name: value_of(one, name) for name in asked.select}
-        same = one.vector is not None and asked.near is not None and len(one.vector) == len(asked.near)
-        assert answer.vectors[row].tobytes() == (one.vector if same else bytes(len(asked.near or b"")))
+        same = one.vector is not None and len(one.vector) == 4 * asked.width
+        assert answer.vectors[row].tobytes() == (one.vector if same else bytes(4 * asked.width))
 
 
 def _statistics(asked: Candidates, records: Sequence[Record]) -> Statistics:
@@ -149,6 +149,7 @@ QUESTIONS = {
     "by words alone": replace(_ASKED, near=None, around=BESIDE),
     "by meaning alone": replace(_ASKED, text=" ", around=BESIDE, select=SELECT),
     "named ones": replace(_ASKED, text="", near=None, among=(id_of(3), id_of(7), id_of(11), id_of(99)), around=BESIDE, select=SELECT),
+    "vectors without a question of meaning": replace(_ASKED, near=None, dimensions=4, around=BESIDE),
     "nothing": replace(_ASKED, text="", near=None),
     "no word of theirs": replace(_ASKED, text="zebra ?!", near=None, counted=("zebra",)),
     "nothing counted": replace(_ASKED, counted=(), select=SELECT),
@@ -225,6 +226,7 @@ REFUSED = {
     "the vector as a field": replace(_ASKED, select=frozenset({VECTOR})),
     "half a number for a vector": replace(_ASKED, near=b"123"),
     "an id that is none": replace(_ASKED, among=("no id",)),
+    "less than no dimensions": replace(_ASKED, near=None, dimensions=-1),
     "a group that is no text": replace(_ASKED, around=Around("number", "number", 1)),
     "a number that is none": replace(_ASKED, around=Around("conversation_id", "type", 1)),
     "no reach": replace(_ASKED, around=Around("conversation_id", "number", 0)),

@@ -1,14 +1,8 @@
-"""Ranking: what was found in several ways becomes one ranking. Pure functions: what comes out is told by what goes in."""
+"""Whole rankings merged into one: of paraphrases, and of what several ways of searching found."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-
-from memory.ports import lexical
-from memory.ports.collections import Collection
-from memory.ports.pace import paced
-from memory.ports.query import Head, Hit
-from memory.ports.text import query_words, scored
 
 RRF_K = 60  # Cormack, Clarke, Büttcher: "Reciprocal Rank Fusion outperforms Condorcet and individual Rank Learning Methods" (2009); D80, D86
 
@@ -40,11 +34,3 @@ def combine(by_words: Mapping[str, float], by_meaning: Mapping[str, float]) -> l
     for record_id, cosine in by_meaning.items():
         scores[record_id] = scores.get(record_id, 0.0) + MEANING_WEIGHT * max(cosine, 0.0)
     return sorted(scores.items(), key=lambda pair: (-pair[1], pair[0]))
-
-
-async def rank_by_words(heads: Sequence[Head], collection: Collection, text: str, limit: int) -> list[Hit]:
-    """What a store with an index would answer to `Words`, from heads with their words: for stores that cannot search by words."""
-    wanted = query_words(text)
-    counted = [(h, lexical.counts(collection, h.words, wanted), lexical.length(h.words)) async for h in paced(heads) if h.words is not None]
-    hits = [Hit(head, score) for head, score in scored(counted, len(counted), sum(length for _, _, length in counted))]
-    return sorted(hits, key=lambda hit: (-hit.score, hit.head.key.id))[:limit]

@@ -1,0 +1,49 @@
+"""Cues: which words of a question tell what its answer shows or is. Tables as data, by language; a language without one is asked without cues."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+from memory.policies.marks import HAS_NUMBER, HAS_PICTURE, HAS_PLACE, HAS_TIME
+
+SHOWN: Mapping[str, tuple[tuple[str, int, float], ...]] = {
+    "en": (
+        ("when|what (?:day|date|month|year)", HAS_TIME, 0.5),
+        ("how (?:many|much|often|long|old)", HAS_NUMBER, 0.4),
+        ("where|(?:which|what) (?:city|town|country|state|place)", HAS_PLACE, 0.6),
+        ("photo|photos|picture|pictures|image|images|show|shown|showed", HAS_PICTURE, 0.2),
+    )
+}
+"""A question with the cue adds so much to what shows the mark. Weights: measured, see `memory.policies.ranking`."""
+
+INTENTS: Mapping[str, tuple[tuple[str, tuple[str, ...]], ...]] = {
+    "en": (
+        (
+            "favorite|favourite|prefer|preference|love|hate|enjoy|dislike|wants|liked|likes|loved|hated|enjoys|wanted",
+            ("user", "feedback"),
+        ),
+        ("what is|where is|who is|what's|where's|who's|how many|how much|url|address|endpoint|port", ("reference",)),
+        ("how to|how do|how does|why is|why does|explain|tutorial|guide", ("learning",)),
+        ("when|before|after|since|until|first|earliest|latest|recent|recently|ago|did|yesterday|today|happened", ("project",)),
+    )
+}
+"""Which types of entries answer a question with the cue (D71, D72)."""
+
+
+def _compiled(cue: str) -> re.Pattern[str]:
+    return re.compile(rf"(?<!\w)(?:{cue})(?!\w)", re.IGNORECASE)  # on word boundaries, next to whatever sign (D73)
+
+
+_SHOWN = tuple((_compiled(cue), mark, weight) for table in SHOWN.values() for cue, mark, weight in table)
+_INTENTS = tuple((_compiled(cue), types) for table in INTENTS.values() for cue, types in table)
+
+
+def cued(question: str) -> tuple[tuple[int, float], ...]:
+    """The marks that an answer to this question probably shows, each with what that is worth."""
+    return tuple((mark, weight) for cue, mark, weight in _SHOWN if cue.search(question))
+
+
+def intents(question: str) -> frozenset[str]:
+    """The types of entries that probably answer; several groups may fire, and none is no boost (D71, D74)."""
+    return frozenset(kind for cue, types in _INTENTS if cue.search(question) for kind in types)
