@@ -25,6 +25,7 @@ from memory.orchestrator.past import entry_id, locate_each
 from memory.orchestrator.placement import Placement
 from memory.orchestrator.steps import step
 from memory.policies.asked import Asked
+from memory.policies.asking import read
 from memory.policies.ranking import combine, rank_by_words
 from memory.policies.routing import TIERS
 from memory.policies.visibility import accepts, filter_of
@@ -93,7 +94,7 @@ class Searching:
             return SearchResult([FoundEntry(e, 0.0, {"tier": e.tier}) for e in browsed], browsed.degraded)
         lacking = Lacking()
         pool = min(max(3 * asked.limit, 50), MAX_LIMIT)  # D82
-        vector = await self._meaning.of_query(text)
+        vector = await self._meaning.of_query(read(text).embedded)
         candidates: dict[str, _Candidate] = {}
         for store, collection in self._browsing.sources(asked):
             for way, hit in await self._hits(store, collection, asked, text, vector, pool, lacking):

@@ -14,10 +14,9 @@ _NUMBER = re.compile(
 _PICTURE = re.compile(r"\b(?:photo|photograph|picture|image|pic|painting|drawing|screenshot)\b", re.IGNORECASE)
 _PLACE = re.compile(r"\b(?:in|at|to|near|from) (?:the )?[A-Z]\w")
 _TIME = re.compile(
-    r"\b(?:today|yesterday|tomorrow|tonight|morning|afternoon|evening|night|week|weekend|month|year|day|ago|since|last|next|recently|summer|winter|spring"
+    r"(?i:\b(?:today|yesterday|tomorrow|tonight|morning|afternoon|evening|night|week|weekend|month|year|day|ago|since|last|next|recently|summer|winter|spring"
     r"|autumn|monday|tuesday|wednesday|thursday|friday|saturday|sunday|january|february|march|april|june|july|august|september|october|november"
-    r"|december)s?\b|\bMay\b|\b(?:19|20)\d\d\b",
-    re.IGNORECASE,
+    r"|december)s?\b)|\bMay\b|\b(?:19|20)\d\d\b",
 )
 
 

@@ -18,6 +18,7 @@ from memory.orchestrator.conversations.passages import said_at
 from memory.orchestrator.conversations.sessions import SessionRecords, session_key
 from memory.orchestrator.placement import Placement
 from memory.orchestrator.steps import step
+from memory.policies.asking import read
 from memory.policies.ranking import combine, rank_by_words
 from memory.ports.query import MAX_LIMIT, WORDS, Filter, Hit, IsNull, Near, Not, Partitions, Query, Search, Tenant, Where, Words, all_of
 from memory.ports.record import Key, Record
@@ -83,7 +84,7 @@ class Finding:
 
     async def _by_meaning(self, store: Store | None, where: Where, asked: Filter | None, text: str, most: int) -> _ByMeaning:
         """What was said here is made ready first. A store that fails takes nothing from what is found by words."""
-        vector = None if store is None else await self._sessions.passages.vector_of(text)
+        vector = None if store is None else await self._sessions.passages.vector_of(read(text).embedded)
         if store is None or vector is None:
             return _ByMeaning()
         try:

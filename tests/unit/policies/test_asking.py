@@ -1,0 +1,97 @@
+"""How a question is read: names leave the text that is embedded, cues fire on word boundaries, texts show what they show."""
+
+from __future__ import annotations
+
+import pytest
+
+from memory.policies import marks
+from memory.policies.asking import mentioned, read, reread
+from memory.policies.cues import cued, intents
+from memory.policies.marks import marks_of
+
+
+@pytest.mark.parametrize(
+    ("question", "embedded"),
+    [
+        ("When did Caroline go to the support group?", "When did go to the support group?"),
+        ("What is Caroline's identity?", "What is identity?"),
+        ("Caroline paints what?", "Caroline paints what?"),
+        ("Is it late? Then Melanie sleeps", "Is it late? Then sleeps"),
+        ("what does ada drink", "what does ada drink"),
+        ("Does the LGBTQ group meet?", "Does the LGBTQ group meet?"),
+        ("Who is Zoë?", "Who is"),
+        ("Ada", "Ada"),
+        ("x Ada", "x"),
+    ],
+)
+def test_capitalised_words_but_the_first_are_taken_for_names_and_not_embedded(question: str, embedded: str) -> None:
+    assert read(question).embedded == embedded
+
+
+def test_a_question_of_nothing_but_names_is_embedded_whole() -> None:
+    assert reread(read("Ada Lovelace"), ["Ada", "Lovelace"]).embedded == "Ada Lovelace"
+
+
+def test_names_stay_among_the_words_that_are_looked_for() -> None:
+    question = read("When did Caroline deploy it?")
+    assert question.stems == ("carolin", "deploi")
+    assert question.names == (True, False)
+
+
+def test_who_speaks_is_named_by_the_first_word_whatever_its_case() -> None:
+    question = reread(read("what did caroline's friend Bob say?"), ["Caroline Smith", "Melanie"])
+    assert question.named == {"caroline"}
+    assert question.embedded == "what did friend Bob say?"
+    assert mentioned(question, ["Caroline Smith", "Melanie"]) == {"Caroline Smith"}
+
+
+def test_where_nobody_speaks_a_question_stays_as_it_was_read() -> None:
+    question = read("Did Bob call?")
+    assert reread(question, []) is question
+
+
+@pytest.mark.parametrize(
+    ("question", "types"),
+    [
+        ("what is my favorite port", {"user", "feedback", "reference"}),
+        ("how do I deploy", {"learning"}),
+        ("when did it happen", {"project"}),
+        ("kubernetes", set()),
+    ],
+)
+def test_intents(question: str, types: set[str]) -> None:
+    """AC-D33."""
+    assert intents(question) == types
+
+
+def test_a_cue_next_to_a_sign_is_a_cue_and_inside_a_word_is_none() -> None:
+    assert intents("which colour do I prefer?") == {"user", "feedback"}
+    assert intents("(prefer)") == {"user", "feedback"}
+    assert intents("preferably sinceresupport") == set()
+
+
+def test_cues_name_what_an_answer_shows() -> None:
+    assert dict(cued("When did it end?")) == {marks.HAS_TIME: 0.5}
+    assert dict(cued("how many dogs, and where?")) == {marks.HAS_NUMBER: 0.4, marks.HAS_PLACE: 0.6}
+    assert cued("whenever") == ()
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("", 0),
+        ("plain words", 0),
+        ("Really? No.", marks.ASKS),
+        ('"Really?" ', marks.ASKS | marks.ENDS_ASKING),
+        ("本当？", marks.ASKS | marks.ENDS_ASKING),
+        ("two of 3", marks.HAS_NUMBER),
+        ("a photo of it", marks.HAS_PICTURE),
+        ("back from Porto", marks.HAS_PLACE),
+        ("back from porto", 0),
+        ("see you tomorrow", marks.HAS_TIME),
+        ("I may go", 0),
+        ("since May", marks.HAS_TIME),
+    ],
+)
+def test_marks(text: str, shown: int) -> None:
+    assert marks_of(text) == shown

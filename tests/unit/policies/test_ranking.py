@@ -1,0 +1,200 @@
+"""The score of a pool: what each term adds, what is absent takes nothing, and what multiplies it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import numpy as np
+import pytest
+
+from memory.policies.asking import Question, read, reread
+from memory.policies.marks import marks_of
+from memory.policies.ranking import Boosts, boosted, closeness, score
+from memory.policies.ranking.boosts import decay
+from memory.policies.ranking.score import SELECT
+from memory.ports.candidates import Measured, Statistics
+from memory.ports.record import Role, pack_vector
+from memory.ports.text import words
+
+NOW = datetime(2026, 5, 7, 12, tzinfo=UTC)
+DAY = timedelta(days=1)
+
+
+def _pool(question: Question, texts: Sequence[str], vectors: Sequence[Sequence[float]] = (), **fields: Sequence[Any]) -> Measured:
+    """A pool of these texts, in a corpus of a hundred where each word of the question is in ten."""
+    said = [words(text) for text in texts]
+    counts = np.array([[4.0 * one.count(stem) for stem in question.stems] for one in said]).reshape(len(texts), len(question.stems))
+    given: dict[str, Sequence[Any]] = {"marks": [marks_of(text) for text in texts], "valid_from": [NOW] * len(texts), **fields}
+    return Measured(
+        [str(n) for n in range(len(texts))],
+        ["user:ann"] * len(texts),
+        [1] * len(texts),
+        [Role.HOME] * len(texts),
+        ["mid"] * len(texts),
+        np.array([len(one) for one in said]),
+        counts,
+        np.array(vectors, np.float32) if len(vectors) else np.zeros((len(texts), 0), np.float32),
+        {name: given.get(name, [None] * len(texts)) for name in SELECT},
+        Statistics(100, 1_000, dict.fromkeys(question.stems, 10)),
+    )
+
+
+def _order(question: Question, pool: Measured, near: bytes | None = None) -> list[int]:
+    return [int(row) for row in np.argsort(-score(question, pool, near).score, kind="stable")]
+
+
+def test_more_of_the_questions_words_come_first() -> None:
+    question = read("alpaca wool price")
+    assert _order(question, _pool(question, ["nothing at all here", "alpaca in a field", "price of alpaca wool"])) == [2, 1, 0]
+
+
+def test_two_texts_that_are_nearly_alike_have_nearly_the_same_score() -> None:
+    question = read("alpaca wool")
+    pool = _pool(question, ["alpaca wool one two", "alpaca wool one two three", "zebra"])
+    first, second, _ = score(question, pool, None).score.tolist()
+    assert abs(first - second) / max(first, second) < 0.05
+
+
+def test_an_answer_beside_the_words_of_the_question_is_found_by_them() -> None:
+    question = read("which wool do you use")
+    texts = ["which wool do you use?", "Mostly alpaca.", "Nice weather."]
+    beside: dict[str, Any] = {"conversation_id": ["c", "c", "d"], "number_in_conversation": [1, 2, 1]}
+    pool = _pool(question, texts, **beside)
+    assert score(question, pool, None).score[1] > score(question, pool, None).score[2]
+    apart = _pool(question, texts)
+    assert score(question, apart, None).terms["words"][1] == 0
+
+
+def test_neighbours_are_those_of_the_same_scope_and_conversation() -> None:
+    question = read("wool")
+    pool = _pool(question, ["wool", "yes"], conversation_id=["c", "c"], number_in_conversation=[1, 2])
+    assert score(question, pool, None).terms["words"][1] > 0
+    elsewhere = replace(pool, scopes=["user:ann", "user:bob"])
+    assert score(question, elsewhere, None).terms["words"][1] == 0
+
+
+def test_the_speaker_who_is_named_is_preferred_and_of_two_neither() -> None:
+    texts, speakers = ["I like tea", "I like tea"], ["Caroline", "Melanie"]
+    one = reread(read("What does Melanie like?"), speakers)
+    assert _order(one, _pool(one, texts, speaker=speakers)) == [1, 0]
+    both = reread(read("What do Melanie and Caroline like?"), speakers)
+    assert not score(both, _pool(both, texts, speaker=speakers), None).terms["speaker"].any()
+
+
+def test_what_asks_comes_behind_what_tells() -> None:
+    question = read("tea")
+    assert _order(question, _pool(question, ["do you like tea?", "you do like tea"])) == [1, 0]
+
+
+def test_a_question_of_when_prefers_what_tells_a_time() -> None:
+    question = read("when was the tea party")
+    assert _order(question, _pool(question, ["the tea party was fun", "the tea party was yesterday"])) == [1, 0]
+
+
+def test_the_day_of_a_turn_is_among_its_words() -> None:
+    question = read("what happened on 7 May 2026")
+    days: dict[str, Any] = {"valid_from": [NOW - 40 * DAY, NOW], "conversation_id": ["a", "b"], "number_in_conversation": [1, 1]}
+    assert _order(question, _pool(question, ["we met", "we met"], **days)) == [1, 0]
+
+
+def test_meaning_orders_where_words_say_nothing() -> None:
+    question = read("feline")
+    pool = _pool(question, ["a cat", "a car"], [[1, 0.1], [0, 1]])
+    assert _order(question, pool, pack_vector([1, 0])) == [0, 1]
+    assert _order(question, pool, pack_vector([0, 1])) == [1, 0]
+
+
+def test_a_record_without_a_vector_is_measured_by_its_words_alone() -> None:
+    question = read("cat")
+    scored = score(question, _pool(question, ["a cat", "a car"], [[0, 0], [1, 0]]), pack_vector([1, 0]))
+    assert np.isfinite(scored.score).all()
+    assert scored.terms["own_meaning"][0] == 0
+
+
+def test_how_well_it_answers_does_not_depend_on_the_rest_of_the_pool() -> None:
+    question = read("alpaca wool price")
+    alone = score(question, _pool(question, ["alpaca wool"]), None).absolute[0]
+    among = score(question, _pool(question, ["alpaca wool", "alpaca wool price", "zebra"]), None).absolute
+    assert among[0] == alone == pytest.approx(2 / 3)
+    assert among.tolist()[1:] == pytest.approx([1.0, 0.0])
+
+
+def test_a_near_meaning_answers_well_and_the_noise_of_a_model_does_not() -> None:
+    question = read("zebra")
+    pool = _pool(question, ["a", "b"], [[1, 0], [0.3, 1]])
+    absolute = score(question, pool, pack_vector([1, 0])).absolute
+    assert absolute.tolist() == pytest.approx([1.0, 0.0])
+
+
+def test_an_empty_pool_has_no_scores() -> None:
+    question = read("alpaca")
+    assert len(score(question, _pool(question, []), None).score) == 0
+
+
+def test_a_score_stays_above_nought() -> None:
+    question = read("zebra")
+    assert (score(question, _pool(question, ["?", ""]), None).score > 0).all()
+
+
+# -- multipliers
+
+
+def _boosts(boosts: Boosts, question: str = "alpaca", **fields: Sequence[Any]) -> dict[str, list[float]]:
+    asked = read(question)
+    wide = len(next(iter(fields.values())))
+    return {name: by.tolist() for name, by in boosted(asked, _pool(asked, ["alpaca"] * wide, **fields), boosts, NOW).items()}
+
+
+def test_types_and_tags_multiply_and_the_callers_type_wins_over_the_intent() -> None:
+    kinds: dict[str, Any] = {"type": ["user", "learning"], "tags": [("a", "b"), None]}
+    assert _boosts(Boosts(types=("learning",), tags=("b", "x")), "how to prefer", **kinds)["type"] == [1.0, 1.3]
+    assert _boosts(Boosts(tags=("b", "x")), **kinds)["tag"] == [1.2, 1.0]
+    assert _boosts(Boosts(), "which do I prefer?", **kinds)["type"] == [1.3, 1.0]
+    assert _boosts(Boosts(intent=False), "which do I prefer?", **kinds)["type"] == [1.0, 1.0]
+    assert _boosts(Boosts(), "alpaca", **kinds)["type"] == [1.0, 1.0]
+
+
+def test_age_takes_a_part_and_never_all() -> None:
+    ages = [0, 30, 31, 90, 91, 180, 181, 360, 361, 100_000]
+    assert [decay(age, Boosts()) for age in ages] == [1.0, 1.0, 0.9, 0.9, 0.75, 0.75, 0.6, 0.6, 0.5, 0.5]
+    assert [decay(age, Boosts(half_life=10)) for age in (30, 31, 40, 41)] == [1.0, 0.6, 0.6, 0.5]
+    assert decay(1_000, Boosts(floor=0.2)) == 0.2
+
+
+def test_age_can_be_left_out_and_what_has_no_moment_has_no_age() -> None:
+    old: dict[str, Any] = {"valid_from": [NOW - 1_000 * DAY, None]}
+    assert _boosts(Boosts(), **old)["age"] == [0.5, 1.0]
+    assert _boosts(Boosts(age_decay=False), **old)["age"] == [1.0, 1.0]
+
+
+def test_the_callers_conversation_wins_close_calls_and_no_others() -> None:
+    local = _boosts(Boosts(conversation_id="c"), conversation_id=["c", "d", None])["local"]
+    assert local[0] > 1 == local[1] == local[2]
+    assert local[0] < 1.5
+    assert _boosts(Boosts(), conversation_id=["c", "d", None])["local"] == [1.0, 1.0, 1.0]
+
+
+# -- closeness
+
+
+@pytest.mark.parametrize("asked", ["alpha beta", "what about the alpha beta"])
+def test_a_phrase_comes_before_words_near_each_other_before_words_apart_before_one(asked: str) -> None:
+    """AC-D21."""
+    texts = ["alpha beta", "alpha one two three beta", "alpha " + "word " * 11 + "beta", "alpha only"]
+    close = [closeness(read(asked), [text]) for text in texts]
+    assert close == sorted(close, reverse=True)
+    assert len(set(close)) == 4
+
+
+def test_of_one_word_or_of_many_only_a_phrase_counts() -> None:
+    many = "one two three four five six seven eight nine".replace("one", "lantern")
+    assert closeness(read("alpha"), ["alpha"]) == 1.0
+    assert closeness(read(many), [f"so {many} then"]) > 1.0
+    assert closeness(read(many), [" ".join(reversed(many.split()))]) == 1.0
+
+
+def test_words_in_two_parts_of_a_text_are_not_close() -> None:
+    assert closeness(read("alpha beta"), ["alpha", "beta"]) == 1.0
