@@ -1,13 +1,12 @@
 """Ranking: what was found becomes one order. Pure functions: what comes out is told by what goes in.
 
-`score` measures a pool of candidates against a question, `boosts` multiplies what the caller or the question prefers, `closeness` looks at where the
-words stand in the best texts; `fusion` merges whole rankings, of paraphrases. Constants, each with its source, are in `constants`.
+`score` measures a pool of candidates against a question, `boosts` multiplies what the caller or the question prefers: both calculate with numpy, and are
+imported from their own modules. `closeness` looks at where the words stand in the best texts; `fusion` merges whole rankings. Constants, each with its
+source, are in `constants`.
 """
 
-from memory.policies.ranking.boosts import Boosts, boosted
 from memory.policies.ranking.by_words import rank_by_words
 from memory.policies.ranking.closeness import closeness
 from memory.policies.ranking.fusion import combine, fuse
-from memory.policies.ranking.score import Scored, score
 
-__all__ = ["Boosts", "Scored", "boosted", "closeness", "combine", "fuse", "rank_by_words", "score"]
+__all__ = ["closeness", "combine", "fuse", "rank_by_words"]

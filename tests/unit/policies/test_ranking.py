@@ -12,9 +12,9 @@ import pytest
 
 from memory.policies.asking import Question, read, reread
 from memory.policies.marks import marks_of
-from memory.policies.ranking import Boosts, boosted, closeness, score
-from memory.policies.ranking.boosts import decay
-from memory.policies.ranking.score import SELECT
+from memory.policies.ranking import closeness
+from memory.policies.ranking.boosts import Boosts, boosted, decay
+from memory.policies.ranking.score import SELECT, score
 from memory.ports.candidates import Measured, Statistics
 from memory.ports.record import Role, pack_vector
 from memory.ports.text import words
