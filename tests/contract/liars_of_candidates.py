@@ -1,0 +1,134 @@
+"""Lying stores: candidates that are too many, too few, or measured by something else than they say."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from memory.adapters.in_memory import InMemoryStore
+from memory.ports.candidates import Candidates, Measured, taken
+from memory.ports.contract.support import ELSEWHERE, HERE
+from memory.ports.query import within
+from memory.ports.record import Role
+from tests.contract.liars import liar
+
+MEASURED = "test_candidates_are_what_was_asked_for_measured_by_what_they_say"
+FOLLOWING = "test_candidates_follow_every_write_at_once"
+MANY = "test_candidates_bring_no_more_than_the_question_lets_through_however_many_match"
+REFUSED = "test_a_question_that_cannot_be_asked_is_refused"
+
+
+@liar(MEASURED)
+class BringsNoNeighbours(InMemoryStore):
+    async def _candidates(self, asked: Candidates) -> Measured:
+        return await super()._candidates(replace(asked, around=None))
+
+
+@liar(MEASURED)
+class ReachesTooShort(InMemoryStore):
+    async def _candidates(self, asked: Candidates) -> Measured:
+        return await super()._candidates(replace(asked, around=asked.around and replace(asked.around, reach=1)))
+
+
+@liar(MEASURED)
+class ForgetsWhoIsNamed(InMemoryStore):
+    async def _candidates(self, asked: Candidates) -> Measured:
+        return await super()._candidates(replace(asked, among=()))
+
+
+@liar(MEASURED)
+class AsksByWordsAlone(InMemoryStore):
+    async def _candidates(self, asked: Candidates) -> Measured:
+        return await super()._candidates(replace(asked, near=None, dimensions=asked.width))
+
+
+@liar(MEASURED)
+class AsksByMeaningAlone(InMemoryStore):
+    async def _candidates(self, asked: Candidates) -> Measured:
+        return await super()._candidates(replace(asked, text=""))
+
+
+@liar(MEASURED)
+class ForgetsTheFilter(InMemoryStore):
+    async def _candidates(self, asked: Candidates) -> Measured:
+        return await super()._candidates(replace(asked, filter=None))
+
+
+@liar(MEASURED)
+class CountsWithoutWeights(InMemoryStore):
+    async def _candidates(self, asked: Candidates) -> Measured:
+        found = await super()._candidates(asked)
+        return replace(found, counts=(found.counts > 0).astype("float64"))
+
+
+@liar(MEASURED)
+class TellsLengthsOfTheCounted(InMemoryStore):
+    async def _candidates(self, asked: Candidates) -> Measured:
+        found = await super()._candidates(asked)
+        return replace(found, lengths=found.counts.sum(axis=1).astype("int64"))
+
+
+@liar(MEASURED)
+class NormalisesVectors(InMemoryStore):
+    async def _candidates(self, asked: Candidates) -> Measured:
+        found = await super()._candidates(asked)
+        return replace(found, vectors=(found.vectors / 2).astype("float32"))
+
+
+@liar(MEASURED)
+class CountsWhatTheFilterLetsThrough(InMemoryStore):
+    async def _candidates(self, asked: Candidates) -> Measured:
+        found = await super()._candidates(asked)
+        return replace(found, statistics=replace(found.statistics, documents=len(found)))
+
+
+@liar(MEASURED)
+class LeavesOutStemsThatNobodyHas(InMemoryStore):
+    async def _candidates(self, asked: Candidates) -> Measured:
+        found = await super()._candidates(asked)
+        containing = {stem: number for stem, number in found.statistics.containing.items() if number}
+        return replace(found, statistics=replace(found.statistics, containing=containing))
+
+
+@liar(MEASURED)
+class BringsSomeTwice(InMemoryStore):
+    async def _candidates(self, asked: Candidates) -> Measured:
+        found = await super()._candidates(asked)
+        return taken(found, [*range(len(found)), *range(min(1, len(found)))])
+
+
+@liar(MEASURED)
+class LooksIntoOtherScopes(InMemoryStore):
+    async def _candidates(self, asked: Candidates) -> Measured:
+        return await super()._candidates(replace(asked, where=within(HERE, ELSEWHERE)))
+
+
+@liar(MEASURED)
+class BringsEveryRole(InMemoryStore):
+    async def _candidates(self, asked: Candidates) -> Measured:
+        return await super()._candidates(replace(asked, roles=asked.roles | {Role.REPLICA}))
+
+
+@liar(FOLLOWING)
+class AnswersAsBefore(InMemoryStore):
+    _kept: Measured | None = None
+
+    async def _candidates(self, asked: Candidates) -> Measured:
+        self._kept = self._kept or await super()._candidates(asked)
+        return self._kept
+
+
+@liar(MANY)
+class FiltersBehindTheLimit(InMemoryStore):
+    async def _candidates(self, asked: Candidates) -> Measured:
+        there = await super()._candidates(replace(asked, limit=max(1, asked.limit // 10), filter=None))
+        passing = set((await super()._candidates(asked)).ids)
+        return taken(there, [row for row, one in enumerate(there.ids) if one in passing])
+
+
+@liar(REFUSED)
+class RefusesNothing(InMemoryStore):
+    async def candidates(self, asked: Candidates) -> Measured:
+        try:
+            return await super().candidates(asked)
+        except Exception:  # noqa: BLE001
+            return await self._candidates(replace(asked, text="", near=None, among=(), around=None, filter=None, select=frozenset()))
