@@ -177,6 +177,62 @@ def test_the_callers_conversation_wins_close_calls_and_no_others() -> None:
     assert _boosts(Boosts(), conversation_id=["c", "d", None])["local"] == [1.0, 1.0, 1.0]
 
 
+def _boosted(question: Question, pool: Measured, boosts: Boosts) -> list[float]:
+    multiplied = score(question, pool, None).score
+    for by in boosted(question, pool, boosts, NOW).values():
+        multiplied = multiplied * by
+    return [float(one) for one in multiplied]
+
+
+def test_of_equal_texts_those_of_the_callers_conversation_come_first() -> None:
+    """AC-D27, without the store."""
+    question = read("raptor")
+    pool = _pool(question, ["the raptor flew"] * 4, conversation_id=["d", "c", "d", "c"])
+    elsewhere, own, other, second = _boosted(question, pool, Boosts(conversation_id="c"))
+    assert own == second > elsewhere == other
+    assert len(set(_boosted(question, pool, Boosts()))) == 1
+
+
+def test_a_much_better_text_of_another_conversation_is_not_pushed_out_by_ten_weak_ones_of_the_callers_own() -> None:
+    """AC-D29, without the store."""
+    question = read("raptor nest cliff")
+    texts = ["a raptor, a car, a house and a tree by the road"] * 10 + ["raptor nest on the cliff"]
+    scores = _boosted(question, _pool(question, texts, conversation_id=["c"] * 10 + ["d"]), Boosts(conversation_id="c"))
+    assert scores[-1] > max(scores[:-1])
+
+
+def test_a_word_of_the_title_counts_for_more_than_one_of_the_content() -> None:
+    """AC-D19, without the store: counts come weighted, ten for a title and four for content."""
+    question = read("kubernetes")
+    pool = _pool(question, ["kubernetes deployment runbook", "kubernetes in generic notes"])
+    titled = replace(pool, counts=np.array([[10.0], [4.0]]), lengths=np.array([4, 4]))
+    first, second = score(question, titled, None).score.tolist()
+    assert first > second
+
+
+@pytest.mark.parametrize("kind", ["user", "feedback", "reference", "learning", "project", None])
+def test_without_a_cue_no_type_is_preferred(kind: str | None) -> None:
+    """D74."""
+    assert _boosts(Boosts(), "kubernetes cluster", type=[kind])["type"] == [1.0]
+
+
+@pytest.mark.parametrize("kind", ["user", "feedback", "reference", "learning", "project", None])
+def test_a_cue_takes_nothing_from_any_type(kind: str | None) -> None:
+    assert _boosts(Boosts(), "how to prefer what is recent", type=[kind])["type"][0] >= 1.0
+
+
+def test_a_day_and_a_speaker_that_many_rows_share_are_told_of_each() -> None:
+    question = read("what did Caroline say on 7 May 2026")
+    fields: dict[str, Any] = {
+        "conversation_id": ["c"] * 5,
+        "number_in_conversation": [1, 10, 20, 30, None],
+        "speaker": ["Caroline", "Caroline", "Caroline", "Bob", None],
+        "valid_from": [NOW, NOW, NOW - 40 * DAY, NOW - 40 * DAY, NOW],
+    }
+    told = score(question, _pool(question, ["x"] * 5, **fields), None).terms["words"]
+    assert told[0] == told[1] > told[2] > told[3] > told[4] == 0
+
+
 # -- closeness
 
 
