@@ -5,8 +5,7 @@ are imported from their own modules. `closeness` looks at where words stand in t
 its source, are in `constants`.
 """
 
-from memory.policies.ranking.by_words import rank_by_words
 from memory.policies.ranking.closeness import closeness
 from memory.policies.ranking.fusion import combine, fuse
 
-__all__ = ["closeness", "combine", "fuse", "rank_by_words"]
+__all__ = ["closeness", "combine", "fuse"]
