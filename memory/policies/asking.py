@@ -5,27 +5,37 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import cached_property
 
 from memory.policies.cues import cued, intents
-from memory.ports.text import STOPWORDS, cut, fold, query_words, stem
+from memory.ports.text import STOPWORDS, cut, query_words, stem
 
-_WORD = re.compile(r"\S+")
-_CAPITAL = re.compile(r"[^\W\d_]")
+_LETTER = re.compile(r"[^\W\d_]")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Question:
-    """What is asked, read once."""
+    """What is asked. What ranking alone asks of it is read when it does."""
 
     text: str
-    stems: tuple[str, ...]
-    """The content words it looks for, names among them."""
     named: frozenset[str]
     """The folded words that are taken for names."""
     embedded: str
-    """The text without them: a name says little of what is meant, and a vector much of the name (retrieval.md: 41 to 57 for vectors alone)."""
-    cues: tuple[tuple[int, float], ...] = ()
-    intents: frozenset[str] = frozenset()
+    """The text without them, where as much is left as leaves: a name says little of what is meant, and a vector much of the name (retrieval.md: 41 to
+    57 for vectors alone)."""
+
+    @cached_property
+    def stems(self) -> tuple[str, ...]:
+        """The content words it looks for, names among them."""
+        return tuple(query_words(self.text))
+
+    @cached_property
+    def cues(self) -> tuple[tuple[int, float], ...]:
+        return cued(self.text)
+
+    @cached_property
+    def intents(self) -> frozenset[str]:
+        return intents(self.text)
 
     @property
     def names(self) -> tuple[bool, ...]:
@@ -41,7 +51,7 @@ def read(text: str) -> Question:
 
 def reread(question: Question, speakers: Iterable[str]) -> Question:
     """The question again, by who speaks in what was found: names are the speakers whose first word it mentions. The same where none speaks."""
-    firsts = {fold(words[0]) for speaker in speakers if (words := cut(speaker))}
+    firsts = {words[0] for speaker in speakers if (words := cut(speaker))}
     return _question(question.text, frozenset(firsts & set(cut(question.text)))) if firsts else question
 
 
@@ -51,8 +61,20 @@ def mentioned(question: Question, speakers: Iterable[str]) -> frozenset[str]:
 
 
 def _question(text: str, named: frozenset[str]) -> Question:
-    kept = [word for word in _WORD.findall(text) if not _is_name(word, named)]
-    return Question(text, tuple(query_words(text)), named, " ".join(kept) or text, cued(text), intents(text))
+    return Question(text, named, _without(text, named) if named else text)
+
+
+def _without(text: str, named: frozenset[str]) -> str:
+    """The text without the names. Whole where more would leave than stays: of "What is Kubernetes?" nothing does, and a title has a capital in every
+    word."""
+    said = text.split()
+    leaves = {word for word in set(said) if _is_name(word, named)}
+    kept = " ".join([word for word in said if word not in leaves])
+    return kept if 2 * _content(kept) >= _content(text) else text
+
+
+def _content(text: str) -> int:
+    return sum(word not in STOPWORDS for word in cut(text))
 
 
 def _is_name(word: str, named: frozenset[str]) -> bool:
@@ -63,10 +85,9 @@ def _is_name(word: str, named: frozenset[str]) -> bool:
 
 def _capitalised(text: str) -> frozenset[str]:
     found, begins = set[str](), True
-    for word in _WORD.findall(text):
-        letters = cut(word)
-        first = _CAPITAL.search(word)
-        if not begins and letters and first and first[0].isupper() and letters[0] not in STOPWORDS and not word.isupper():
+    for word in text.split():
+        first = _LETTER.search(word)
+        if not begins and first and first[0].isupper() and not word.isupper() and (letters := cut(word))[0] not in STOPWORDS:
             found.add(letters[0])
         begins = word.endswith((".", "!", "?", ":"))
     return frozenset(found)

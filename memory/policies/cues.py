@@ -15,7 +15,7 @@ SHOWN: Mapping[str, tuple[tuple[str, int, float], ...]] = {
         ("photo|photos|picture|pictures|image|images|show|shown|showed", HAS_PICTURE, 0.2),
     )
 }
-"""A question with the cue adds so much to what shows the mark. Weights: measured, see `memory.policies.ranking`."""
+"""A question with the cue adds so much to what shows the mark. Weights: `retrieval.md`."""
 
 INTENTS: Mapping[str, tuple[tuple[str, tuple[str, ...]], ...]] = {
     "en": (

@@ -19,13 +19,18 @@ from memory.policies.marks import marks_of
         ("Is it late? Then Melanie sleeps", "Is it late? Then sleeps"),
         ("what does ada drink", "what does ada drink"),
         ("Does the LGBTQ group meet?", "Does the LGBTQ group meet?"),
-        ("Who is Zoë?", "Who is"),
+        ("Did she see Zoë?", "Did she see"),
         ("Ada", "Ada"),
         ("x Ada", "x"),
     ],
 )
 def test_capitalised_words_but_the_first_are_taken_for_names_and_not_embedded(question: str, embedded: str) -> None:
     assert read(question).embedded == embedded
+
+
+@pytest.mark.parametrize("question", ["Who is Zoë?", "What is Kubernetes?", "about Redis", "Favorite Coffee Drink Recipes", "from Porto to Rome"])
+def test_a_question_that_would_lose_more_than_it_keeps_is_embedded_whole(question: str) -> None:
+    assert read(question).embedded == question
 
 
 def test_a_question_of_nothing_but_names_is_embedded_whole() -> None:
