@@ -26,9 +26,10 @@ from memory.orchestrator.placement import Placement
 from memory.orchestrator.steps import step
 from memory.policies.asked import Asked
 from memory.policies.asking import read
-from memory.policies.ranking import combine, rank_by_words
+from memory.policies.ranking import combine
 from memory.policies.routing import TIERS
 from memory.policies.visibility import accepts, filter_of
+from memory.ports.by_words import rank_by_words
 from memory.ports.collections import Collection
 from memory.ports.heads import head_of
 from memory.ports.nearness import best, by_nearness

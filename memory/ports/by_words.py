@@ -1,4 +1,4 @@
-"""What a store with an index would answer, from what was read: for stores that cannot search by words."""
+"""Found by words among what is in hand: for stores without an index of words."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from memory.ports.text import query_words, scored
 
 
 async def rank_by_words(heads: Sequence[Head], collection: Collection, text: str, limit: int) -> list[Hit]:
-    """What a store with an index would answer to `Words`, from heads with their words: for stores that cannot search by words."""
+    """What a store with an index would answer to `Words`, from heads with their words, weighed by these heads' statistics."""
     wanted = query_words(text)
     counted = [(h, lexical.counts(collection, h.words, wanted), lexical.length(h.words)) async for h in paced(heads) if h.words is not None]
     hits = [Hit(head, score) for head, score in scored(counted, len(counted), sum(length for _, _, length in counted))]

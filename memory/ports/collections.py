@@ -70,5 +70,10 @@ class Collection:
     def __hash__(self) -> int:
         return hash(self.name)  # asked with every record; equal collections have equal names
 
+    @property
+    def leading(self) -> frozenset[str]:
+        """The fields that indexes over several begin with: an adapter that has none of those gives each of these one of its own."""
+        return frozenset(index[0] for index in self.indexes)
+
     def field(self, name: str) -> Field | None:
         return self._fields.get(name)

@@ -2,41 +2,42 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from memory.ports import lexical
+from memory.ports.by_words import rank_by_words
 from memory.ports.candidates import Around, Candidates, Measured, Statistics
 from memory.ports.nearness import best, by_nearness
 from memory.ports.pace import paced
-from memory.ports.query import MAX_LIMIT, VECTOR, WORDS, And, Eq, Filter, Head, Hit, In, Near, Or, Query, Search, Words, all_of
+from memory.ports.query import MAX_LIMIT, VECTOR, WORDS, And, Eq, Filter, Head, In, Near, Or, Query, Search, Words, all_of
 from memory.ports.scanning import scan
 from memory.ports.store import Store
-from memory.ports.text import query_words, scored
 
 if TYPE_CHECKING:
     from memory.ports.candidates import Floats
 
-GROUPS_ASKED = 200
-"""Groups whose neighbours one question asks for."""
+PLACES_ASKED = 300
+"""Places that one question asks for: of as many groups, a filter has three parts for each."""
 
 
 async def gather(store: Store, asked: Candidates, statistics: Statistics) -> Measured:
     """The candidates, by the store's own searches where it has an index, else by looking through all there is. The statistics are the store's."""
     select = selected(asked)
     found: dict[str, Head] = {}
-    unindexed = not store.capabilities.lexical if asked.text.strip() else False, not store.capabilities.semantic if asked.near is not None else False
-    heads = [h async for page in scan(store, _query(asked, select), MAX_LIMIT) for h in page.heads] if any(unindexed) else []
-    if asked.text.strip():
-        hits = await ranked_by_words(asked, heads, statistics) if unindexed[0] else await store.search(_search(asked, Words(asked.text), select))
+    can, by_words = store.capabilities, bool(asked.text.strip())
+    heads: list[Head] = []
+    if (by_words and not can.lexical) or (asked.near is not None and not can.semantic):
+        heads = [head async for page in scan(store, _query(asked, select), MAX_LIMIT) for head in page.heads]
+    if by_words:
+        search = _search(asked, Words(asked.text), select)
+        hits = await store.search(search) if can.lexical else await rank_by_words(heads, asked.collection, asked.text, asked.limit)
         found |= {hit.head.key.id: hit.head for hit in hits}
-    if asked.near is not None:
-        if unindexed[1]:
-            near = [head for head, _ in best(by_nearness(asked.near, heads), asked.limit)]
-        else:
-            near = [hit.head for hit in await store.search(_search(asked, Near(asked.near), select))]
-        found |= {head.key.id: head for head in near}
+    if asked.near is not None and can.semantic:
+        found |= {hit.head.key.id: hit.head for hit in await store.search(_search(asked, Near(asked.near), select))}
+    elif asked.near is not None:
+        found |= {head.key.id: head for head, _ in best(by_nearness(asked.near, heads), asked.limit)}
     if unread := [i for i in asked.among if i not in found]:
         found |= {h.key.id: h for h in (await store.query(_query(asked, select, In("id", tuple(unread))))).heads}
     if asked.around is not None:
@@ -67,14 +68,6 @@ def selected(asked: Candidates) -> frozenset[str]:
     return asked.select | beside | words | (frozenset({VECTOR}) if asked.width else frozenset())
 
 
-async def ranked_by_words(asked: Candidates, heads: Sequence[Head], statistics: Statistics) -> list[Hit]:
-    """What a search by words would answer, from heads with their words."""
-    wanted = query_words(asked.text)
-    counted = [(h, lexical.counts(asked.collection, h.words, wanted), lexical.length(h.words)) async for h in paced(heads) if h.words is not None]
-    hits = [Hit(head, score) for head, score in scored(counted, statistics.documents, statistics.words)]
-    return sorted(hits, key=lambda hit: (-hit.score, hit.head.key.id))[: asked.limit]
-
-
 Place = tuple[str, str, int]
 """Where a record stands: its scope, its group, its number."""
 
@@ -88,17 +81,18 @@ def neighbours(heads: Iterable[Head], around: Around) -> frozenset[Place]:
     """The places beside these that none of them has."""
     there = {place for head in heads if (place := place_of(head, around)) is not None}
     reach = range(-around.reach, around.reach + 1)
-    return frozenset({(scope, group, number + step) for scope, group, number in there for step in reach} - there)
+    beside = {(scope, group, number + step) for scope, group, number in there for step in reach}
+    return frozenset({place for place in beside - there if -(2**63) <= place[2] < 2**63})  # an integer field has no others
 
 
-def _beside(wanted: Iterable[Place], around: Around) -> Iterable[Filter]:
-    """The questions for these places, of so many groups each."""
-    groups: dict[str, dict[int, None]] = {}
-    for _, group, number in sorted(wanted):
-        groups.setdefault(group, {})[number] = None
-    of = [And((Eq(around.group, group), In(around.number, tuple(numbers)))) for group, numbers in groups.items()]
-    for start in range(0, len(of), GROUPS_ASKED):
-        yield Or(tuple(of[start : start + GROUPS_ASKED]))
+def _beside(wanted: Iterable[Place], around: Around) -> Iterator[Filter]:
+    """The questions for these places, of so many each."""
+    places = sorted({(group, number) for _, group, number in wanted})
+    for start in range(0, len(places), PLACES_ASKED):
+        groups: dict[str, list[int]] = {}
+        for group, number in places[start : start + PLACES_ASKED]:
+            groups.setdefault(group, []).append(number)
+        yield Or(tuple([And((Eq(around.group, group), In(around.number, tuple(numbers)))) for group, numbers in groups.items()]))
 
 
 def _query(asked: Candidates, select: frozenset[str], part: Filter | None = None) -> Query:

@@ -84,6 +84,8 @@ def check_candidates(asked: Candidates) -> None:
         raise InvalidInput("vector", problem)
     if asked.dimensions < 0:
         raise InvalidInput("dimensions", "cannot be fewer than none")
+    if len(set(asked.counted)) != len(asked.counted):
+        raise InvalidInput("counted", "names a stem twice")
     if len(asked.among) > MAX_LIMIT:
         raise InvalidInput("among", f"names more than {MAX_LIMIT} records")
     if problem := next((p for one in asked.among if (p := id_problem(one))), ""):

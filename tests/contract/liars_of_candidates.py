@@ -17,95 +17,109 @@ MANY = "test_candidates_bring_no_more_than_the_question_lets_through_however_man
 REFUSED = "test_a_question_that_cannot_be_asked_is_refused"
 
 
-@liar(MEASURED)
-class BringsNoNeighbours(InMemoryStore):
+class _Asks(InMemoryStore):
+    """Answers another question than it was asked."""
+
+    def instead(self, asked: Candidates) -> Candidates:
+        raise NotImplementedError
+
     async def _candidates(self, asked: Candidates) -> Measured:
-        return await super()._candidates(replace(asked, around=None))
+        return await super()._candidates(self.instead(asked))
 
 
-@liar(MEASURED)
-class ReachesTooShort(InMemoryStore):
+class _Tells(InMemoryStore):
+    """Tells something else than it has found."""
+
+    def told(self, found: Measured) -> Measured:
+        raise NotImplementedError
+
     async def _candidates(self, asked: Candidates) -> Measured:
-        return await super()._candidates(replace(asked, around=asked.around and replace(asked.around, reach=1)))
-
-
-@liar(MEASURED)
-class ForgetsWhoIsNamed(InMemoryStore):
-    async def _candidates(self, asked: Candidates) -> Measured:
-        return await super()._candidates(replace(asked, among=()))
-
-
-@liar(MEASURED)
-class AsksByWordsAlone(InMemoryStore):
-    async def _candidates(self, asked: Candidates) -> Measured:
-        return await super()._candidates(replace(asked, near=None, dimensions=asked.width))
+        return self.told(await super()._candidates(asked))
 
 
 @liar(MEASURED)
-class AsksByMeaningAlone(InMemoryStore):
-    async def _candidates(self, asked: Candidates) -> Measured:
-        return await super()._candidates(replace(asked, text=""))
+class BringsNoNeighbours(_Asks):
+    def instead(self, asked: Candidates) -> Candidates:
+        return replace(asked, around=None)
 
 
 @liar(MEASURED)
-class ForgetsTheFilter(InMemoryStore):
-    async def _candidates(self, asked: Candidates) -> Measured:
-        return await super()._candidates(replace(asked, filter=None))
+class ReachesTooShort(_Asks):
+    def instead(self, asked: Candidates) -> Candidates:
+        return replace(asked, around=asked.around and replace(asked.around, reach=1))
 
 
 @liar(MEASURED)
-class CountsWithoutWeights(InMemoryStore):
-    async def _candidates(self, asked: Candidates) -> Measured:
-        found = await super()._candidates(asked)
+class ForgetsWhoIsNamed(_Asks):
+    def instead(self, asked: Candidates) -> Candidates:
+        return replace(asked, among=())
+
+
+@liar(MEASURED)
+class AsksByWordsAlone(_Asks):
+    def instead(self, asked: Candidates) -> Candidates:
+        return replace(asked, near=None, dimensions=asked.width)
+
+
+@liar(MEASURED)
+class AsksByMeaningAlone(_Asks):
+    def instead(self, asked: Candidates) -> Candidates:
+        return replace(asked, text="")
+
+
+@liar(MEASURED)
+class ForgetsTheFilter(_Asks):
+    def instead(self, asked: Candidates) -> Candidates:
+        return replace(asked, filter=None)
+
+
+@liar(MEASURED)
+class CountsWithoutWeights(_Tells):
+    def told(self, found: Measured) -> Measured:
         return replace(found, counts=(found.counts > 0).astype("float64"))
 
 
 @liar(MEASURED)
-class TellsLengthsOfTheCounted(InMemoryStore):
-    async def _candidates(self, asked: Candidates) -> Measured:
-        found = await super()._candidates(asked)
+class TellsLengthsOfTheCounted(_Tells):
+    def told(self, found: Measured) -> Measured:
         return replace(found, lengths=found.counts.sum(axis=1).astype("int64"))
 
 
 @liar(MEASURED)
-class NormalisesVectors(InMemoryStore):
-    async def _candidates(self, asked: Candidates) -> Measured:
-        found = await super()._candidates(asked)
+class NormalisesVectors(_Tells):
+    def told(self, found: Measured) -> Measured:
         return replace(found, vectors=(found.vectors / 2).astype("float32"))
 
 
 @liar(MEASURED)
-class CountsWhatTheFilterLetsThrough(InMemoryStore):
-    async def _candidates(self, asked: Candidates) -> Measured:
-        found = await super()._candidates(asked)
+class CountsWhatTheFilterLetsThrough(_Tells):
+    def told(self, found: Measured) -> Measured:
         return replace(found, statistics=replace(found.statistics, documents=len(found)))
 
 
 @liar(MEASURED)
-class LeavesOutStemsThatNobodyHas(InMemoryStore):
-    async def _candidates(self, asked: Candidates) -> Measured:
-        found = await super()._candidates(asked)
+class LeavesOutStemsThatNobodyHas(_Tells):
+    def told(self, found: Measured) -> Measured:
         containing = {stem: number for stem, number in found.statistics.containing.items() if number}
         return replace(found, statistics=replace(found.statistics, containing=containing))
 
 
 @liar(MEASURED)
-class BringsSomeTwice(InMemoryStore):
-    async def _candidates(self, asked: Candidates) -> Measured:
-        found = await super()._candidates(asked)
+class BringsSomeTwice(_Tells):
+    def told(self, found: Measured) -> Measured:
         return taken(found, [*range(len(found)), *range(min(1, len(found)))])
 
 
 @liar(MEASURED)
-class LooksIntoOtherScopes(InMemoryStore):
-    async def _candidates(self, asked: Candidates) -> Measured:
-        return await super()._candidates(replace(asked, where=within(HERE, ELSEWHERE)))
+class LooksIntoOtherScopes(_Asks):
+    def instead(self, asked: Candidates) -> Candidates:
+        return replace(asked, where=within(HERE, ELSEWHERE))
 
 
 @liar(MEASURED)
-class BringsEveryRole(InMemoryStore):
-    async def _candidates(self, asked: Candidates) -> Measured:
-        return await super()._candidates(replace(asked, roles=asked.roles | {Role.REPLICA}))
+class BringsEveryRole(_Asks):
+    def instead(self, asked: Candidates) -> Candidates:
+        return replace(asked, roles=asked.roles | {Role.REPLICA})
 
 
 @liar(FOLLOWING)

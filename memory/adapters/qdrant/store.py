@@ -83,7 +83,7 @@ class QdrantStore(BaseStore):
     # -- life ---------------------------------------------------------------------------------------------------------
 
     async def _open(self, collections: Sequence[Collection]) -> None:
-        declared = [Index(path_of(c, f.name), _KINDS[f.type]) for c in collections for f in c.fields if is_indexed(f)]
+        declared = [Index(path_of(c, f.name), _KINDS[f.type]) for c in collections for f in c.fields if is_indexed(f) or f.name in c.leading]
         await self._engine.open(tuple(dict.fromkeys((*_SYSTEM_INDEXES, *declared))))
 
     async def _close(self) -> None:

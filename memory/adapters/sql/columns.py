@@ -62,7 +62,7 @@ def ordering(collection: Collection) -> frozenset[str]:
 def keyed(collection: Collection) -> frozenset[str]:
     """The fields by which an index finds what is asked for, where the tenant is asked for too."""
     single = [f.name for f in collection.fields if f.indexed and f.type is not FieldType.TAGS]
-    return frozenset([*single, *[names[0] for names in collection.indexes]])
+    return collection.leading.union(single)
 
 
 def text_column(part: str) -> str:

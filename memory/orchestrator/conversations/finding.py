@@ -19,7 +19,8 @@ from memory.orchestrator.conversations.sessions import SessionRecords, session_k
 from memory.orchestrator.placement import Placement
 from memory.orchestrator.steps import step
 from memory.policies.asking import read
-from memory.policies.ranking import combine, rank_by_words
+from memory.policies.ranking import combine
+from memory.ports.by_words import rank_by_words
 from memory.ports.query import MAX_LIMIT, WORDS, Filter, Hit, IsNull, Near, Not, Partitions, Query, Search, Tenant, Where, Words, all_of
 from memory.ports.record import Key, Record
 from memory.ports.store import Store

@@ -32,7 +32,7 @@ PARTITIONS = (HERE, ELSEWHERE, FOREIGN)
 SELECT = frozenset({"type", "number", "conversation_id", "created_at", "tier", "version"})
 
 
-def _drawn(chance: random.Random, n: int, at: Partition) -> Record:
+def drawn(chance: random.Random, n: int, at: Partition) -> Record:
     """One of a dense neighbourhood: two conversations, few words, some without a vector, a text, a place."""
     fields = {"type": chance.choice("ab"), "number": n // 2, "conversation_id": f"c{n % 2}"}
     texts = {part: " ".join(chance.choices(WORDS_SAID, k=chance.randrange(1, 9))) for part in chance.sample(["title", "content", "source"], 2)}
@@ -49,11 +49,11 @@ def _drawn(chance: random.Random, n: int, at: Partition) -> Record:
 
 async def _filled(store: Store, chance: random.Random) -> list[Record]:
     """Records of three partitions, some of them replaced and deleted since: what stands then."""
-    records = {(at, n): _drawn(chance, n, at) for at in PARTITIONS for n in range(EVERYONE)}
+    records = {(at, n): drawn(chance, n, at) for at in PARTITIONS for n in range(EVERYONE)}
     await done(store, *[put(r) for r in records.values()])
     for at, n in chance.sample(sorted(records), 12):
         if n % 3:
-            records[at, n] = replace(_drawn(chance, n, at), version=2)
+            records[at, n] = replace(drawn(chance, n, at), version=2)
             await done(store, put(records[at, n], Newer()))
         else:
             del records[at, n]
@@ -68,7 +68,7 @@ def _inside(where: Where, one: Record) -> bool:
 def _beside(ids: Iterable[str], passing: Sequence[Record]) -> set[str]:
     """Those within reach of one of these, in its partition and its conversation."""
     by_id = {r.key.id: r for r in passing}
-    centres = [(c.scope, c.fields["conversation_id"], c.fields["number"]) for i in ids if len((c := by_id[i]).fields) and _placed(c)]
+    centres = [(c.scope, c.fields["conversation_id"], c.fields["number"]) for i in ids if _placed(c := by_id[i])]
     return {
         r.key.id
         for r in passing
@@ -149,6 +149,7 @@ QUESTIONS = {
     "by words alone": replace(_ASKED, near=None, around=BESIDE),
     "by meaning alone": replace(_ASKED, text=" ", around=BESIDE, select=SELECT),
     "named ones": replace(_ASKED, text="", near=None, among=(id_of(3), id_of(7), id_of(11), id_of(99)), around=BESIDE, select=SELECT),
+    "one named of another scope": replace(_ASKED, text="", near=None, among=(id_of(3), id_of(3, ELSEWHERE), id_of(3, FOREIGN)), around=BESIDE),
     "vectors without a question of meaning": replace(_ASKED, near=None, dimensions=4, around=BESIDE),
     "nothing": replace(_ASKED, text="", near=None),
     "no word of theirs": replace(_ASKED, text="zebra ?!", near=None, counted=("zebra",)),
@@ -218,6 +219,29 @@ async def test_candidates_bring_no_more_than_the_question_lets_through_however_m
     assert set((await _judged(store, asked, said)).ids) == {id_of(n) for n in range(0, many, 50)}
 
 
+@clause("candidates.around")
+@needs("filter")
+@pytest.mark.asyncio
+async def test_what_stands_at_either_end_has_neighbours_on_one_side_and_what_has_no_number_none(store: Store) -> None:
+    ends = {1: -(2**63), 2: -(2**63) + 2, 3: 2**63 - 1, 4: 2**63 - 3, 5: 0}
+    said = [record(n, fields={"conversation_id": "c", "number": number}) for n, number in ends.items()]
+    await done(store, *map(put, said), put(record(6, fields={"conversation_id": "c"})), put(record(7, fields={"number": 0})))
+    for named, beside in ((1, {1, 2}), (2, {1, 2}), (3, {3, 4}), (4, {3, 4}), (5, {5}), (6, {6}), (7, {7})):
+        answer = await store.candidates(replace(_ASKED, text="", near=None, among=(id_of(named),), around=BESIDE))
+        assert set(answer.ids) == {id_of(n) for n in beside}
+
+
+@clause("candidates.around")
+@needs("filter")
+@pytest.mark.asyncio
+async def test_neighbours_of_many_in_many_groups_all_come(store: Store) -> None:
+    said = [record(n, fields={"conversation_id": f"c{n // 2}", "number": 16 * (n % 2)}) for n in range(400)]
+    await done(store, *map(put, said))
+    asked = replace(_ASKED, text="", near=None, among=tuple(id_of(n) for n in range(0, 400, 2)))
+    assert len(await store.candidates(replace(asked, around=replace(BESIDE, reach=15)))) == 200
+    assert len(await store.candidates(replace(asked, around=replace(BESIDE, reach=16)))) == 400
+
+
 REFUSED = {
     "everywhere": replace(_ASKED, where=Everywhere()),
     "a limit of nought": replace(_ASKED, limit=0),
@@ -227,6 +251,7 @@ REFUSED = {
     "half a number for a vector": replace(_ASKED, near=b"123"),
     "an id that is none": replace(_ASKED, among=("no id",)),
     "less than no dimensions": replace(_ASKED, near=None, dimensions=-1),
+    "a stem twice": replace(_ASKED, counted=("lantern", "lantern")),
     "a group that is no text": replace(_ASKED, around=Around("number", "number", 1)),
     "a number that is none": replace(_ASKED, around=Around("conversation_id", "type", 1)),
     "no reach": replace(_ASKED, around=Around("conversation_id", "number", 0)),

@@ -15,8 +15,9 @@ from memory.domain.scope import ScopeKind
 from memory.orchestrator.collections import ENTRIES
 from memory.orchestrator.kinds import KINDS
 from memory.policies.promotion import DEFAULT_RULES, Facts, PromotionRule, decide
-from memory.policies.ranking import fuse, rank_by_words
+from memory.policies.ranking import fuse
 from memory.policies.routing import TIERS, is_onward
+from memory.ports.by_words import rank_by_words
 from memory.ports.heads import head_of
 from memory.ports.query import WORDS
 from memory.ports.record import Key, Record

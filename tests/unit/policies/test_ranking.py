@@ -76,6 +76,12 @@ def test_neighbours_are_those_of_the_same_scope_and_conversation() -> None:
     assert score(question, elsewhere, None).terms["words"][1] == 0
 
 
+def test_a_number_without_a_conversation_has_no_neighbours() -> None:
+    question = read("wool")
+    pool = _pool(question, ["wool", "yes"], number_in_conversation=[1, 2])
+    assert score(question, pool, None).terms["words"][1] == 0
+
+
 def test_the_speaker_who_is_named_is_preferred_and_of_two_neither() -> None:
     texts, speakers = ["I like tea", "I like tea"], ["Caroline", "Melanie"]
     one = reread(read("What does Melanie like?"), speakers)
