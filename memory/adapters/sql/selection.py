@@ -9,6 +9,7 @@ from memory.adapters.sql.codec import ID, Codec
 from memory.adapters.sql.columns import field_column
 from memory.domain.ids import is_id
 from memory.ports import lexical
+from memory.ports.checking import text_problem
 from memory.ports.collections import FieldType
 from memory.ports.comparing import SYSTEM_TYPES
 from memory.ports.heads import BESIDE
@@ -45,11 +46,11 @@ class Selection:
             fields = {name: value for name, column, decode in self._fields if (value := _value(row[column], decode)) is not None}
             fields |= {"owing": row["owed"] is not None} if self._owing else {}
             fields |= {"role": role} if self._role else {}
-            record_id = str(self._id(row["id"]))
-            if not is_id(record_id):  # nobody could read on under it
+            key = Key(str(self._text(row["tenant"])), str(self._id(row["id"])))
+            if not is_id(key.id) or text_problem("tenant", key.tenant):  # nobody could read on under it
                 return None
             return Head(
-                Key(str(self._text(row["tenant"])), record_id),
+                key,
                 str(self._text(row["scope"])),
                 row["version"],
                 role,

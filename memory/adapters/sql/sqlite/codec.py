@@ -7,10 +7,11 @@ from hashlib import blake2b
 from typing import Any, TypeAlias
 
 from memory.adapters.sql.codec import ID, TAGS_AS_TEXT, Codec, Coding, TypeTable
+from memory.domain.ids import derived_id, is_id
 from memory.ports import lexical
 from memory.ports.collections import Collection
 from memory.ports.record import Key
-from memory.ports.rows import Row
+from memory.ports.rows import CORRUPT, Row
 
 Values: TypeAlias = Sequence[Any]
 
@@ -49,6 +50,11 @@ class SqliteCodec(Codec):
     def __init__(self, collection: Collection) -> None:
         super().__init__(collection, TYPES)
         self.stored_columns = (*self.columns, *DERIVED, "words")
+
+    def key(self, values: Sequence[Any]) -> Key:
+        """Where the id is none any more, as a damaged column may hold anything, one derived from what it became stands for it."""
+        key, became = super().key(values), values[1]
+        return key if isinstance(became, bytes) and is_id(key.id) else Key(key.tenant, derived_id("", CORRUPT, repr((key.tenant, became))))
 
     def laid_out(self, row: Row, partition: int | None = None, revision: int = 0, length: int | None = None) -> list[Any]:
         """What `stored_columns` take. `length` is given where the words stay as they are."""

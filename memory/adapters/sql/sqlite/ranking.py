@@ -60,6 +60,8 @@ def _holding(session: Session, table: SqliteTable, partition: int, stem: str) ->
     assert table.words is not None  # noqa: S101 - asked only for collections with texts
     try:
         return table.words.holding(session, partition, stem)
+    except ValueError as exc:  # the file is damaged there
+        raise WordsDoubted(table.name) from exc
     except sqlite3.Error as exc:
         if not is_of_a_table(exc):
             raise

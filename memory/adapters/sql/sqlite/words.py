@@ -67,11 +67,14 @@ class WordIndex:
             session.run(f"{self._sweep}({', '.join('?' * len(chunk))})", chunk)
 
     def holding(self, session: Session, partition: int, stem: str) -> Holding | None:
-        """The records of the partition that hold the word; None where there are none."""
+        """The records of the partition that hold the word; None where there are none. Raises `ValueError` where what is read are no such numbers."""
         numbers, counts = session.row(self._holding, (partition, lexical.token(stem)))
         if not numbers:
             return None
-        return Holding(np.fromstring(numbers, dtype=np.int64, sep=","), np.fromstring(counts, dtype=np.int64, sep=","))
+        found = Holding(np.fromstring(numbers, dtype=np.int64, sep=","), np.fromstring(counts, dtype=np.int64, sep=","))
+        if len(found.numbers) != len(found.counts):
+            raise ValueError("a record has no count, or a count no record")
+        return found
 
     def count(self, session: Session, partition: int, word: str, number: int) -> int:
         """The packed counts of one word of one record, 0 where they are not there."""

@@ -65,6 +65,33 @@ async def test_a_changed_column_is_corrupt_and_its_neighbours_are_served(store: 
     await again.close()
 
 
+@pytest.mark.parametrize("became", ["CAST(id AS TEXT)", "'\u0186 nonsense'", "7", "x'00'", "CAST(x'ff2480' AS TEXT)"])
+async def test_a_row_whose_id_is_no_id_any_more_is_corrupt_and_its_neighbours_are_served(store: SqliteStore, file: Path, became: str) -> None:
+    """A flipped bit of a row's header changes what type its id has."""
+    await done(store, *[put(full(n)) for n in range(3)])
+    await damage(store, file, 1, f"id = {became}")
+    for _ in range(2):
+        page = await store.query(Query(SAMPLES, within(HERE)))
+        assert [r.key for r in page.records] == [key_of(0), key_of(2)]
+        (corrupt,) = page.corrupt
+        assert isinstance((await store.get(SAMPLES, [corrupt]))[0], Corrupt)
+        assert {h.head.key for h in await searched(store, "common")} == {key_of(0), key_of(2)}
+    assert await store.delete_matching(Query(SAMPLES, within(HERE)), 50) == 3
+    assert (await store.query(Query(SAMPLES, within(HERE)))).corrupt == ()
+
+
+@pytest.mark.parametrize("became", ["CAST(x'ff24' AS TEXT)", "7", "x'00ff'"])
+async def test_a_row_whose_tenant_is_no_text_any_more_is_no_hit_and_its_neighbours_are_served(store: SqliteStore, file: Path, became: str) -> None:
+    await done(store, *[put(full(n)) for n in range(3)])
+    await damage(store, file, 1, f"tenant = {became}")
+    for _ in range(2):
+        hits = [*await searched(store, "common"), *await store.search(Search(SAMPLES, within(HERE), Near(pack_vector([1.0, 1.0, 0.5])), 5))]
+        read = await store.get(SAMPLES, [hit.head.key for hit in hits])
+        assert {row.key for row in read if isinstance(row, Record)} == {key_of(0), key_of(2)}
+        page = await store.query(Query(SAMPLES, within(HERE)))
+        assert [r.key for r in page.records] == [key_of(0), key_of(2)]
+
+
 async def test_a_query_names_the_corrupt_record_each_time_and_fills_its_page(store: SqliteStore, file: Path) -> None:
     await done(store, *[put(full(n)) for n in range(6)])
     await damage(store, file, 1)
@@ -132,6 +159,16 @@ async def test_a_damaged_index_does_not_hide_a_record(store: SqliteStore, file: 
     assert (await one(again, put(full(1), Absent()))).status is Status.CONFLICT
     assert (await live(again, 2)).same_content(full(2))
     await again.close()
+
+
+@pytest.mark.parametrize("became", ["'1,2'", "'3x'"])
+async def test_damaged_counts_in_the_word_index_refuse_a_search_and_nothing_else(store: SqliteStore, file: Path, became: str) -> None:
+    await done(store, *[put(full(n)) for n in range(3)])
+    with raw(file) as connection:
+        connection.execute(f"UPDATE samples_words SET counts = {became} WHERE word = 'common' AND number = 2")  # noqa: S608
+    with pytest.raises(StoreError):
+        await searched(store, "common")
+    assert [r.key for r in (await store.query(Query(SAMPLES, within(HERE)))).records] == [key_of(n) for n in range(3)]
 
 
 async def test_random_flips_anywhere_in_the_file_never_give_wrong_content(store: SqliteStore, file: Path, tmp_path: Path) -> None:
