@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Literal
 
 from memory.domain.scope import Scope
+from memory.policies.ranking.preferences import Preferences
 from memory.ports.record import Partition
 
 
@@ -23,6 +24,10 @@ class Asked:
     known_at: datetime | None = None
     order: Literal["newest", "oldest"] = "newest"
     limit: int = 20
+    by: Literal["both", "words", "meaning"] = "both"
+    min_score: float = 0.0
+    """The least `hit.score` of what a search shows, from 0 to 1."""
+    preferred: Preferences = field(default_factory=Preferences)
 
     @property
     def partitions(self) -> tuple[Partition, ...]:

@@ -3,46 +3,33 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 import numpy as np
 
 from memory.policies.asking import Question
 from memory.policies.ranking import constants as c
+from memory.policies.ranking.preferences import Preferences
 from memory.policies.ranking.score import Scores
 from memory.ports.candidates import Measured
 
 DAY = timedelta(days=1)
 
 
-@dataclass(frozen=True, slots=True)
-class Boosts:
-    """What is preferred; what does not match comes later, and is never left out (D68)."""
-
-    types: tuple[str, ...] = ()
-    tags: tuple[str, ...] = ()
-    conversation_id: str | None = None
-    intent: bool = True
-    age_decay: bool = True
-    half_life: float = c.HALF_LIFE  # days
-    floor: float = c.FLOOR
-
-
-def boosted(question: Question, pool: Measured, boosts: Boosts, now: datetime) -> Mapping[str, Scores]:
+def boosted(question: Question, pool: Measured, preferred: Preferences, now: datetime) -> Mapping[str, Scores]:
     """By what the score of each candidate is multiplied, all of them together (D69). The caller's types win over the question's intent (D70)."""
-    wanted = frozenset(boosts.types) or (question.intents if boosts.intent else frozenset())
-    ages, here = pool.fields["valid_from"], boosts.conversation_id
+    wanted = frozenset(preferred.types) or (question.intents if preferred.intent else frozenset())
+    ages, here = pool.fields["valid_from"], preferred.conversation_id
     return {
         "type": np.array([c.TYPE if kind in wanted else 1.0 for kind in pool.fields["type"]]),
-        "tag": np.array([c.TAG if set(tags or ()) & set(boosts.tags) else 1.0 for tags in pool.fields["tags"]]),  # type: ignore[arg-type]
+        "tag": np.array([c.TAG if set(tags or ()) & set(preferred.tags) else 1.0 for tags in pool.fields["tags"]]),  # type: ignore[arg-type]
         "local": np.array([c.LOCAL if here is not None and of == here else 1.0 for of in pool.fields["conversation_id"]]),
-        "age": np.array([decay((now - at) / DAY, boosts) if boosts.age_decay and isinstance(at, datetime) else 1.0 for at in ages]),
+        "age": np.array([decay((now - at) / DAY, preferred) if preferred.age_decay and isinstance(at, datetime) else 1.0 for at in ages]),
     }
 
 
-def decay(days: float, boosts: Boosts) -> float:
+def decay(days: float, preferred: Preferences) -> float:
     """What is left of a score at this age (D75), the steps from the top down (D76); it never ends (D78)."""
     if days <= c.FRESH_DAYS:
         return 1.0
-    return next((left for lives, left in c.AGES if days <= lives * boosts.half_life), boosts.floor)
+    return next((left for lives, left in c.AGES if days <= lives * preferred.half_life), preferred.floor)

@@ -13,7 +13,8 @@ import pytest
 from memory.policies.asking import Question, read, reread
 from memory.policies.marks import marks_of
 from memory.policies.ranking import closeness
-from memory.policies.ranking.boosts import Boosts, boosted, decay
+from memory.policies.ranking.boosts import boosted, decay
+from memory.policies.ranking.preferences import Preferences
 from memory.policies.ranking.score import SELECT, score
 from memory.ports.candidates import Measured, Statistics
 from memory.ports.record import Role, pack_vector
@@ -148,44 +149,44 @@ def test_a_score_stays_above_nought() -> None:
 # -- multipliers
 
 
-def _boosts(boosts: Boosts, question: str = "alpaca", **fields: Sequence[Any]) -> dict[str, list[float]]:
+def _boosts(preferred: Preferences, question: str = "alpaca", **fields: Sequence[Any]) -> dict[str, list[float]]:
     asked = read(question)
     wide = len(next(iter(fields.values())))
-    return {name: by.tolist() for name, by in boosted(asked, _pool(asked, ["alpaca"] * wide, **fields), boosts, NOW).items()}
+    return {name: by.tolist() for name, by in boosted(asked, _pool(asked, ["alpaca"] * wide, **fields), preferred, NOW).items()}
 
 
 def test_types_and_tags_multiply_and_the_callers_type_wins_over_the_intent() -> None:
     kinds: dict[str, Any] = {"type": ["user", "learning"], "tags": [("a", "b"), None]}
-    assert _boosts(Boosts(types=("learning",), tags=("b", "x")), "how to prefer", **kinds)["type"] == [1.0, 1.3]
-    assert _boosts(Boosts(tags=("b", "x")), **kinds)["tag"] == [1.2, 1.0]
-    assert _boosts(Boosts(), "which do I prefer?", **kinds)["type"] == [1.3, 1.0]
-    assert _boosts(Boosts(intent=False), "which do I prefer?", **kinds)["type"] == [1.0, 1.0]
-    assert _boosts(Boosts(), "alpaca", **kinds)["type"] == [1.0, 1.0]
+    assert _boosts(Preferences(types=("learning",), tags=("b", "x")), "how to prefer", **kinds)["type"] == [1.0, 1.3]
+    assert _boosts(Preferences(tags=("b", "x")), **kinds)["tag"] == [1.2, 1.0]
+    assert _boosts(Preferences(), "which do I prefer?", **kinds)["type"] == [1.3, 1.0]
+    assert _boosts(Preferences(intent=False), "which do I prefer?", **kinds)["type"] == [1.0, 1.0]
+    assert _boosts(Preferences(), "alpaca", **kinds)["type"] == [1.0, 1.0]
 
 
 def test_age_takes_a_part_and_never_all() -> None:
     ages = [0, 30, 31, 90, 91, 180, 181, 360, 361, 100_000]
-    assert [decay(age, Boosts()) for age in ages] == [1.0, 1.0, 0.9, 0.9, 0.75, 0.75, 0.6, 0.6, 0.5, 0.5]
-    assert [decay(age, Boosts(half_life=10)) for age in (30, 31, 40, 41)] == [1.0, 0.6, 0.6, 0.5]
-    assert decay(1_000, Boosts(floor=0.2)) == 0.2
+    assert [decay(age, Preferences()) for age in ages] == [1.0, 1.0, 0.9, 0.9, 0.75, 0.75, 0.6, 0.6, 0.5, 0.5]
+    assert [decay(age, Preferences(half_life=10)) for age in (30, 31, 40, 41)] == [1.0, 0.6, 0.6, 0.5]
+    assert decay(1_000, Preferences(floor=0.2)) == 0.2
 
 
 def test_age_can_be_left_out_and_what_has_no_moment_has_no_age() -> None:
     old: dict[str, Any] = {"valid_from": [NOW - 1_000 * DAY, None]}
-    assert _boosts(Boosts(), **old)["age"] == [0.5, 1.0]
-    assert _boosts(Boosts(age_decay=False), **old)["age"] == [1.0, 1.0]
+    assert _boosts(Preferences(), **old)["age"] == [0.5, 1.0]
+    assert _boosts(Preferences(age_decay=False), **old)["age"] == [1.0, 1.0]
 
 
 def test_the_callers_conversation_wins_close_calls_and_no_others() -> None:
-    local = _boosts(Boosts(conversation_id="c"), conversation_id=["c", "d", None])["local"]
+    local = _boosts(Preferences(conversation_id="c"), conversation_id=["c", "d", None])["local"]
     assert local[0] > 1 == local[1] == local[2]
     assert local[0] < 1.5
-    assert _boosts(Boosts(), conversation_id=["c", "d", None])["local"] == [1.0, 1.0, 1.0]
+    assert _boosts(Preferences(), conversation_id=["c", "d", None])["local"] == [1.0, 1.0, 1.0]
 
 
-def _boosted(question: Question, pool: Measured, boosts: Boosts) -> list[float]:
+def _boosted(question: Question, pool: Measured, preferred: Preferences) -> list[float]:
     multiplied = score(question, pool, None).score
-    for by in boosted(question, pool, boosts, NOW).values():
+    for by in boosted(question, pool, preferred, NOW).values():
         multiplied = multiplied * by
     return [float(one) for one in multiplied]
 
@@ -194,16 +195,16 @@ def test_of_equal_texts_those_of_the_callers_conversation_come_first() -> None:
     """AC-D27, without the store."""
     question = read("raptor")
     pool = _pool(question, ["the raptor flew"] * 4, conversation_id=["d", "c", "d", "c"])
-    elsewhere, own, other, second = _boosted(question, pool, Boosts(conversation_id="c"))
+    elsewhere, own, other, second = _boosted(question, pool, Preferences(conversation_id="c"))
     assert own == second > elsewhere == other
-    assert len(set(_boosted(question, pool, Boosts()))) == 1
+    assert len(set(_boosted(question, pool, Preferences()))) == 1
 
 
 def test_a_much_better_text_of_another_conversation_is_not_pushed_out_by_ten_weak_ones_of_the_callers_own() -> None:
     """AC-D29, without the store."""
     question = read("raptor nest cliff")
     texts = ["a raptor, a car, a house and a tree by the road"] * 10 + ["raptor nest on the cliff"]
-    scores = _boosted(question, _pool(question, texts, conversation_id=["c"] * 10 + ["d"]), Boosts(conversation_id="c"))
+    scores = _boosted(question, _pool(question, texts, conversation_id=["c"] * 10 + ["d"]), Preferences(conversation_id="c"))
     assert scores[-1] > max(scores[:-1])
 
 
@@ -219,12 +220,12 @@ def test_a_word_of_the_title_counts_for_more_than_one_of_the_content() -> None:
 @pytest.mark.parametrize("kind", ["user", "feedback", "reference", "learning", "project", None])
 def test_without_a_cue_no_type_is_preferred(kind: str | None) -> None:
     """D74."""
-    assert _boosts(Boosts(), "kubernetes cluster", type=[kind])["type"] == [1.0]
+    assert _boosts(Preferences(), "kubernetes cluster", type=[kind])["type"] == [1.0]
 
 
 @pytest.mark.parametrize("kind", ["user", "feedback", "reference", "learning", "project", None])
 def test_a_cue_takes_nothing_from_any_type(kind: str | None) -> None:
-    assert _boosts(Boosts(), "how to prefer what is recent", type=[kind])["type"][0] >= 1.0
+    assert _boosts(Preferences(), "how to prefer what is recent", type=[kind])["type"][0] >= 1.0
 
 
 def test_a_day_and_a_speaker_that_many_rows_share_are_told_of_each() -> None:
