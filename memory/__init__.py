@@ -51,8 +51,8 @@ if TYPE_CHECKING:
     from memory.facade.providers import SummarizingProvider as SummarizingProvider
     from memory.facade.session import Session as Session
     from memory.facade.view import ScopedMemory as ScopedMemory
-    from memory.orchestrator.searching import FoundEntry as FoundEntry
-    from memory.orchestrator.searching import SearchResult as SearchResult
+    from memory.orchestrator.retrieval.searching import FoundEntry as FoundEntry
+    from memory.orchestrator.retrieval.searching import SearchResult as SearchResult
     from memory.policies.compacting import CompactingSettings as CompactingSettings
     from memory.policies.onward import Leaving as Leaving
     from memory.policies.thresholds import MessageThreshold as MessageThreshold
@@ -105,7 +105,7 @@ _HOMES = {
     ),
     "memory.facade.session": ("Session",),
     "memory.facade.view": ("ScopedMemory",),
-    "memory.orchestrator.searching": ("FoundEntry", "SearchResult"),
+    "memory.orchestrator.retrieval.searching": ("FoundEntry", "SearchResult"),
     "memory.policies.onward": ("Leaving",),
     "memory.policies.compacting": ("CompactingSettings",),
     "memory.policies.thresholds": ("MessageThreshold", "TurnThreshold"),

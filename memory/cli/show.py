@@ -15,7 +15,7 @@ from memory.domain.entry import Entry
 
 if TYPE_CHECKING:
     from memory.orchestrator.promotion import PromotionReport
-    from memory.orchestrator.searching import FoundEntry
+    from memory.orchestrator.retrieval.searching import FoundEntry
 
 T = TypeVar("T")
 K = TypeVar("K")
@@ -115,11 +115,8 @@ def hits(found: Sequence[FoundEntry], *, explain: bool, limit: int | None = 400)
 
 
 def found_by(explanation: Mapping[str, Any]) -> Text:
-    """Which way a hit was found, with its rank and score there."""
-    parts = []
-    for name, way in (("by_words", "words"), ("by_meaning", "meaning")):
-        if (part := explanation.get(name)) is not None:
-            parts.append(f"{way} #{part['rank']} ({part['score']:.2f})")
+    """Which way a hit was found, with its rank there."""
+    parts = [f"{way} #{rank}" for way, rank in explanation.get("ranks", {}).items() if rank is not None and way != "score"]
     where = f"\nin {explanation['store']}" if explanation.get("store") else ""
     return plain(" + ".join(parts) + where)
 

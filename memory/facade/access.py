@@ -14,7 +14,7 @@ from memory.facade.config import MemoryConfig
 from memory.facade.life import Life
 from memory.orchestrator.engine import Engine
 from memory.orchestrator.generations import SYSTEM_TENANT
-from memory.orchestrator.searching import SearchResult
+from memory.orchestrator.retrieval.searching import SearchResult
 from memory.policies.asked import Asked
 
 RETRIEVE_LIMIT = 20  # A30
@@ -116,7 +116,7 @@ class Access:
 
     async def search(self, query: str, asked: Asked, *, explain: bool) -> SearchResult:
         text = door.text("query", query, max_bytes=MAX_QUERY_BYTES)
-        found = await self.engine.searching.search(asked, text)
+        found = await self.engine.searching.search(asked, text, explain=explain)
         if asked.as_of is None and asked.known_at is None:
             self.engine.accesses.note(self.tenant, [hit.entry.id for hit in found])
-        return found if explain else found.unexplained()
+        return found

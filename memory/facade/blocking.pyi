@@ -35,7 +35,7 @@ from memory.orchestrator.derivation import Callback
 from memory.orchestrator.maintenance import SweepReport
 from memory.orchestrator.promotion import PromotionReport
 from memory.orchestrator.relations import Relation
-from memory.orchestrator.searching import SearchResult
+from memory.orchestrator.retrieval.searching import SearchResult
 from memory.policies.compacting import CompactingSettings
 from memory.policies.onward import Onward
 from memory.policies.thresholds import WindowPolicy

@@ -14,7 +14,6 @@ from memory.facade.places import not_there_yet
 from memory.orchestrator.collections import ENTRIES, MESSAGES
 from memory.orchestrator.engine import Engine
 from memory.orchestrator.kinds import KINDS, Kind
-from memory.orchestrator.searching import LOOKED_THROUGH
 from memory.orchestrator.split import SplitStore
 from memory.orchestrator.topology import leaves_of
 from memory.policies.promotion import PromotionRule
@@ -113,7 +112,7 @@ def by_meaning(indexed: Sequence[Store], home: Store, engine: Engine) -> str:
         return "not found by meaning: no embedder is configured"
     if indexed:
         return f"by meaning in {', '.join(s.name for s in indexed)}"
-    return f"by meaning among the newest {LOOKED_THROUGH:,} of those asked, looked through in '{home.name}': no store here has an index for meaning"
+    return f"by meaning looked through in '{home.name}': no store here has an index for meaning"
 
 
 def meaning_by_tier(engine: Engine) -> dict[str, str]:

@@ -29,7 +29,7 @@ from memory.orchestrator.browsing import Retrieved
 from memory.orchestrator.conversations.finding import WAYS
 from memory.orchestrator.derivation import Callback
 from memory.orchestrator.engine import Engine
-from memory.orchestrator.searching import SearchResult
+from memory.orchestrator.retrieval.searching import SearchResult
 from memory.policies.onward import ELSEWHERE, Onward
 from memory.ports.clock import Clock, system_clock
 from memory.ports.embedder import Embedder

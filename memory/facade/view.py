@@ -11,7 +11,7 @@ from memory.domain.scope import Scope
 from memory.facade.access import RETRIEVE_LIMIT, SEARCH_LIMIT, Access
 from memory.facade.arguments import Moment
 from memory.orchestrator.browsing import Retrieved
-from memory.orchestrator.searching import SearchResult
+from memory.orchestrator.retrieval.searching import SearchResult
 
 
 class ScopedMemory:

@@ -81,7 +81,7 @@ class Browsing:
             with step("browse"):
                 page = await store.query(query)
             self._say_corrupt(store, page.corrupt)
-            rows = await self._counting(store, collection, [r for r in page.records if isinstance(r, Record)], lacking)
+            rows = await self.counting(store, collection, [r for r in page.records if isinstance(r, Record)], lacking)
             kept += await self.known(rows, asked, lacking)
             if page.cursor is None or len(kept) >= asked.limit:
                 return owed + kept
@@ -106,7 +106,7 @@ class Browsing:
             lacking.say(f"{error}; past versions whose entry could not be found were left out")
         return living
 
-    async def _counting(self, store: Store, collection: Collection, rows: Sequence[Record], lacking: Lacking | None = None) -> list[Record]:
+    async def counting(self, store: Store, collection: Collection, rows: Sequence[Record], lacking: Lacking | None = None) -> list[Record]:
         """The rows that count: homes, and arriving copies to which an earlier store shows a mark.
 
         Where an earlier store fails, what only its marks could tell does not count, and `lacking` names it; without that the failure is raised.
@@ -146,7 +146,7 @@ class Browsing:
             query = Query(collection, where, order=(Order("created_at"),), limit=self._placement.settings.page, roles=BROWSED)
             async for page in self._placement.pages("browse.everything", store, query):
                 self._say_corrupt(store, page.corrupt)
-                async for row in paced(await self._counting(store, collection, [r for r in page.records if isinstance(r, Record)])):
+                async for row in paced(await self.counting(store, collection, [r for r in page.records if isinstance(r, Record)])):
                     if row.key.id not in seen and not is_expired(row, now):
                         seen.add(row.key.id)
                         yield row

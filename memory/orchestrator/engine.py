@@ -28,7 +28,7 @@ from memory.orchestrator.outbox import Outbox
 from memory.orchestrator.placement import Placement
 from memory.orchestrator.promotion import Promotion
 from memory.orchestrator.relations import Relations
-from memory.orchestrator.searching import Searching
+from memory.orchestrator.retrieval.searching import Searching
 from memory.orchestrator.settings import EngineSettings
 from memory.orchestrator.tiering import Tiering
 from memory.orchestrator.topology import Topology

@@ -105,7 +105,12 @@ def texts_of(title: str | None, content: str, tags: list[str], source: str | Non
 
 def meaning_of(record: Record) -> str:
     """The text an entry's vector is made from."""
-    return "\n".join(record.texts[name] for name in ("title", "content") if name in record.texts)
+    return "\n".join(said_by(record))
+
+
+def said_by(record: Record) -> list[str]:
+    """What an entry says: its title and its content, where it has them."""
+    return [record.texts[name] for name in ("title", "content") if name in record.texts]
 
 
 def changed(record: Record, changes: dict[str, Any], *, version: int) -> Record:

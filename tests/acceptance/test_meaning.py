@@ -15,8 +15,9 @@ async def test_an_entry_is_found_by_meaning_without_a_word_in_common(config: dic
         await memory.write("Hot drinks are what Bob likes", scope=OTHER_USER)
         hits = await memory.search("favourite hot beverage", scope=USER, explain=True)
         assert hits[0].entry == tea
-        assert "by_meaning" in hits[0].explanation
-        assert "by_words" not in hits[0].explanation
+        ranks = hits[0].explanation["ranks"]
+        assert ranks["meaning"] == 1
+        assert ranks["words"] is None
         assert {h.entry.scope for h in hits} == {USER}
 
 
@@ -50,4 +51,4 @@ async def test_an_invalidated_entry_is_found_by_meaning_only_as_of_its_time(conf
 async def test_explanations_come_only_when_asked_for(memory: Memory) -> None:
     await memory.write("Ada prefers tea", scope=USER)
     assert [hit.explanation for hit in await memory.search("tea", scope=USER)] == [{}]
-    assert (await memory.search("tea", scope=USER, explain=True))[0].explanation["by_words"]["rank"] == 1
+    assert (await memory.search("tea", scope=USER, explain=True))[0].explanation["ranks"]["words"] == 1

@@ -16,7 +16,7 @@ from memory.facade.memory import NOUNS
 from memory.facade.relations import Relations
 from memory.facade.sessions import Sessions
 from memory.orchestrator.browsing import Retrieved
-from memory.orchestrator.searching import SearchResult
+from memory.orchestrator.retrieval.searching import SearchResult
 
 OWNERS: dict[str, Any] = {"": Memory, **NOUNS, "session": Session}
 Method = Callable[..., Awaitable[Any]]

@@ -13,10 +13,10 @@ from memory.orchestrator import (
     generations,
     outbox,
     past,
-    searching,
     split,
     tiering,
 )
+from memory.orchestrator.retrieval import searching
 from memory.policies import visibility
 from tests.simulation.slips import Slip
 
@@ -187,9 +187,9 @@ RARE_SLIPS: dict[str, Slip] = {
     ),
     "a-hit-that-moved-on-is-lost": Slip(
         searching,
-        "Searching._homes",
-        "if i not in homes and i not in failed]",
-        "if candidates[i].record.role is not Role.HOME]",
+        "_Answering._homes",
+        "if measured.ids[row] not in homes and measured.ids[row] not in failed]",
+        "if measured.roles[row] is not Role.HOME]",
         ("moved while it is searched for",),
     ),
     "an-export-goes-against-the-moves": Slip(

@@ -81,7 +81,7 @@ class Demo:
         hits = []
         for place, hit in enumerate(found, start=1):
             turn = self._turn_of.get(hit.entry.id)
-            ways = {way: hit.explanation.get(way) for way in ("by_words", "by_meaning")}
+            ways = {f"by_{way}": hit.explanation["ranks"][way] for way in ("words", "meaning")}
             text = hit.entry.content
             hits.append(
                 {"place": place, "turn": turn, "score": hit.score, **ways, "tier": hit.entry.tier, "content": text, "evidence": turn in evidence}

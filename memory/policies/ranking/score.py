@@ -26,8 +26,6 @@ Scores: TypeAlias = npt.NDArray[np.float64]
 Places: TypeAlias = npt.NDArray[np.int64]
 
 MONTHS = "january february march april may june july august september october november december".split()
-SELECT = frozenset(("conversation_id", "number_in_conversation", "speaker", "marks", "type", "tags", "valid_from"))
-"""The fields of candidates that ranking reads."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)

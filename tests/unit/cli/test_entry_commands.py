@@ -41,7 +41,7 @@ def test_options_of_every_command_may_stand_before_or_after_it(memory: CommandLi
 
 def test_explain_says_how_each_result_was_found(memory: CommandLine, tea: Any) -> None:
     (hit,) = memory.json("search", "tea", "-s", "user:ada", "--explain")["results"]
-    assert hit["explanation"]["by_words"]["rank"] == 1
+    assert hit["explanation"]["ranks"]["words"] == 1
     assert hit["explanation"]["tier"] == "mid"
     (plain,) = memory.json("search", "tea", "-s", "user:ada")["results"]
     assert "explanation" not in plain

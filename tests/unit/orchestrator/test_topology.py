@@ -157,8 +157,8 @@ async def test_entries_are_found_by_meaning_and_an_edit_changes_theirs() -> None
         a = await world.write("aaaa", scope=USER)
         await world.write("bbbb", scope=USER)
         await world.write("zzzz", scope=USER)  # has no vector
-        hits = await world.engine.searching.search(Asked(TENANT, (USER,), limit=1), "aa")
-        assert [(h.entry.content, "by_meaning" in h.explanation) for h in hits] == [("aaaa", True)]
+        hits = await world.engine.searching.search(Asked(TENANT, (USER,), limit=1), "aa", explain=True)
+        assert [(h.entry.content, h.explanation["ranks"]["meaning"]) for h in hits] == [("aaaa", 1)]
         await world.update(a, content="cccc")
         assert (await world.search("ccc", USER))[0] == "cccc"
         assert (await world.search("bbb", USER))[0] == "bbbb"
@@ -177,21 +177,9 @@ async def test_entries_of_a_session_are_found_by_meaning_where_their_home_has_no
         for content in ("aaaa", "bbbb", "abab"):
             await world.write(content, scope=SESSION)
         await world.write("aaab", scope=USER)
-        both = await world.engine.searching.search(Asked(TENANT, (SESSION, USER), limit=2), "aa")
+        both = await world.engine.searching.search(Asked(TENANT, (SESSION, USER), limit=2), "aa", explain=True)
         assert [h.entry.content for h in both] == ["aaaa", "aaab"]
-        assert all("by_meaning" in h.explanation for h in both)
-
-
-async def test_where_more_entries_are_than_are_looked_through_the_newest_are_and_the_answer_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("memory.orchestrator.searching.LOOKED_THROUGH", 2)
-    async with World(short=replace(DURABLE, semantic=False), embedder=embedder()) as world:
-        for content in ("aaaa", "abbb", "cccc"):
-            await world.write(content, scope=SESSION)
-        found = await world.engine.searching.search(Asked(TENANT, (SESSION,)), "aa")
-        assert [h.entry.content for h in found if "by_meaning" in h.explanation] == ["abbb"]
-        assert [said for said in found.degraded if "only the newest 2 entries were looked through" in said]
-        await world.delete(found[0].entry)
-        assert (await world.engine.searching.search(Asked(TENANT, (SESSION,)), "bb")).degraded == ()
+        assert all(h.explanation["ranks"]["meaning"] for h in both)
 
 
 # -- a store that is away when the others open ---------------------------------------------------------------------------

@@ -14,8 +14,9 @@ from memory.policies.asking import Question, read, reread
 from memory.policies.marks import marks_of
 from memory.policies.ranking import closeness
 from memory.policies.ranking.boosts import boosted, decay
+from memory.policies.ranking.fields import SELECT
 from memory.policies.ranking.preferences import Preferences
-from memory.policies.ranking.score import SELECT, score
+from memory.policies.ranking.score import score
 from memory.ports.candidates import Measured, Statistics
 from memory.ports.record import Role, pack_vector
 from memory.ports.text import words

@@ -1,0 +1,153 @@
+"""Candidates for an answer, from the stores that can hold one.
+
+Only homes are measured, and what arrives at one, each store in the direction records move: two homes asked at once would hide what moves from one to
+the other between their answers. A store that finds nothing by meaning is served by the one that has copies of its records: that one is asked first,
+and what it found is measured at home with all the rest, in one question.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from memory.orchestrator.at_once import each_at_once
+from memory.orchestrator.browsing import BROWSED, Browsing, Lacking
+from memory.orchestrator.collections import ENTRIES
+from memory.orchestrator.placement import Placement
+from memory.orchestrator.steps import step
+from memory.policies.asked import Asked
+from memory.policies.asking import Question
+from memory.policies.ranking.fields import BESIDE, SELECT
+from memory.policies.routing import TIERS
+from memory.policies.visibility import filter_of
+from memory.ports.candidates import Candidates, Measured, joined, taken
+from memory.ports.query import Hit, Near, Search, within
+from memory.ports.record import Partition, Role
+from memory.ports.store import Store
+
+COPIES = frozenset({Role.REPLICA})
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Pool:
+    """Candidates as columns, each entry once, and the store that answered with each."""
+
+    measured: Measured
+    stores: Sequence[Store]
+    full: bool
+    """Whether there may be more that a wider question would bring."""
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """What one home store is asked for: the partitions that may be there, those found by meaning here and those found elsewhere."""
+
+    store: Store
+    here: tuple[Partition, ...]
+    elsewhere: tuple[Partition, ...]
+    copies: tuple[Store, ...]
+    """The stores with copies of its records."""
+
+
+class Gathering:
+    """Asks the stores for candidates."""
+
+    def __init__(self, placement: Placement, browsing: Browsing) -> None:
+        self._placement = placement
+        self._browsing = browsing
+
+    def parts(self, asked: Asked) -> list[Part]:
+        """Who can hold what is asked for, in the direction records move."""
+        kind, home = self._placement.kinds.of(ENTRIES), self._placement.topology.home
+        tiers = {p: TIERS[TIERS.index(kind.route(s.kind).tier) :] for p, s in zip(asked.partitions, asked.scopes, strict=True)}
+        found = []
+        for store in self._placement.topology.homes:
+            here, elsewhere, copies = list[Partition](), list[Partition](), dict[Store, None]()
+            for partition, possible in tiers.items():
+                homed = [[home(copy) for copy in kind.replicas(tier)] for tier in possible if home(tier) is store]
+                if homed:
+                    by_copies = all(any(copy.capabilities.semantic for copy in having) for having in homed)
+                    (elsewhere if by_copies and not store.capabilities.semantic else here).append(partition)
+                copies |= dict.fromkeys(copy for having in homed for copy in having if copy is not store)
+            if here or elsewhere:
+                found.append(Part(store, tuple(here), tuple(elsewhere), tuple(copies)))
+        return found
+
+    async def gather(self, asked: Asked, question: Question, near: bytes | None, limit: int, lacking: Lacking) -> Pool | None:
+        """The candidates of every store, so many of each way, with what stands beside them. A store that fails is named, and left out."""
+        whole = self.whole(asked, question, near, limit)
+        parts = self.parts(asked)
+        copied = await each_at_once([self._by_copies(part, whole, near, lacking) for part in parts if part.elsewhere]) if near else []
+        whole = replace(whole, among=tuple(dict.fromkeys(i for ids in copied for i in ids)))
+        apart = replace(whole, near=None, dimensions=whole.width)
+        answers: list[tuple[Store, Measured]] = []
+        for part in parts:
+            asking = [replace(whole, where=within(*part.here))] if part.here else []
+            asking += [replace(apart, where=within(*part.elsewhere))] if part.elsewhere else []
+            for one in asking:
+                answers += await self._answered(part, one, near, lacking)
+        return pooled(answers, full=len(whole.among) >= limit or any(len(answer) >= limit for _, answer in answers))
+
+    def whole(self, asked: Asked, question: Question, near: bytes | None, limit: int) -> Candidates:
+        """The question to a store that finds by both ways, without where."""
+        by_words = asked.by != "meaning"
+        return Candidates(
+            ENTRIES,
+            within(*asked.partitions),
+            question.text if by_words else "",
+            near,
+            limit,
+            around=BESIDE,
+            counted=question.stems if by_words else (),
+            filter=filter_of(asked, ENTRIES, self._placement.now()),
+            roles=BROWSED,
+            select=SELECT,
+            statistics=by_words,
+        )
+
+    async def _by_copies(self, part: Part, whole: Candidates, near: bytes, lacking: Lacking) -> list[str]:
+        """The ids of what the copies of a store's records find by meaning."""
+        found = list[Hit]()
+        for store in part.copies:
+            if store.capabilities.semantic:
+                search = Search(ENTRIES, within(*part.elsewhere), Near(near), whole.limit, whole.filter, COPIES)
+                found += await self._browsing.guarded(store, lacking, self._searched(store, search)) or []
+        return [hit.head.key.id for hit in found if hit.score > 0]
+
+    @staticmethod
+    async def _searched(store: Store, search: Search) -> list[Hit]:
+        with step("search.copies"):
+            return await store.search(search)
+
+    async def _answered(self, part: Part, asked: Candidates, near: bytes | None, lacking: Lacking) -> list[tuple[Store, Measured]]:
+        """What a home store answers. Where it fails its copies tell what there is; whether that may be shown is asked at home."""
+        answer = await self._browsing.guarded(part.store, lacking, self._candidates(part.store, asked))
+        if answer is not None:
+            return [(part.store, answer)]
+        answers: list[tuple[Store, Measured]] = []
+        for store in part.copies:
+            copies = replace(asked, near=near if store.capabilities.semantic else None, dimensions=asked.width, among=(), roles=COPIES)
+            answer = await self._browsing.guarded(store, lacking, self._candidates(store, copies))
+            answers += [] if answer is None else [(store, answer)]
+        return answers
+
+    @staticmethod
+    async def _candidates(store: Store, asked: Candidates) -> Measured:
+        with step("search"):
+            return await store.candidates(asked)
+
+
+def pooled(answers: Sequence[tuple[Store, Measured]], full: bool) -> Pool | None:
+    """What several stores answered, of copies of one entry the newer, between equals the home; None where none answered."""
+    if not answers:
+        return None
+    whole = joined([answer for _, answer in answers])
+    stores = [store for store, answer in answers for _ in answer.ids]
+    ranks = list(zip(whole.versions, [role is Role.HOME for role in whole.roles], strict=True))
+    rows: dict[str, int] = {}
+    for row, record_id in enumerate(whole.ids):
+        if record_id not in rows or ranks[row] > ranks[rows[record_id]]:
+            rows[record_id] = row
+    if len(rows) == len(whole):
+        return Pool(whole, stores, full)
+    return Pool(taken(whole, list(rows.values())), [stores[row] for row in rows.values()], full)

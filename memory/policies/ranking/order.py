@@ -1,0 +1,86 @@
+"""A pool in order: scored, and multiplied by what is preferred."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from datetime import datetime
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from memory.policies.asked import Asked
+from memory.policies.asking import Question
+from memory.policies.ranking.boosts import boosted
+from memory.policies.ranking.score import Scored, Scores, score
+from memory.ports.candidates import Measured
+
+SHOWN_FROM = 0.001
+"""Parts of a score that are smaller are not told."""
+
+
+@dataclass(slots=True, eq=False)
+class Ranked:
+    """Of each candidate, in the pool's order: what it is ordered by and what that was made of, and whether it answers at all."""
+
+    ids: tuple[str, ...]
+    scored: Scored
+    multipliers: dict[str, Scores]
+    order: Scores
+    answers: npt.NDArray[np.bool_]
+
+    def best_first(self, rows: Iterable[int]) -> list[int]:
+        """Ties by id ascending."""
+        order = self.order.tolist()
+        return sorted(rows, key=lambda row: (-order[row], self.ids[row]))
+
+    def answering(self, least: float) -> list[int]:
+        """The rows that answer, and at least so well."""
+        return [int(row) for row in np.flatnonzero(self.answers & (self.scored.absolute >= least))]
+
+    def holding(self, rows: Iterable[int], pool: Measured) -> list[int]:
+        """Those of the rows that hold every word of the question themselves."""
+        return [row for row in rows if pool.counts.shape[1] and pool.counts[row].all()]
+
+    def multiply(self, name: str, by: Mapping[int, float]) -> None:
+        """Take in a multiplier that is known of some rows alone."""
+        factors = np.ones(len(self.ids))
+        factors[list(by)] = list(by.values())
+        self.multipliers[name] = factors
+        self.order = self.order * factors
+
+    def explained(self, row: int) -> dict[str, Any]:
+        """What a row's place was made of: its rank by words, by meaning and by both before anything multiplied; each part of the score."""
+        terms = {name: round(float(of[row]), 4) for name, of in self.scored.terms.items()}
+        return {
+            "order": round(float(self.order[row]), 4),
+            "ranks": {
+                "words": _rank(self.scored.terms["own_words"], row),
+                "meaning": _rank(self.scored.terms["own_meaning"], row),
+                "score": _rank(self.scored.score, row),
+            },
+            "terms": {name: value for name, value in terms.items() if abs(value) >= SHOWN_FROM},
+            "multipliers": {name: round(float(of[row]), 4) for name, of in self.multipliers.items() if of[row] != 1.0},
+        }
+
+
+def rank(question: Question, pool: Measured, near: bytes | None, asked: Asked, now: datetime) -> Ranked:
+    """The pool, whose counted words are the question's stems, or none where it is asked for meaning alone."""
+    scored = score(question if asked.by != "meaning" else replace(question, text=""), pool, near)
+    multipliers = dict(boosted(question, pool, asked.preferred, asked.as_of or asked.known_at or now))
+    order = scored.score
+    for by in multipliers.values():
+        order = order * by
+    terms = scored.terms
+    telling = {
+        "both": terms["words"] + terms["meaning"],  # with the neighbours'
+        "words": pool.counts.sum(axis=1),
+        "meaning": terms["own_meaning"],
+    }[asked.by]
+    return Ranked(tuple(pool.ids), scored, multipliers, order, telling > 0)
+
+
+def _rank(values: Scores, row: int) -> int | None:
+    """From 1; None where there is nothing of it."""
+    return int((values > values[row]).sum()) + 1 if values[row] > 0 else None
