@@ -133,7 +133,7 @@ def browsing_counts_every_arriving_copy() -> Patch:
     async def counting(self: Browsing, store: Store, collection: Collection, rows: Sequence[Record], lacking: Lacking | None = None) -> list[Record]:
         return list(rows)
 
-    return Browsing, "_counting", counting
+    return Browsing, "counting", counting
 
 
 def targets_are_read_before_sources() -> Patch:
