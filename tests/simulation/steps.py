@@ -281,7 +281,8 @@ _ERASES = ("erase.begin", "erase.raise", "erase.delete", "erase.end", "owed.sett
 
 @cache
 def _sources(folder: str) -> tuple[str, ...]:
-    return tuple(path.read_text() for path in sorted((Path(memory.orchestrator.__file__).parent / folder).glob("*.py")))
+    folders = [folder] if folder else ["", "retrieval"]
+    return tuple(path.read_text() for one in folders for path in sorted((Path(memory.orchestrator.__file__).parent / one).glob("*.py")))
 
 
 @cache

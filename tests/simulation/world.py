@@ -169,7 +169,7 @@ def build_servers(scenario: Scenario, clock: Clock) -> dict[str, Server]:
     """The servers by tier; the second part of a tier that is split under a name of its own."""
 
     def durable(name: str, *, ttl: bool = False) -> Server:
-        able = replace(HOME, atomic=scenario.atomic, ttl=ttl, fenced=not scenario.unfenced)
+        able = replace(HOME, atomic=scenario.atomic, ttl=ttl, fenced=not scenario.unfenced, semantic=name != "mid")  # served by its copies in long
         if not scenario.narrow or name in ("one", "short", "early"):
             return Server(InMemoryStore(name, capabilities=able, clock=clock))
         narrow = InMemoryStore(name, capabilities=replace(able, max_batch=FEW, max_record_bytes=SMALL), clock=clock)
