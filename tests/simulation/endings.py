@@ -63,6 +63,15 @@ ENDINGS: dict[str, Scene] = {
         (Layout.THREE, Layout.SHARED, Layout.SPLIT, Layout.FORGETFUL),
         (SESSION,),
     ),
+    "moved between two answers to a search": Scene(
+        (
+            *(Turn(_K.WRITE), Turn(_K.SEARCH, meets=True, pick=4, lure=("search", Fault.DELAY))),
+            *(Turn(_K.MOVE, who=1, meets=True, late=0.01, pick=0), Turn(_K.GET)),
+            *(Turn(_K.SEARCH, meets=True, pick=4, lure=("search", Fault.DELAY)), Turn(_K.MOVE, who=1, meets=True, late=0.01, pick=1)),
+        ),
+        (Layout.THREE, Layout.SHARED, Layout.SPLIT, Layout.FORGETFUL),
+        (SESSION,),
+    ),
     "moved while everything is read": Scene(
         (
             *(Turn(_K.WRITE), Turn(_K.EXPORT, meets=True, lure=("browse.everything", Fault.DELAY))),

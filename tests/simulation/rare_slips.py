@@ -16,7 +16,7 @@ from memory.orchestrator import (
     split,
     tiering,
 )
-from memory.orchestrator.retrieval import searching
+from memory.orchestrator.retrieval import pool, searching
 from memory.policies import visibility
 from tests.simulation.slips import Slip
 
@@ -191,6 +191,16 @@ RARE_SLIPS: dict[str, Slip] = {
         "if measured.ids[row] not in homes and measured.ids[row] not in failed]",
         "if measured.roles[row] is not Role.HOME]",
         ("moved while it is searched for",),
+    ),
+    "a-search-goes-against-the-moves": Slip(
+        pool,
+        "Gathering.parts",
+        "for store in self._placement.topology.homes:",
+        "for store in reversed(self._placement.topology.homes):",
+        ("moved between two answers to a search",),
+    ),
+    "a-hit-is-shown-as-it-was-found": Slip(
+        searching, "_Answering._read", "record is not None and accepts(record, self._asked, ENTRIES, now)", "record is not None", ("search.copies",)
     ),
     "an-export-goes-against-the-moves": Slip(
         browsing,
