@@ -32,6 +32,9 @@ async def write(
     tag: TagsOption = None,
     metadata: MetadataOption = None,
     expires: Annotated[str | None, typer.Option(metavar="TIME|LENGTH", help="Hide it after this moment, or so long from now: 30d, 1h30m.")] = None,
+    conversation_id: Annotated[str | None, typer.Option("--conversation-id", metavar="ID", help="The conversation it was said in.")] = None,
+    number: Annotated[int | None, typer.Option("--number", help="The how-manieth it was there: what stands beside it helps to find it.")] = None,
+    speaker: Annotated[str | None, typer.Option(help="Who said it.")] = None,
     key: Annotated[str | None, typer.Option(help="Writing again under the same key writes nothing twice.")] = None,
     revive: Annotated[bool, typer.Option("--revive", help="Also where the entry under the key was deleted: begin a new life.")] = False,
 ) -> None:
@@ -40,6 +43,7 @@ async def write(
 
     text = sys.stdin.read() if content == "-" else content
     options = given(type=kind, title=title, source=source, tags=tag, metadata=json_object("metadata", metadata), key=key)
+    options |= given(conversation_id=conversation_id, number_in_conversation=number, speaker=speaker)
     async with cli.memory() as memory:
         entry = await memory.write(text, scope=scope, expires_at=expiry("expires", expires), revive=revive, **options)
     cli.emit(show.entry_json(entry), lambda out: out.print(show.plain(f"{entry.id}  in {entry.tier}, {entry.scope.text}")))

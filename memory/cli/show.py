@@ -90,6 +90,8 @@ def entry_block(entry: Entry) -> Group:
         "tier": entry.tier,
         "tags": ", ".join(entry.tags),
         "source": entry.source,
+        "said by": entry.speaker,
+        "said in": " ".join(str(said) for said in (entry.conversation_id, entry.number_in_conversation) if said is not None),
         "metadata": ", ".join(f"{name}={value}" for name, value in entry.metadata.items()),
         "created": entry.created_at,
         "updated": entry.updated_at if entry.updated_at != entry.created_at else None,

@@ -40,10 +40,11 @@ async def import_file(
     revive: Annotated[bool, typer.Option("--revive", help="Write also what was deleted after an earlier import.")] = False,
     acks: Annotated[bool, typer.Option("--acks", help="After each committed batch, say how many lines are safe (standard error).")] = False,
 ) -> int:
-    """Import a conversation: objects {role, content, time?, id?}, or the lines of an export.
+    """Import a conversation: objects {role, content, time?, id?, name?, session_id?}, or the lines of an export.
 
     Every line is checked before the first is written. A message's id, or else the file's name and its position, is its key: importing the same
     file again writes nothing twice, and nothing again that was deleted since. Other fields of a message (tags and metadata among them) are kept.
+    Who spoke (name), in which conversation (session_id, or else the file's) and the how-manieth there is told of each, and helps to find it.
     An exported entry gets a new id, and what names it in the file follows, unless --same-ids: then a line whose id is taken, or belongs to another
     tenant, is refused alone, and the end is 6.
     """

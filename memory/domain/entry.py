@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from datetime import datetime, timedelta
 from enum import StrEnum
-from typing import Any
+from typing import Annotated, Any
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationInfo, field_validator, model_validator
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationInfo, field_validator, model_validator
 
 from memory.domain import door
 from memory.domain.errors import InvalidInput
@@ -85,8 +85,24 @@ class Entry(BaseModel):
         return self.valid_from <= now and (self.valid_to is None or now < self.valid_to)
 
 
-CARRIED = ("artifact_id", "number", "conversation_id", "number_in_conversation", "speaker")
-"""What an entry may say of the artifact or the conversation it stands for. Nothing here sets it yet; edits, exports and imports keep it."""
+WHERE_SAID = ("conversation_id", "number_in_conversation", "speaker")
+"""In which conversation an entry was said, the how-manieth it was there, and by whom. A promotion keeps it too."""
+CARRIED = ("artifact_id", "number", *WHERE_SAID)
+"""What an entry may say of the artifact it stands for, which nothing here sets yet, and of where it was said. Edits, exports and imports keep it."""
+
+
+def _name(value: object, info: ValidationInfo) -> str | None:
+    return None if value is None else door.identifier(str(info.field_name), value)
+
+
+def _whole(value: object, info: ValidationInfo) -> int | None:
+    if value is not None and (isinstance(value, bool) or not isinstance(value, int) or not -door.INT64 <= value < door.INT64):
+        raise InvalidInput(str(info.field_name), "must be a whole number of 64 bits")
+    return value
+
+
+Name = Annotated[str | None, BeforeValidator(_name)]
+Whole = Annotated[int | None, BeforeValidator(_whole)]
 
 
 class EntryDraft(door.Checked):
@@ -103,7 +119,10 @@ class EntryDraft(door.Checked):
     metadata: dict[str, Any] = Field(default_factory=dict)
     created_at: datetime | None = None
     expires_at: datetime | timedelta | None = None
-    key: str | None = None
+    conversation_id: Name = None
+    number_in_conversation: Whole = None
+    speaker: Name = None
+    key: Name = None
 
     @field_validator("content", mode="before")
     @classmethod
@@ -145,16 +164,24 @@ class EntryDraft(door.Checked):
     def _expires_at(cls, value: object) -> datetime | timedelta | None:
         return check_expiry(value)
 
-    @field_validator("key", mode="before")
-    @classmethod
-    def _key(cls, value: object) -> str | None:
-        return None if value is None else door.identifier("key", value)
+    @model_validator(mode="after")
+    def _counts_in_a_conversation(self) -> EntryDraft:
+        if self.number_in_conversation is not None and self.conversation_id is None:
+            raise InvalidInput("number_in_conversation", "counts within a conversation; say which (conversation_id)")
+        return self
 
     @model_validator(mode="after")
     def _says_something(self) -> EntryDraft:
         if self.title is None and not self.content.strip():
             raise InvalidInput("content", "may be empty only where a title carries the entry")  # decision D8
         return self
+
+
+class MessageDraft(EntryDraft):
+    """A message of a file, as an entry.
+
+    What the file says of where it was said is in the metadata too; the rest follows from where it stands in the file: in another it may elsewhere.
+    """
 
 
 class ImportedDraft(EntryDraft):
@@ -165,31 +192,16 @@ class ImportedDraft(EntryDraft):
 
     valid_from: datetime | None = None
     valid_to: datetime | None = None
-    promoted_from_id: str | None = None
+    promoted_from_id: Name = None
     compacted_from_ids: tuple[str, ...] | None = None
     contributors: tuple[Contributor, ...] | None = None
-    artifact_id: str | None = None
-    number: int | None = None
-    conversation_id: str | None = None
-    number_in_conversation: int | None = None
-    speaker: str | None = None
+    artifact_id: Name = None
+    number: Whole = None
 
     @field_validator("valid_from", "valid_to", mode="before")
     @classmethod
     def _window(cls, value: object, info: ValidationInfo) -> datetime | None:
         return None if value is None else door.time(str(info.field_name), value)
-
-    @field_validator("promoted_from_id", "artifact_id", "conversation_id", "speaker", mode="before")
-    @classmethod
-    def _names(cls, value: object, info: ValidationInfo) -> str | None:
-        return None if value is None else door.identifier(str(info.field_name), value)
-
-    @field_validator("number", "number_in_conversation", mode="before")
-    @classmethod
-    def _numbers(cls, value: object, info: ValidationInfo) -> int | None:
-        if value is not None and (isinstance(value, bool) or not isinstance(value, int) or not -(2**63) <= value < 2**63):
-            raise InvalidInput(str(info.field_name), "must be a whole number of 64 bits")
-        return value
 
     @field_validator("compacted_from_ids", mode="before")
     @classmethod

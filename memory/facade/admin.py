@@ -93,7 +93,7 @@ class Admin:
         skip_bad: bool = False,
         told: Told | None = None,
     ) -> Imported:
-        """Import what `export` wrote, or a conversation as objects {role, content, time?, id?}: a file's path, an open file, or lines.
+        """Import what `export` wrote, or a conversation as objects {role, content, time?, id?, name?, session_id?}: a path, an open file, or lines.
 
         Every line is checked before the first is written; a bad one is a `BadLine`, unless bad lines are to be left out (`skip_bad`). An import that
         was cut off can be repeated: nothing is written twice, and nothing again that was deleted since, but for entries with `revive`.
@@ -102,6 +102,9 @@ class Admin:
         follows; their kept versions are left out. With `same_ids` they keep their ids, versions and moments, and their kept versions come along:
         for a store that has none of them. Sessions keep their ids in any case. A line whose id is taken by something else, or belongs to
         another tenant or scope, is refused alone.
+
+        A message becomes an entry that says where it was said: by whom (`name`), in which conversation (`session_id`, or else the session it goes to,
+        or the file), and its number there, as they stand in the file.
 
         `name` stands for the file in what is reported, and in the keys of messages that have no id. `told` hears after each batch how many lines
         are safe, and of how many.

@@ -99,6 +99,9 @@ class BlockingMemory:
         metadata: Mapping[str, Any] | None = ...,
         created_at: Moment | None = ...,
         expires_at: Moment | timedelta | None = ...,
+        conversation_id: str | None = ...,
+        number_in_conversation: int | None = ...,
+        speaker: str | None = ...,
         key: str | None = ...,
         revive: bool = ...,
     ) -> Entry: ...
@@ -194,6 +197,9 @@ class BlockingScopedMemory:
         metadata: Mapping[str, Any] | None = ...,
         created_at: Moment | None = ...,
         expires_at: Moment | timedelta | None = ...,
+        conversation_id: str | None = ...,
+        number_in_conversation: int | None = ...,
+        speaker: str | None = ...,
         key: str | None = ...,
         revive: bool = ...,
     ) -> Entry: ...

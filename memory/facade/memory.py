@@ -202,6 +202,9 @@ class Memory:
         metadata: Mapping[str, Any] | None = None,
         created_at: Moment | None = None,
         expires_at: Moment | timedelta | None = None,
+        conversation_id: str | None = None,
+        number_in_conversation: int | None = None,
+        speaker: str | None = None,
         key: str | None = None,
         revive: bool = False,
     ) -> Entry:
@@ -211,6 +214,8 @@ class Memory:
         Where that entry was deleted since it is a `Conflict` too, which says when, unless `revive` lets the key begin a new life.
         `created_at` sets creation, update and the start of validity together (D9). An entry past `expires_at`, a moment or
         a `timedelta` from the write on, is hidden, not deleted (A36).
+        Of what was said in a conversation `conversation_id`, `number_in_conversation` and `speaker` say where and by whom, for good; `content` is the
+        speaker's own words, without the name. What was said just before and after helps to find them.
         """
         draft = EntryDraft(
             scope=scope_of(scope),
@@ -222,6 +227,9 @@ class Memory:
             metadata=metadata,
             created_at=created_at,
             expires_at=expires_at,
+            conversation_id=conversation_id,
+            number_in_conversation=number_in_conversation,
+            speaker=speaker,
             key=key,
         )
         return await self._access.write(draft, revive=revive)

@@ -8,6 +8,11 @@ A file holds one JSON object a line (JSON Lines) or one JSON array of objects, i
 writes nothing twice; without an `id` the key is the file's name and the message's position. `tags`, `metadata`, `type`, `title`, `source`
 and `expires_at` are the entry's own. The role and every field not named here are kept in the entry's metadata: nothing is dropped.
 
+The content is the speaker's own words. Who that is says `speaker` or `name`, and in which conversation `conversation_id` or `session_id`; else it is
+that of the session the message goes to, or of the file. Within it messages count 1, 2, 3 … as they stand in the file, unless they say otherwise
+(`number_in_conversation`). The entry has these as fields, and the metadata keep what the file says of them. They are no part of what a repeat is
+told by: a file may hold what another began with.
+
 Or it is a line of an export, marked by its `format`: an entry, one of its kept versions (after it), a relation, or a record of another kind, as
 sessions and the events of their logs are, which keep the session's id. Unless it is to keep its id, an entry gets a new one, its old one becomes
 its key, and whatever in the file names the old one names the new one afterwards (decision A5); kept versions are left out then. What names an entry
@@ -20,17 +25,18 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from hashlib import blake2b
 from typing import IO, Any
 
 from memory.domain import door
-from memory.domain.entry import Entry, EntryDraft, ImportedDraft
+from memory.domain.entry import Entry, EntryDraft, ImportedDraft, MessageDraft
 from memory.domain.errors import InvalidInput
 from memory.domain.ids import digest_of, is_id, keyed_id, partition_digest
-from memory.domain.scope import Scope
+from memory.domain.scope import Scope, ScopeKind
 from memory.domain.time import micros
 from memory.orchestrator.collections import ARTIFACTS, ENTRIES, MESSAGES, SESSIONS
 from memory.orchestrator.conversations.carrying import Moving, check_carried
@@ -59,6 +65,8 @@ OF_SESSIONS = frozenset({MESSAGES, ARTIFACTS})
 _READ = {FORMAT: 2, "memory-entry/1": 1, VERSION_FORMAT: 1, RELATION_FORMAT: 1, RECORD_FORMAT: 2, "memory-record/1": 1}
 _TIMES = ("time", "timestamp", "created_at")
 _OWN = ("tags", "type", "title", "source", "expires_at")
+_CONVERSATION = ("conversation_id", "session_id")
+_SPEAKER = ("speaker", "name")
 _OF_A_RECORD = ("id", "scope", "created_at", "updated_at", "expires_at", "fields", "body", "texts")
 _STORES_OWN = ("format", "id", "updated_at", "version", "tier", "replaced_version", "noted")  # of an exported entry: the new store gives its own
 _LAST_VERSION = micros(datetime(9999, 12, 31, tzinfo=UTC))
@@ -140,12 +148,13 @@ def read(
     `same_ids_of` names the tenant in which what was exported keeps its ids. A file that cannot be read on raises its `BadLine`.
     """
     seen: dict[tuple[str, str | None], tuple[int, bytes]] = {}
+    heard = Counter[tuple[str, str | None]]()
     for position, (line, found) in enumerate(objects(stream, name, since), start=1):
         if isinstance(found, BadLine):
             yield found
             continue
         try:
-            item = _item(found, line, f"{name}:{position}", scope, messages_to, same_ids_of)
+            item = _item(found, line, (name, position), scope, messages_to, same_ids_of)
         except InvalidInput as exc:
             yield BadLine(name, line, _unquoted(exc, found))
             continue
@@ -156,10 +165,21 @@ def read(
                 yield BadLine(name, line, f"id: {item.draft.key!r} already stands on line {first_line} with other content")
                 continue
             item = replace(item, again=first_line != line)
+            if isinstance(item.draft, MessageDraft) and not item.again:
+                item = replace(item, draft=_counted(item.draft, heard))
         yield item
 
 
-def _item(found: Mapping[str, Any], line: int, place: str, scope: Scope | None, messages_to: Scope | None, same_ids_of: str | None) -> Item:
+def _counted(draft: MessageDraft, heard: Counter[tuple[str, str | None]]) -> MessageDraft:
+    """The message with its number in its conversation: unless it says that itself, how many of that were `heard` with it."""
+    conversation = draft.scope.text, draft.conversation_id
+    heard[conversation] += 1
+    return draft if draft.number_in_conversation is not None else draft.model_copy(update={"number_in_conversation": heard[conversation]})
+
+
+def _item(
+    found: Mapping[str, Any], line: int, place: tuple[str, int], scope: Scope | None, messages_to: Scope | None, same_ids_of: str | None
+) -> Item:
     form = found.get("format")
     if form is None or "role" in found:
         return Message(line, _message_draft(found, place, scope or messages_to))
@@ -387,7 +407,7 @@ def _unquoted(exc: InvalidInput, found: Mapping[str, Any]) -> str:
     return f"{exc.field.partition('.')[0]}: {_QUOTED.sub(said, exc.problem)}"
 
 
-def _message_draft(found: Mapping[str, Any], place: str, scope: Scope | None) -> EntryDraft:
+def _message_draft(found: Mapping[str, Any], place: tuple[str, int], scope: Scope | None) -> MessageDraft:
     if scope is None:
         raise InvalidInput("scope", "a message belongs to a session or another scope; say which (on the command line --session or --scope)")
     fields = dict(found)
@@ -397,14 +417,25 @@ def _message_draft(found: Mapping[str, Any], place: str, scope: Scope | None) ->
     if not isinstance(content, str):
         raise InvalidInput("content", "is missing" if content is None else f"must be text, not {type(content).__name__}")
     values = {name: fields.pop(name) for name in _OWN if name in fields}
-    key, created_at = _key(fields.pop("id", None)) or place, _time(fields)
+    name, position = place
+    key, created_at = _named(fields.pop("id", None), "id") or f"{name}:{position}", _time(fields)
+    said = {
+        "conversation_id": _said(fields, _CONVERSATION) or (scope.id if scope.kind is ScopeKind.SESSION else name),
+        "number_in_conversation": fields.get("number_in_conversation"),
+        "speaker": _said(fields, _SPEAKER),
+    }
     metadata = _metadata(fields.pop("metadata", None), {"role": role, **fields})
-    return EntryDraft(scope=scope, content=content, created_at=created_at, metadata=metadata, key=key, **values)
+    return MessageDraft(scope=scope, content=content, created_at=created_at, metadata=metadata, key=key, **said, **values)
 
 
-def _key(value: object) -> str | None:
+def _said(fields: Mapping[str, Any], names: Sequence[str]) -> str | None:
+    """What the first of these fields that says something says."""
+    return next((door.identifier(name, said) for name in names if (said := _named(fields.get(name), name)) is not None), None)
+
+
+def _named(value: object, field: str) -> str | None:
     if isinstance(value, bool) or not isinstance(value, str | int | None):
-        raise InvalidInput("id", f"must be text or a whole number, not {type(value).__name__}")
+        raise InvalidInput(field, f"must be text or a whole number, not {type(value).__name__}")
     return None if value is None or value == "" else str(value)
 
 
@@ -430,7 +461,7 @@ def _entry_draft(found: Mapping[str, Any], scope: Scope | None) -> ImportedDraft
         fields["scope"] = scope
     elif isinstance(fields.get("scope"), str):
         fields["scope"] = Scope.parse(fields["scope"])
-    key = _key(found.get("id"))
+    key = _named(found.get("id"), "id")
     if key is None:
         raise InvalidInput("id", "is missing from the exported entry")
     return ImportedDraft(**fields, key=key)

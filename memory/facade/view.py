@@ -39,6 +39,9 @@ class ScopedMemory:
         metadata: Mapping[str, Any] | None = None,
         created_at: Moment | None = None,
         expires_at: Moment | timedelta | None = None,
+        conversation_id: str | None = None,
+        number_in_conversation: int | None = None,
+        speaker: str | None = None,
         key: str | None = None,
         revive: bool = False,
     ) -> Entry:
@@ -53,6 +56,9 @@ class ScopedMemory:
             metadata=metadata,
             created_at=created_at,
             expires_at=expires_at,
+            conversation_id=conversation_id,
+            number_in_conversation=number_in_conversation,
+            speaker=speaker,
             key=key,
         )
         return await self._access.write(draft, revive=revive)

@@ -11,7 +11,7 @@ from hashlib import blake2b
 from typing import Any, TypeAlias
 
 from memory.domain import door, ids
-from memory.domain.entry import Entry, EntryDraft, EntryType
+from memory.domain.entry import WHERE_SAID, Entry, EntryDraft, EntryType
 from memory.domain.errors import CompactionError, Conflict, InvalidInput, NotFound
 from memory.domain.scope import Scope, ScopeKind, check_promotion
 from memory.orchestrator.collections import ENTRIES
@@ -67,13 +67,14 @@ class Derivation:
         metadata = dict(origin.metadata)
         if origin.scope.kind is ScopeKind.SESSION:
             metadata.setdefault("created_in_session_id", origin.scope.id)
+        said = {name: getattr(origin, name) for name in WHERE_SAID}
         wanted = {"content": origin.content, "tags": origin.tags} | (overrides or {})
         if "metadata" in wanted:  # laid over the source's: provenance is never stripped (A88)
             metadata = door.json_object("metadata", metadata | wanted["metadata"])
         wanted["metadata"] = metadata
         # Checked when it was written, and again where overridden: what could be stored can be promoted, empty content too (A52).
         draft = EntryDraft.model_construct(
-            scope=target, type=origin.type, title=origin.title, source=origin.source, expires_at=origin.expires_at, **wanted
+            scope=target, type=origin.type, title=origin.title, source=origin.source, expires_at=origin.expires_at, **said, **wanted
         )
         now = self._placement.now()
         record = record_of(

@@ -9,9 +9,10 @@ from hashlib import blake2b
 from typing import Any
 
 from memory.domain import door
-from memory.domain.entry import CARRIED, Contributor, Entry, EntryDraft, EntryType, ImportedDraft, expiry
+from memory.domain.entry import CARRIED, WHERE_SAID, Contributor, Entry, EntryDraft, EntryType, ImportedDraft, MessageDraft, expiry
 from memory.domain.scope import Scope
 from memory.domain.time import moment
+from memory.policies.marks import marks_of
 from memory.ports.record import FieldValue, JsonValue, Key, Record
 
 
@@ -61,16 +62,16 @@ def record_of(
     body: dict[str, JsonValue] = {}
     if draft.metadata:
         body["metadata"] = draft.metadata
-    valid_from, valid_to, carried = born, None, dict[str, FieldValue]()
+    valid_from, valid_to = born, None
     if isinstance(draft, ImportedDraft):
         valid_from, valid_to, promoted_from_id = draft.valid_from or born, draft.valid_to, draft.promoted_from_id
         compacted_from_ids = None if draft.compacted_from_ids is None else list(draft.compacted_from_ids)
         contributors = None if draft.contributors is None else [c.model_dump() for c in draft.contributors]
-        carried = {name: value for name in CARRIED if (value := getattr(draft, name)) is not None}
     if compacted_from_ids is not None:
         body["compacted_from_ids"] = compacted_from_ids
     if contributors is not None:
         body["contributors"] = contributors
+    texts = texts_of(draft.title, draft.content, draft.tags, draft.source)
     fields: dict[str, FieldValue] = {
         "scope_kind": draft.scope.kind.value,
         "type": draft.type.value,
@@ -81,7 +82,8 @@ def record_of(
         "valid_to": valid_to,
         "promoted_from_id": promoted_from_id,
         "request_digest": digest,
-        **carried,
+        "marks": _marks_of(texts),
+        **{name: value for name in CARRIED if (value := getattr(draft, name, None)) is not None},
     }
     return Record(
         key=key,
@@ -92,7 +94,7 @@ def record_of(
         expires_at=expiry(draft.expires_at, now),
         fields=fields,
         body=body,
-        texts=texts_of(draft.title, draft.content, draft.tags, draft.source),
+        texts=texts,
         tier=tier,
     )
 
@@ -110,7 +112,15 @@ def meaning_of(record: Record) -> str:
 
 def said_by(record: Record) -> list[str]:
     """What an entry says: its title and its content, where it has them."""
-    return [record.texts[name] for name in ("title", "content") if name in record.texts]
+    return _said(record.texts)
+
+
+def _said(texts: Mapping[str, str]) -> list[str]:
+    return [texts[name] for name in ("title", "content") if name in texts]
+
+
+def _marks_of(texts: Mapping[str, str]) -> int:
+    return marks_of("\n".join(_said(texts)))
 
 
 def changed(record: Record, changes: dict[str, Any], *, version: int) -> Record:
@@ -127,6 +137,9 @@ def changed(record: Record, changes: dict[str, Any], *, version: int) -> Record:
     for name in ("source", "valid_to"):
         if name in changes:
             fields[name] = changes[name]
+    texts = texts_of(title, content or "", list(fields.get("tags") or ()), fields.get("source"))  # type: ignore[arg-type]
+    if changes.keys() & {"content", "title"}:
+        fields["marks"] = _marks_of(texts)
     return Record(
         key=record.key,
         scope=record.scope,
@@ -136,7 +149,7 @@ def changed(record: Record, changes: dict[str, Any], *, version: int) -> Record:
         expires_at=expiry(changes.get("expires_at", record.expires_at), moment(version)),
         fields=fields,
         body=body,
-        texts=texts_of(title, content or "", list(fields.get("tags") or ()), fields.get("source")),  # type: ignore[arg-type]
+        texts=texts,
         vector=record.vector,
         generation=record.generation,
         tier=record.tier,
@@ -147,8 +160,14 @@ def changed(record: Record, changes: dict[str, Any], *, version: int) -> Record:
 
 
 def request_digest(draft: EntryDraft) -> str:
-    """What tells whether a repeated keyed write asks for the same: a digest of everything but the key."""
-    asked = draft.model_dump(mode="json", exclude={"key", "scope"}) | {"scope": draft.scope.text}
+    """What tells whether a repeated keyed write asks for the same: a digest of everything but the key.
+
+    Where it was said counts where a caller said so, and not where a message stands in its file: what the file says of it is in the metadata.
+    """
+    left_out = {"key", "scope"}
+    if not isinstance(draft, ImportedDraft):  # whose digests had it always
+        left_out |= {name for name in WHERE_SAID if isinstance(draft, MessageDraft) or getattr(draft, name) is None}
+    asked = draft.model_dump(mode="json", exclude=left_out) | {"scope": draft.scope.text}
     return blake2b(json.dumps(asked, sort_keys=True, ensure_ascii=False).encode(), digest_size=16).hexdigest()
 
 

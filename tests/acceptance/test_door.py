@@ -105,6 +105,8 @@ TEXT_PATHS: list[Any] = [
     pytest.param("source", lambda m, e, v: m.write("x", scope=USER, source=v), id="write source"),
     pytest.param("tags", lambda m, e, v: m.write("x", scope=USER, tags=[v]), id="write tags"),
     pytest.param("key", lambda m, e, v: m.write("x", scope=USER, key=v), id="write key"),
+    pytest.param("conversation_id", lambda m, e, v: m.write("x", scope=USER, conversation_id=v), id="write conversation"),
+    pytest.param("speaker", lambda m, e, v: m.scoped(USER).write("x", speaker=v), id="write speaker"),
     pytest.param("type", lambda m, e, v: m.write("x", scope=USER, type=v), id="write type"),
     pytest.param("content", lambda m, e, v: m.write_many([{"content": "x", "scope": USER}, {"content": v, "scope": USER}]), id="write_many"),
     pytest.param("content", lambda m, e, v: m.scoped(USER).write(v), id="a view's write"),

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
-from memory import Entry, EntryType, InvalidInput, Scope, ScopeKind
+from memory import Conflict, Entry, EntryType, InvalidInput, Scope, ScopeKind
 from memory.facade.memory import Memory
-from tests.acceptance.support import DAY, EVERY_KIND, SESSION, USER, Clock
+from tests.acceptance.support import DAY, EVERY_KIND, SESSION, USER, Clock, watching
 
 
 @pytest.mark.behaviour("A4", "A5", "A6", "A7", "A8", "D10", "AC-A01")
@@ -160,3 +162,79 @@ async def test_a_promoted_and_a_compacted_entry_show_no_provenance_in_metadata(m
 async def test_what_is_read_is_an_entry_with_nothing_else_in_it(memory: Memory) -> None:
     entry = await memory.write("typed", scope=USER)
     assert Entry.model_validate(entry.model_dump()) == entry
+
+
+SAID: dict[str, Any] = {"conversation_id": "trip", "number_in_conversation": 7, "speaker": "Ada"}
+
+
+def said(entry: Entry | None) -> dict[str, Any]:
+    return {name: getattr(entry, name) for name in SAID}
+
+
+async def test_where_an_entry_was_said_stays_with_it_through_edits_exports_and_imports(memory: Memory) -> None:
+    written = await memory.write("I prefer tea", scope=USER, **SAID)
+    assert said(written) == said(await memory.get(written.id)) == said((await memory.retrieve(USER))[0]) == SAID
+    assert written.metadata == {}
+    await memory.update(written.id, content="I prefer green tea", metadata={"n": 1})
+    assert [said(version) for version in await memory.entries.history(written.id)] == [SAID, SAID]
+
+    other = memory.for_tenant("other")
+    assert (await other.admin.import_(memory.admin.export())).imported == 1
+    (imported,) = await other.retrieve(USER)
+    assert (imported.content, said(imported)) == ("I prefer green tea", SAID)
+    await memory.delete(written.id)
+    nothing = dict.fromkeys(SAID)
+    assert said(await memory.write("Ada prefers tea", scope=USER)) == nothing
+
+
+async def test_every_way_of_writing_takes_where_it_was_said(memory: Memory) -> None:
+    written = [await memory.scoped(USER).write("one", **SAID), *await memory.write_many([{"content": "two", "scope": USER, **SAID}])]
+    assert [said(entry) for entry in written] == [SAID, SAID]
+    speaker_alone = await memory.write("three", scope=USER, speaker="Ada")
+    assert said(await memory.get(speaker_alone.id)) == dict.fromkeys(SAID) | {"speaker": "Ada"}
+
+
+@pytest.mark.parametrize(
+    ("field", "given"),
+    [
+        ("conversation_id", {"conversation_id": ""}),
+        ("conversation_id", {"conversation_id": "c" * 513}),
+        ("conversation_id", {"conversation_id": 5}),
+        ("speaker", {"speaker": ""}),
+        ("speaker", {"speaker": "A\x00da"}),
+        ("number_in_conversation", {"conversation_id": "c", "number_in_conversation": True}),
+        ("number_in_conversation", {"conversation_id": "c", "number_in_conversation": 1.0}),
+        ("number_in_conversation", {"conversation_id": "c", "number_in_conversation": "1"}),
+        ("number_in_conversation", {"conversation_id": "c", "number_in_conversation": 2**63}),
+        ("number_in_conversation", {"number_in_conversation": 1}),
+    ],
+)
+async def test_where_it_was_said_is_refused_by_name_where_it_cannot_be(plain: Memory, field: str, given: dict[str, Any]) -> None:
+    with watching(plain) as calls:
+        with pytest.raises(InvalidInput) as caught:
+            await plain.write("text", scope=USER, **given)
+        with pytest.raises(InvalidInput):
+            await plain.write_many([{"content": "good", "scope": USER}, {"content": "text", "scope": USER, **given}])
+    assert caught.value.field == field
+    assert calls == []
+
+
+async def test_a_number_needs_its_conversation_and_the_refusal_says_so(plain: Memory) -> None:
+    with pytest.raises(InvalidInput, match="counts within a conversation; say which"):
+        await plain.write("text", scope=USER, number_in_conversation=1)
+
+
+async def test_a_key_repeats_what_was_said_in_the_same_place_and_no_other(memory: Memory) -> None:
+    first = await memory.write("yes", scope=USER, key="k", **SAID)
+    assert await memory.write("yes", scope=USER, key="k", **SAID) == first
+    for changed in ({"speaker": "Bob"}, {"number_in_conversation": 8}, {"conversation_id": "other"}):
+        with pytest.raises(Conflict):
+            await memory.write("yes", scope=USER, key="k", **(SAID | changed))
+
+
+async def test_a_promotion_keeps_where_it_was_said_and_a_compaction_does_not(memory: Memory) -> None:
+    sources = [await memory.write(f"part {n}", scope=SESSION, **(SAID | {"number_in_conversation": n})) for n in (1, 2)]
+    promoted = await memory.promote(sources[1].id, to=USER, content="the second part")
+    assert said(promoted) == said(await memory.get(promoted.id)) == SAID | {"number_in_conversation": 2}
+    compacted = await memory.compact([source.id for source in sources], lambda entries: "whole")
+    assert said(compacted) == dict.fromkeys(SAID)

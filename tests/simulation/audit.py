@@ -16,6 +16,7 @@ from memory.orchestrator.kinds import KINDS
 from memory.orchestrator.past import same_life
 from memory.orchestrator.topology import leaves_of
 from memory.policies.asked import Asked
+from memory.policies.marks import marks_of
 from memory.ports.record import Mark, Record, Role, Stored, Tombstone
 from tests.simulation.relating import every_link
 from tests.simulation.scenes import Kind
@@ -195,10 +196,12 @@ class Inspection:
                 self._broken("foreign", register, f"text written for {sorted(roots)} is in {name}: {record}")
 
     def _inspect_what_it_is_found_by(self, name: str, record: Record) -> None:
-        """Words and vector are those of the text, which stands nowhere else."""
+        """Words, vector and marks are those of the text, which stands nowhere else."""
         texts, fields = record.texts, dict(record.fields)
         words = texts_of(texts.get("title"), texts.get("content", ""), list(fields.get("tags") or ()), fields.get("source"))  # type: ignore[arg-type]
-        if dict(texts) != words or record.vector != vector_of(meaning_of(record)) or record.body.keys() & {"title", "content"}:
+        meaning = meaning_of(record)
+        made = dict(texts) == words and record.vector == vector_of(meaning) and fields["marks"] == marks_of(meaning)
+        if not made or record.body.keys() & {"title", "content"}:
             self._broken("stale", record.key.id, f"in {name} it is found by what it does not say: {record}")
 
     def _inspect_pasts(self) -> None:

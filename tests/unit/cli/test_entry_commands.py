@@ -76,6 +76,14 @@ def test_a_key_whose_entry_was_forgotten_is_a_conflict_unless_it_is_to_be_revive
     assert memory.json("write", "y", "-s", "user:ada", "--key", "k", "--revive")["content"] == "y"
 
 
+def test_where_it_was_said_is_written_and_shown(memory: CommandLine) -> None:
+    said = memory.json("write", "I prefer tea", "-s", "user:ada", "--conversation-id", "trip", "--number", "7", "--speaker", "Ada")
+    assert (said["conversation_id"], said["number_in_conversation"], said["speaker"]) == ("trip", 7, "Ada")
+    shown = memory.ok("show", said["id"])
+    assert "said by" in shown
+    assert "trip 7" in shown
+
+
 def test_text_may_come_from_standard_input(memory: CommandLine) -> None:
     assert memory.json("write", "-", "-s", "user:ada", stdin="two\nlines")["content"] == "two\nlines"
 

@@ -63,6 +63,17 @@ def test_what_was_deleted_since_an_import_is_not_imported_again_unless_told_so(m
     assert count(memory) == 0
 
 
+def test_a_window_of_a_conversation_imported_again_further_on_writes_nothing_twice(memory: CommandLine) -> None:
+    turns = [{"role": "user", "name": "Ada", "content": f"turn {n}", "id": f"m{n}"} for n in range(4)]
+    memory.ok("import", memory.write_lines("monday.jsonl", *turns[:3]), "--scope", "user:ada")
+    report = memory.json("import", memory.write_lines("tuesday.jsonl", *turns[1:]), "--scope", "user:ada")
+    assert (report["imported"], report["already_there"]) == (1, 2)
+    found = memory.json("search", "turn", "-s", "user:ada")["results"]
+    places = sorted((hit["entry"]["conversation_id"], hit["entry"]["number_in_conversation"]) for hit in found)
+    assert places == [("monday.jsonl", 1), ("monday.jsonl", 2), ("monday.jsonl", 3), ("tuesday.jsonl", 3)]
+    assert {hit["entry"]["speaker"] for hit in found} == {"Ada"}
+
+
 def test_an_import_in_conflict_names_the_line_and_keeps_the_rest(memory: CommandLine) -> None:
     memory.ok("import", memory.write_lines("chat.jsonl", HELLO | {"id": "m1"}))
     file = memory.write_lines("chat.jsonl", REPLY | {"id": "m0"}, HELLO | {"id": "m1", "content": "otherwise"}, REPLY | {"id": "m2"})

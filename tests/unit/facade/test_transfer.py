@@ -51,6 +51,35 @@ def test_without_an_id_the_key_is_the_files_name_and_the_position() -> None:
     assert [(m.line, m.draft.key) for m in found] == [(2, "chat.jsonl:1"), (4, "chat.jsonl:2")]
 
 
+def said(data: str, scope: Scope | None = SESSION) -> list[tuple[str | None, int | None, str | None]]:
+    drafts = [message.draft for message in messages(data, scope) if not message.again]
+    return [(draft.conversation_id, draft.number_in_conversation, draft.speaker) for draft in drafts]
+
+
+def test_a_message_says_where_it_stands_in_its_conversation_and_who_spoke() -> None:
+    data = lines(
+        {"role": "user", "name": "Ada", "content": "hi", "id": 1},
+        {"role": "user", "name": "Ada", "content": "hi", "id": 1},
+        {"role": "user", "speaker": "Bob", "name": "b", "content": "Bob: hi"},
+        {"role": "assistant", "name": "", "content": "yes"},
+    )
+    assert said(data) == [("s1", 1, "Ada"), ("s1", 2, "Bob"), ("s1", 3, None)]
+    assert said(data, Scope.user("ada")) == [("chat.jsonl", 1, "Ada"), ("chat.jsonl", 2, "Bob"), ("chat.jsonl", 3, None)]
+    assert [message.draft.content for message in messages(data)] == ["hi", "hi", "Bob: hi", "yes"]
+    assert messages(data)[2].draft.metadata == {"role": "user", "speaker": "Bob", "name": "b"}
+
+
+def test_conversations_that_a_file_names_are_counted_each_by_itself() -> None:
+    data = lines(
+        {**GOOD, "session_id": "a"},
+        {**GOOD, "session_id": 2},
+        {**GOOD, "session_id": "a", "number_in_conversation": 40},
+        {**GOOD, "session_id": "a"},
+        {**GOOD, "session_id": "a", "conversation_id": "c"},
+    )
+    assert [(conversation, number) for conversation, number, _ in said(data)] == [("a", 1), ("2", 1), ("a", 40), ("a", 3), ("c", 1)]
+
+
 def test_fields_it_does_not_know_are_kept_in_the_metadata() -> None:
     (message,) = messages(lines({"role": "tool", "content": "42", "model": "m", "metadata": {"confidence": 0.9}}))
     assert message.draft.metadata == {"role": "tool", "model": "m", "confidence": 0.9}
@@ -84,6 +113,10 @@ GOOD = {"role": "user", "content": "fine"}
         ('{"role": "user", "content": "x", "time": "2026-01-31T09:30:00"}', "time: is a naive datetime"),
         ('{"role": "user", "content": "x", "time": 1, "timestamp": 1}', "two names for the same thing"),
         ('{"role": "user", "content": "x", "id": 1.5}', "id: must be text or a whole number"),
+        ('{"role": "user", "content": "x", "session_id": ["s"]}', "session_id: must be text or a whole number"),
+        ('{"role": "user", "content": "x", "name": {"first": "Ada"}}', "name: must be text or a whole number"),
+        ('{"role": "user", "content": "x", "speaker": "\\u0000"}', "speaker: must not hold a NUL character"),
+        ('{"role": "user", "content": "x", "number_in_conversation": "7"}', "number_in_conversation: must be a whole number"),
         ('{"role": "user", "content": "x", "tags": "fact"}', "tags: must be a list"),
         ('{"role": "user", "content": "x", "type": "story"}', "type: "),
         ('{"role": "user", "content": "x", "metadata": {"role": "assistant"}}', "role: stands in the message and in its metadata"),
