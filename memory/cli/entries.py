@@ -87,10 +87,16 @@ async def search(
     results = [{"score": hit.score, "entry": show.entry_json(hit.entry), **({"explanation": hit.explanation} if explain else {})} for hit in found]
     for note in found.degraded:
         cli.say(f"incomplete: {note}")
-    if found:
-        cli.emit({"results": results, "degraded": list(found.degraded)}, lambda out: out.print(show.hits(found, explain=explain)))
-    else:
-        cli.emit({"results": [], "degraded": list(found.degraded)}, lambda _out: cli.say(f"nothing found in {scope}"))
+
+    def people(out: Console) -> None:
+        if found:
+            out.print(show.hits(found, explain=explain))
+        else:
+            cli.say(f"nothing found in {scope}")
+        if found.left_out:
+            out.print(show.left_out(found.left_out))
+
+    cli.emit({"results": results, "degraded": list(found.degraded), **({"left_out": found.left_out} if explain else {})}, people)
     return 0 if found else 1
 
 

@@ -350,8 +350,9 @@ class Memory:
         `decay_floor` (0.5 unless told), unless `age_decay` is False. A hit whose score, 0 to 1, is under `min_score` is left out.
         `by="meaning"` is refused where no embedder is configured.
 
-        The query is plain text, never syntax (D62). A blank one browses, and `types` and `tags` filter there (D54). With `explain` every hit says
-        how it was found, and in which tier and store. The result's `degraded` names tiers that could not be searched.
+        The query is plain text, never syntax (D62). A blank one browses: `types` and `tags` filter there, and nothing is scored (D54). With `explain`
+        every hit says how it came to its place, and the result's `left_out` what was found and is not shown. Its `degraded` names tiers that could
+        not be searched.
         """
         return await self._access.search(
             query,
