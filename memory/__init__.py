@@ -51,6 +51,7 @@ if TYPE_CHECKING:
     from memory.facade.providers import SummarizingProvider as SummarizingProvider
     from memory.facade.session import Session as Session
     from memory.facade.view import ScopedMemory as ScopedMemory
+    from memory.facade.wanted import Only as Only
     from memory.orchestrator.retrieval.searching import FoundEntry as FoundEntry
     from memory.orchestrator.retrieval.searching import SearchResult as SearchResult
     from memory.policies.compacting import CompactingSettings as CompactingSettings
@@ -105,6 +106,7 @@ _HOMES = {
     ),
     "memory.facade.session": ("Session",),
     "memory.facade.view": ("ScopedMemory",),
+    "memory.facade.wanted": ("Only",),
     "memory.orchestrator.retrieval.searching": ("FoundEntry", "SearchResult"),
     "memory.policies.onward": ("Leaving",),
     "memory.policies.compacting": ("CompactingSettings",),
@@ -144,6 +146,7 @@ __all__ = [
     "MessageThreshold",
     "NotFound",
     "NotOpen",
+    "Only",
     "PartialWrite",
     "PartsFailed",
     "Provider",

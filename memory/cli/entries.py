@@ -54,12 +54,18 @@ async def search(
     query: Annotated[str, typer.Argument(help="What to look for, by words and by meaning.")],
     scope: ScopeOption,
     limit: Annotated[int, typer.Option("--limit", "-n", help="At most so many.")] = 10,
-    kind: Annotated[list[str] | None, typer.Option("--type", metavar="TYPE", help="Only entries of this type; repeat it for more.")] = None,
-    tag: TagsOption = None,
+    by: Annotated[str, typer.Option("--by", metavar="WAY", help="words, meaning or both.")] = "both",
+    kind: Annotated[list[str] | None, typer.Option("--type", metavar="TYPE", help="Prefer entries of this type; repeat it for more.")] = None,
+    tag: Annotated[list[str] | None, typer.Option("--tag", "-t", metavar="TAG", help="Prefer entries with this tag; repeat it for more.")] = None,
+    only_type: Annotated[list[str] | None, typer.Option(metavar="TYPE", help="Only entries of this type; repeat it for more.")] = None,
+    only_tag: Annotated[list[str] | None, typer.Option(metavar="TAG", help="Only entries with this tag; repeat it for those with all.")] = None,
+    min_score: Annotated[float, typer.Option(metavar="SCORE", help="Only what scores at least this, from 0 to 1.")] = 0.0,
     since: Annotated[str | None, typer.Option(metavar="TIME", help="Only what was created since then.")] = None,
     as_of: AsOfOption = None,
     known_at: KnownAtOption = None,
     session: Annotated[str | None, typer.Option(metavar="ID", help="Search this session's entries too.")] = None,
+    conversation: Annotated[str | None, typer.Option(metavar="ID", help="Prefer what was said in this conversation.")] = None,
+    no_age_decay: Annotated[bool, typer.Option("--no-age-decay", help="What is old counts as much as what is new.")] = False,
     explain: Annotated[bool, typer.Option("--explain", help="Say how each result was found.")] = False,
 ) -> int:
     """Find what was remembered. Ends with 1 where nothing was found."""
@@ -68,14 +74,33 @@ async def search(
     scopes = [scope, f"session:{session}"] if session is not None else scope
     times = {"since": moment("since", since), "as_of": moment("as_of", as_of), "known_at": moment("known_at", known_at)}
     async with cli.memory() as memory:
-        found = await memory.search(query, scope=scopes, limit=limit, types=kind, tags=tag, explain=explain, **times)
+        found = await memory.search(
+            query,
+            scope=scopes,
+            limit=limit,
+            by=by,  # type: ignore[arg-type]
+            types=kind,
+            tags=tag,
+            only={"types": only_type, "tags": only_tag},
+            min_score=min_score,
+            conversation_id=conversation,
+            age_decay=not no_age_decay,
+            explain=explain,
+            **times,
+        )
     results = [{"score": hit.score, "entry": show.entry_json(hit.entry), **({"explanation": hit.explanation} if explain else {})} for hit in found]
     for note in found.degraded:
         cli.say(f"incomplete: {note}")
-    if found:
-        cli.emit({"results": results, "degraded": list(found.degraded)}, lambda out: out.print(show.hits(found, explain=explain)))
-    else:
-        cli.emit({"results": [], "degraded": list(found.degraded)}, lambda _out: cli.say(f"nothing found in {scope}"))
+
+    def people(out: Console) -> None:
+        if found:
+            out.print(show.hits(found, explain=explain))
+        else:
+            cli.say(f"nothing found in {scope}")
+        if found.left_out:
+            out.print(show.left_out(found.left_out))
+
+    cli.emit({"results": results, "degraded": list(found.degraded), **({"left_out": found.left_out} if explain else {})}, people)
     return 0 if found else 1
 
 

@@ -22,6 +22,8 @@ K = TypeVar("K")
 
 WHOLE = frozenset("# score tier store scope type id entry role version since setting from to turn home".split())
 """Columns whose cells are never broken: what is read or copied as one."""
+TERMS = 5
+"""So many terms of a score are shown by name."""
 TIER_STYLE = {"short": "yellow", "mid": "cyan", "long": "green"}
 
 
@@ -104,23 +106,47 @@ def entry_block(entry: Entry) -> Group:
 
 
 def hits(found: Sequence[FoundEntry], *, explain: bool, limit: int | None = 400) -> Table:
-    """Search results, best first."""
-    columns = ["#", "score", "tier", "what was found", *(["found by"] if explain else [])]
+    """Search results, best first; explained, each with how it came to its place."""
     rows = []
     for place, hit in enumerate(found, start=1):
         entry = hit.entry
         about = plain(f"{entry.id} · {entry.scope.text} · {moment(entry.created_at)}", "dim")
         title = [plain(entry.title, "bold")] if entry.title else []
-        body = Group(*title, plain(entry.content, limit=limit), about)
-        rows.append([str(place), f"{hit.score:.4f}", tier(entry.tier), body, *([found_by(hit.explanation)] if explain else [])])
-    return table("", columns, rows, right=("#", "score"))
+        body = Group(*title, plain(entry.content, limit=limit), about, *(explained(hit.explanation) if explain else []))
+        rows.append([str(place), f"{hit.score:.4f}", tier(entry.tier), body])
+    return table("", ["#", "score", "tier", "what was found"], rows, right=("#", "score"))
 
 
-def found_by(explanation: Mapping[str, Any]) -> Text:
-    """Which way a hit was found, with its rank there."""
-    parts = [f"{way} #{rank}" for way, rank in explanation.get("ranks", {}).items() if rank is not None and way != "score"]
-    where = f"\nin {explanation['store']}" if explanation.get("store") else ""
-    return plain(" + ".join(parts) + where)
+def explained(explanation: Mapping[str, Any]) -> list[Text]:
+    """How a hit came to its place, as far as it is told: its ranks on the way, the terms of its order, what multiplies them, and where it lives."""
+    factors = [f"× {_named(name)} {by:.2f}" for name, by in explanation.get("multipliers", {}).items() if f"{by:.2f}" != "1.00"]
+    order = [] if (reached := explanation.get("order")) is None else [f"= {reached:.2f}"]
+    where = f"in {explanation['store']}" if explanation.get("store") else ""
+    lines = (ranked(explanation.get("ranks", {})), _sum(explanation.get("terms", {})), " ".join(factors + order), where)
+    return [plain(line) for line in lines if line]
+
+
+def ranked(ranks: Mapping[str, int | None]) -> str:
+    """The rank by each way that found it."""
+    return " · ".join(f"{_named(way)} #{rank}" for way, rank in ranks.items() if rank is not None)
+
+
+def _sum(terms: Mapping[str, float]) -> str:
+    """The largest terms, and what the others come to."""
+    ordered = sorted(terms.items(), key=lambda term: -abs(term[1]))
+    told = [*ordered[:TERMS], ("others", sum(value for _, value in ordered[TERMS:]))]
+    signed = [f"{'−' if value < 0 else '+'} {_named(name)} {abs(value):.2f}" for name, value in told if f"{abs(value):.2f}" != "0.00"]
+    return " ".join(signed).removeprefix("+ ")
+
+
+def _named(name: str) -> str:
+    return name.replace("_", " ")
+
+
+def left_out(left: Mapping[str, Any]) -> Text:
+    """How much was found and is not shown, by why."""
+    counted = {why: what if isinstance(what, int) else len(what) for why, what in left.items()}
+    return plain("not shown: " + ", ".join(f"{count} {_named(why)}" for why, count in counted.items()), "dim")
 
 
 def report_json(report: PromotionReport) -> dict[str, Any]:

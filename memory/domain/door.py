@@ -64,19 +64,19 @@ def identifier(field: str, value: object) -> str:
     return checked
 
 
-def tags(value: object) -> list[str]:
+def tags(value: object, field: str = "tags") -> list[str]:
     """Whole tags, duplicates removed in first-seen order (A7, D5)."""
     if not isinstance(value, list | tuple):
-        raise InvalidInput("tags", f"must be a list of strings, not {type(value).__name__}")
+        raise InvalidInput(field, f"must be a list of strings, not {type(value).__name__}")
     if len(value) > _MAX_TAGS_GIVEN:
-        raise InvalidInput("tags", f"at most {MAX_TAGS} entries, not {len(value)}")
+        raise InvalidInput(field, f"at most {MAX_TAGS} entries, not {len(value)}")
     for tag in value:
         if not isinstance(tag, str):
-            raise InvalidInput("tags", f"entries must be strings, not {type(tag).__name__}")
-        text("tags", tag, max_chars=MAX_TAG_CHARS, min_chars=1)
+            raise InvalidInput(field, f"entries must be strings, not {type(tag).__name__}")
+        text(field, tag, max_chars=MAX_TAG_CHARS, min_chars=1)
     distinct = list(dict.fromkeys(value))
     if len(distinct) > MAX_TAGS:
-        raise InvalidInput("tags", f"at most {MAX_TAGS} entries, not {len(distinct)}")
+        raise InvalidInput(field, f"at most {MAX_TAGS} entries, not {len(distinct)}")
     return distinct
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Literal
 
 from memory.domain import door
@@ -12,16 +13,20 @@ from memory.domain.scope import Scope, ScopeKind
 from memory.facade.arguments import Moment, flag, moment, scope_of
 from memory.facade.config import MemoryConfig
 from memory.facade.life import Life
+from memory.facade.wanted import Only, least_score, only_of, tags_of, types_of
+from memory.orchestrator.conversations.finding import WAYS, By
 from memory.orchestrator.engine import Engine
 from memory.orchestrator.generations import SYSTEM_TENANT
 from memory.orchestrator.retrieval.searching import SearchResult
 from memory.policies.asked import Asked
+from memory.policies.ranking.preferences import Preferences
 
 RETRIEVE_LIMIT = 20  # A30
 SEARCH_LIMIT = 10
 MAX_QUERY_BYTES = 64 * 1024
 
 Scopes = Scope | str | Sequence[Scope | str]
+INDIFFERENT = Preferences()
 
 
 class Access:
@@ -83,18 +88,19 @@ class Access:
         self,
         scope: Scopes,
         *,
-        tags: Sequence[str] | None,
-        types: Sequence[EntryType | str] | None,
-        since: Moment | None,
         limit: int | None,
         unless_told: int,
-        include_narrower: bool,
-        session_id: str | None,
-        as_of: Moment | None,
-        known_at: Moment | None,
+        tags: Sequence[str] | None = None,
+        types: Sequence[EntryType | str] | None = None,
+        since: Moment | None = None,
+        include_narrower: bool = False,
+        session_id: str | None = None,
+        as_of: Moment | None = None,
+        known_at: Moment | None = None,
         order: Literal["newest", "oldest"] = "newest",
+        within: str = "",
     ) -> Asked:
-        """What is asked of many entries, checked; `unless_told` of them where no limit is given."""
+        """What is asked of many entries, checked; `unless_told` of them where no limit is given. An error names a filter with `within` before it."""
         given = [scope] if isinstance(scope, Scope | str) else door.sequence("scope", scope, at_most=door.MAX_SCOPES)
         scopes = [scope_of(one) for one in given]
         if not scopes:
@@ -105,17 +111,56 @@ class Access:
         return Asked(
             tenant=self.tenant,
             scopes=tuple(dict.fromkeys(scopes)),
-            tags=() if tags is None else tuple(door.tags(door.sequence("tags", tags, at_most=door.MAX_LIMIT))),
-            types=() if types is None else tuple(door.one_of("type", t, EntryType) for t in door.sequence("types", types, at_most=door.MAX_LIMIT)),
-            since=moment("since", since),
+            tags=tags_of(f"{within}tags", tags),
+            types=types_of(f"{within}types", types),
+            since=moment(f"{within}since", since),
             as_of=moment("as_of", as_of),
             known_at=moment("known_at", known_at),
             order=door.one_of("order", order, ("newest", "oldest")),  # type: ignore[arg-type]
             limit=door.whole_limit(limit, default=unless_told),
         )
 
-    async def search(self, query: str, asked: Asked, *, explain: bool) -> SearchResult:
+    async def search(
+        self,
+        query: str,
+        scope: Scopes,
+        *,
+        preferred: Preferences = INDIFFERENT,
+        limit: int | None = None,
+        by: By = "both",
+        only: Only | None = None,
+        min_score: float = 0.0,
+        since: Moment | None = None,
+        include_narrower: bool = False,
+        session_id: str | None = None,
+        as_of: Moment | None = None,
+        known_at: Moment | None = None,
+        explain: bool = False,
+    ) -> SearchResult:
+        """What answers best. A blank query browses, and browsing filters by what a search prefers (D47, D54)."""
         text = door.text("query", query, max_bytes=MAX_QUERY_BYTES)
+        asked = self.asked(
+            scope,
+            **only_of(only),
+            within="only.",
+            limit=limit,
+            unless_told=SEARCH_LIMIT,
+            include_narrower=include_narrower,
+            session_id=session_id,
+            as_of=as_of,
+            known_at=known_at,
+        )
+        asked = replace(
+            asked,
+            since=max((at for at in (asked.since, moment("since", since)) if at is not None), default=None),
+            by=door.one_of("by", by, WAYS),  # type: ignore[arg-type]
+            min_score=least_score(min_score),
+            preferred=preferred,
+        )
+        if asked.by == "meaning" and not self.engine.meaning.on:
+            raise InvalidInput("by", "entries are found by words alone: no embedder is configured")
+        if not text.strip():
+            asked = replace(asked, types=asked.types or preferred.types, tags=tuple(dict.fromkeys(asked.tags + preferred.tags)))
         found = await self.engine.searching.search(asked, text, explain=explain)
         if asked.as_of is None and asked.known_at is None:
             self.engine.accesses.note(self.tenant, [hit.entry.id for hit in found])

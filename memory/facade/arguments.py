@@ -43,6 +43,13 @@ def flag(field: str, value: object) -> bool:
     return value
 
 
+def real(field: str, value: object) -> float:
+    """A finite number."""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise InvalidInput(field, f"must be a number, not {type(value).__name__}")
+    return float(door.number(field, value))
+
+
 def id_of(value: object) -> str:
     return door.text("id", value, max_bytes=door.MAX_ID_BYTES)
 

@@ -26,6 +26,7 @@ from memory.facade.providers.summarizing import Summariser
 from memory.facade.providers.turn import Emit, Turn
 from memory.facade.reports import Copy, Stats, StoreAudit, StoreReport, Vacuumed
 from memory.facade.session import Given
+from memory.facade.wanted import Only
 from memory.orchestrator.browsing import Retrieved
 from memory.orchestrator.conversations.compacting import Summarise
 from memory.orchestrator.conversations.conversation import Checkpoint, Conversation
@@ -140,13 +141,21 @@ class BlockingMemory:
         *,
         scope: Scope | str | Sequence[Scope | str],
         limit: int | None = ...,
-        tags: Sequence[str] | None = ...,
+        by: Literal["both", "words", "meaning"] = ...,
         types: Sequence[EntryType | str] | None = ...,
+        tags: Sequence[str] | None = ...,
+        only: Only | None = ...,
+        min_score: float = ...,
         since: Moment | None = ...,
         include_narrower: bool = ...,
         session_id: str | None = ...,
         as_of: Moment | None = ...,
         known_at: Moment | None = ...,
+        conversation_id: str | None = ...,
+        intent: bool = ...,
+        age_decay: bool = ...,
+        half_life: timedelta | float | None = ...,
+        decay_floor: float | None = ...,
         explain: bool = ...,
     ) -> SearchResult: ...
     def search_messages(
@@ -221,13 +230,21 @@ class BlockingScopedMemory:
         query: str,
         *,
         limit: int | None = ...,
-        tags: Sequence[str] | None = ...,
+        by: Literal["both", "words", "meaning"] = ...,
         types: Sequence[EntryType | str] | None = ...,
+        tags: Sequence[str] | None = ...,
+        only: Only | None = ...,
+        min_score: float = ...,
         since: Moment | None = ...,
         include_narrower: bool = ...,
         session_id: str | None = ...,
         as_of: Moment | None = ...,
         known_at: Moment | None = ...,
+        conversation_id: str | None = ...,
+        intent: bool = ...,
+        age_decay: bool = ...,
+        half_life: timedelta | float | None = ...,
+        decay_floor: float | None = ...,
         explain: bool = ...,
     ) -> SearchResult: ...
     def erase(self) -> int: ...

@@ -25,6 +25,7 @@ from memory.facade.session import Session
 from memory.facade.sessions import Sessions
 from memory.facade.sessions import draft_of as session_draft
 from memory.facade.view import ScopedMemory
+from memory.facade.wanted import Only, preferences
 from memory.orchestrator.browsing import Retrieved
 from memory.orchestrator.conversations.finding import WAYS
 from memory.orchestrator.derivation import Callback
@@ -330,33 +331,60 @@ class Memory:
         *,
         scope: Scope | str | Sequence[Scope | str],
         limit: int | None = None,
-        tags: Sequence[str] | None = None,
+        by: Literal["both", "words", "meaning"] = "both",
         types: Sequence[EntryType | str] | None = None,
+        tags: Sequence[str] | None = None,
+        only: Only | None = None,
+        min_score: float = 0.0,
         since: Moment | None = None,
         include_narrower: bool = False,
         session_id: str | None = None,
         as_of: Moment | None = None,
         known_at: Moment | None = None,
+        conversation_id: str | None = None,
+        intent: bool = True,
+        age_decay: bool = True,
+        half_life: timedelta | float | None = None,
+        decay_floor: float | None = None,
         explain: bool = False,
     ) -> SearchResult:
         """The entries that answer best, by words and by meaning, of one scope or several; 10 unless told.
 
-        The query is plain text, never syntax (D62). With `explain` every hit says how it was found: rank and score by each way, tier and store.
-        The result's `degraded` names tiers that could not be searched.
+        `types` and `tags` prefer and leave nothing out: what is of one of the types, or has one of the tags, comes first in a close call.
+        `only={"types": ["user"], "tags": ["home"]}` filters: what is found is of one of the types and has all of the tags (D68).
+
+        Preferred too is what was said in the conversation named by `conversation_id`, and without `types` what the question itself seems to want,
+        unless `intent` is False. What is older counts less, in steps of `half_life` (a `timedelta` or days; 90 days unless told) and never less than
+        `decay_floor` (0.5 unless told), unless `age_decay` is False. A hit whose score, 0 to 1, is under `min_score` is left out.
+        `by="meaning"` is refused where no embedder is configured.
+
+        The query is plain text, never syntax (D62). A blank one browses: `types` and `tags` filter there, and nothing is scored (D54). With `explain`
+        every hit says how it came to its place, and the result's `left_out` what was found and is not shown. Its `degraded` names tiers that could
+        not be searched.
         """
-        asked = self._access.asked(
+        return await self._access.search(
+            query,
             scope,
-            tags=tags,
-            types=types,
-            since=since,
             limit=limit,
-            unless_told=SEARCH_LIMIT,
+            by=by,
+            only=only,
+            min_score=min_score,
+            preferred=preferences(
+                types=types,
+                tags=tags,
+                conversation_id=conversation_id,
+                intent=intent,
+                age_decay=age_decay,
+                half_life=half_life,
+                decay_floor=decay_floor,
+            ),
+            since=since,
             include_narrower=include_narrower,
             session_id=session_id,
             as_of=as_of,
             known_at=known_at,
+            explain=explain,
         )
-        return await self._access.search(query, asked, explain=explain)
 
     async def search_messages(
         self,

@@ -8,7 +8,7 @@ from dataclasses import replace
 from memory.domain.message import Message, Role
 from memory.domain.scope import Scope
 from memory.domain.session import Context
-from memory.facade.access import SEARCH_LIMIT, Access
+from memory.facade.access import Access
 from memory.policies.tokens import message_tokens
 
 SHARE = 4
@@ -23,19 +23,7 @@ Recalled = Sequence[tuple[Message, int]]
 async def found_for(access: Access, query: str, session_id: str, user: str | None, budget: int | None) -> Recalled:
     """What is found in the session's scope and in its user's, the best first, as far as it fits; an entry is shown whole or not at all."""
     scopes = [Scope.session(session_id), *([] if user is None else [Scope.user(user)])]
-    asked = access.asked(
-        scopes,
-        tags=None,
-        types=None,
-        since=None,
-        limit=None,
-        unless_told=SEARCH_LIMIT,
-        include_narrower=False,
-        session_id=None,
-        as_of=None,
-        known_at=None,
-    )
-    hits = await access.search(query, asked, explain=False)
+    hits = await access.search(query, scopes)
     counter = access.engine.conversations.counter
     lines: list[str] = []
     shown: Recalled = []

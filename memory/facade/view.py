@@ -8,8 +8,9 @@ from typing import Any, Literal
 
 from memory.domain.entry import Entry, EntryDraft, EntryType
 from memory.domain.scope import Scope
-from memory.facade.access import RETRIEVE_LIMIT, SEARCH_LIMIT, Access
+from memory.facade.access import RETRIEVE_LIMIT, Access
 from memory.facade.arguments import Moment
+from memory.facade.wanted import Only, preferences
 from memory.orchestrator.browsing import Retrieved
 from memory.orchestrator.retrieval.searching import SearchResult
 
@@ -97,29 +98,47 @@ class ScopedMemory:
         query: str,
         *,
         limit: int | None = None,
-        tags: Sequence[str] | None = None,
+        by: Literal["both", "words", "meaning"] = "both",
         types: Sequence[EntryType | str] | None = None,
+        tags: Sequence[str] | None = None,
+        only: Only | None = None,
+        min_score: float = 0.0,
         since: Moment | None = None,
         include_narrower: bool = False,
         session_id: str | None = None,
         as_of: Moment | None = None,
         known_at: Moment | None = None,
+        conversation_id: str | None = None,
+        intent: bool = True,
+        age_decay: bool = True,
+        half_life: timedelta | float | None = None,
+        decay_floor: float | None = None,
         explain: bool = False,
     ) -> SearchResult:
         """The entries of the scope that answer best; see `Memory.search`."""
-        asked = self._access.asked(
+        return await self._access.search(
+            query,
             self._scope,
-            tags=tags,
-            types=types,
-            since=since,
             limit=limit,
-            unless_told=SEARCH_LIMIT,
+            by=by,
+            only=only,
+            min_score=min_score,
+            preferred=preferences(
+                types=types,
+                tags=tags,
+                conversation_id=conversation_id,
+                intent=intent,
+                age_decay=age_decay,
+                half_life=half_life,
+                decay_floor=decay_floor,
+            ),
+            since=since,
             include_narrower=include_narrower,
             session_id=session_id,
             as_of=as_of,
             known_at=known_at,
+            explain=explain,
         )
-        return await self._access.search(query, asked, explain=explain)
 
     async def erase(self) -> int:
         """Erase every entry of the scope; how many there were. See `Admin.erase`."""

@@ -116,8 +116,13 @@ TEXT_PATHS: list[Any] = [
     pytest.param("tags", lambda m, e, v: m.update(e.id, tags=[v]), id="update tags"),
     pytest.param("query", lambda m, e, v: m.search(v, scope=USER), id="search query"),
     pytest.param("tags", lambda m, e, v: m.search("x", scope=USER, tags=[v]), id="search tags"),
+    pytest.param("types", lambda m, e, v: m.search("x", scope=USER, types=[v]), id="search types"),
+    pytest.param("only", lambda m, e, v: m.search("x", scope=USER, only={"tags": [v]}), id="search only tags"),
+    pytest.param("only", lambda m, e, v: m.search("x", scope=USER, only={"types": [v]}), id="search only types"),
+    pytest.param("by", lambda m, e, v: m.search("x", scope=USER, by=v), id="search by"),
+    pytest.param("conversation_id", lambda m, e, v: m.search("x", scope=USER, conversation_id=v), id="search conversation_id"),
     pytest.param("tags", lambda m, e, v: m.retrieve(USER, tags=[v]), id="retrieve tags"),
-    pytest.param("type", lambda m, e, v: m.retrieve(USER, types=[v]), id="retrieve types"),
+    pytest.param("types", lambda m, e, v: m.retrieve(USER, types=[v]), id="retrieve types"),
     pytest.param("order", lambda m, e, v: m.retrieve(USER, order=v), id="retrieve order"),
     pytest.param("content", lambda m, e, v: m.promote(e.id, to="org:o", content=v), id="promote content"),
     pytest.param("tags", lambda m, e, v: m.promote(e.id, to="org:o", tags=[v]), id="promote tags"),
@@ -153,6 +158,7 @@ TIME_PATHS: list[Any] = [
     pytest.param("since", lambda m, e, v: m.retrieve(USER, since=v), id="retrieve since"),
     pytest.param("as_of", lambda m, e, v: m.retrieve(USER, as_of=v), id="retrieve as_of"),
     pytest.param("known_at", lambda m, e, v: m.search("x", scope=USER, known_at=v), id="search known_at"),
+    pytest.param("only", lambda m, e, v: m.search("x", scope=USER, only={"since": v}), id="search only since"),
     pytest.param("as_of", lambda m, e, v: m.get(e.id, as_of=v), id="get as_of"),
     pytest.param("known_at", lambda m, e, v: m.get(e.id, known_at=v), id="get known_at"),
 ]
@@ -223,8 +229,45 @@ async def test_drafts_that_are_none_are_refused(plain: Memory, drafts: Any) -> N
 @cells("field", ["tags", "types"], shared=True)
 @cells("value", [5, "text", b"text", {"a": 1}, [None], [["a"]]], ids=repr, shared=True)
 async def test_filters_that_are_no_lists_are_refused(plain: Memory, field: str, value: Any) -> None:
-    await _refused(plain, lambda m, e, v: m.retrieve(USER, **{field: v}), value, field[:3])
-    await _refused(plain, lambda m, e, v: m.search("x", scope=USER, **{field: v}), value, field[:3])
+    await _refused(plain, lambda m, e, v: m.retrieve(USER, **{field: v}), value, field)
+    await _refused(plain, lambda m, e, v: m.search("x", scope=USER, **{field: v}), value, field)
+    await _refused(plain, lambda m, e, v: m.search("x", scope=USER, only={field: v}), value, "only")  # type: ignore[arg-type]
+
+
+@pytest.mark.behaviour("D68")
+@cells("only", ["tags", ["tags"], 5, {"tag": ["a"]}, {"tags": ["a"], "types ": ["user"]}, {1: ["a"]}, {"scope": "user:a"}], ids=repr, shared=True)
+async def test_what_only_does_not_know_is_refused(plain: Memory, only: Any) -> None:
+    await _refused(plain, lambda m, e, v: m.search("x", scope=USER, only=v), only, "only")
+
+
+@pytest.mark.behaviour("D68")
+@pytest.mark.parametrize(("field", "value"), [("tags", ["a", ""]), ("tags", "a"), ("types", ["user", "note"]), ("types", "user"), ("since", "today")])
+async def test_what_is_wrong_within_only_is_named_so(plain: Memory, field: str, value: Any) -> None:
+    with pytest.raises(InvalidInput) as refused:
+        await plain.search("x", scope=USER, only={field: value})  # type: ignore[arg-type]
+    assert refused.value.field == f"only.{field}"
+
+
+NO_NUMBERS: list[Any] = [float("nan"), float("inf"), 10**5000, True, "0.5", None, [0.5], 1j]
+NUMBERS: dict[str, list[Any]] = {
+    "min_score": [-0.001, 1.001, *NO_NUMBERS],
+    "half_life": [0, -1, timedelta(0), timedelta(days=-1), *(one for one in NO_NUMBERS if one is not None)],
+    "decay_floor": [0, 1, 1.5, -0.5, *(one for one in NO_NUMBERS if one is not None)],
+    "intent": [0, 1, "no", None],
+    "age_decay": [0, 1, 90, "no", None],
+}
+
+
+@pytest.mark.parametrize("field", NUMBERS)
+async def test_how_much_something_counts_in_a_search_is_refused_where_it_makes_no_sense(plain: Memory, field: str) -> None:
+    for value in NUMBERS[field]:
+        await _refused(plain, lambda m, e, v: m.search("x", scope=USER, **{field: v}), value, field)
+    for given in ({"half_life": 30}, {"decay_floor": 0.4}):
+        await _refused(plain, lambda m, e, v: m.search("x", scope=USER, age_decay=False, **v), given, next(iter(given)))
+
+
+async def test_a_way_of_searching_that_there_is_not_is_refused(plain: Memory) -> None:
+    await _refused(plain, lambda m, e, v: m.search("x", scope=USER, by=v), "meaning", "by")
 
 
 async def test_a_query_may_be_as_long_as_a_text_and_no_longer(plain: Memory) -> None:

@@ -82,7 +82,7 @@ async def test_an_entry_must_have_all_of_the_tags_asked(memory: Memory) -> None:
     assert contents(await memory.retrieve(USER, tags=["a", "b"])) == ["both"]
     assert sorted(contents(await memory.retrieve(USER, tags=["a"]))) == ["both", "only-a"]
     assert len(await memory.retrieve(USER, tags=[])) == 4
-    assert [h.entry.content for h in await memory.search("both only", scope=USER, tags=["a", "b"])] == ["both"]
+    assert [h.entry.content for h in await memory.search("both only", scope=USER, only={"tags": ["a", "b"]})] == ["both"]
 
 
 @pytest.mark.behaviour("A28", "D53")

@@ -87,9 +87,11 @@ async def retrieve(run: Run, asked: Asked, *, order: str = "newest", limit: int 
         _same_entries("retrieve" + _of(asked), run, asked, list(found), wanted[:limit])
 
 
-async def search_word(run: Run, asked: Asked, word: str, *, worker: int = 0, with_session: str | None = None) -> None:
-    """A word that few entries hold finds these and, by words, no other; they come first."""
-    given = _arguments(asked)
+async def search_word(
+    run: Run, asked: Asked, word: str, *, worker: int = 0, with_session: str | None = None, preferred: dict[str, Any] | None = None
+) -> None:
+    """A word that few entries hold finds these and, by words, no other, whatever is preferred; they come first."""
+    given = _of_search(asked) | (preferred or {})
     if with_session is not None:
         given |= {"include_narrower": True, "session_id": with_session}
     scopes = list(asked.scopes)
@@ -118,9 +120,12 @@ async def search_word(run: Run, asked: Asked, word: str, *, worker: int = 0, wit
         _same_entry(label, entry, wanted[entry.id], run.model.lives[asked.tenant, entry.id])
 
 
-async def search_topic(run: Run, asked: Asked, topic: str, *, worker: int = 0, with_session: str | None = None) -> None:
-    """What a topic means is found by a word that no text holds, and nothing else is."""
-    said = await run.ask(None, "search", TOPICS[topic], scope=list(asked.scopes), tenant=asked.tenant, worker=worker, limit=100, **_arguments(asked))
+async def search_topic(
+    run: Run, asked: Asked, topic: str, *, worker: int = 0, with_session: str | None = None, preferred: dict[str, Any] | None = None
+) -> None:
+    """What a topic means is found by a word that no text holds, and nothing else is, whatever is preferred."""
+    given = _of_search(asked) | (preferred or {})
+    said = await run.ask(None, "search", TOPICS[topic], scope=list(asked.scopes), tenant=asked.tenant, worker=worker, limit=100, **given)
     visible, certain = run.model.matching(asked, said.begun)
     wanted = {v.fields["id"]: v for v in visible if topic in f"{v.fields['title'] or ''} {v.fields['content']}".split()}
     found = [hit.entry for hit in said.given()]
@@ -153,6 +158,13 @@ def _same_entries(label: str, run: Run, asked: Asked, found: Sequence[Entry], wa
 def _arguments(asked: Asked) -> dict[str, Any]:
     given = {"tags": list(asked.tags), "types": list(asked.types), "since": asked.since, "as_of": asked.as_of, "known_at": asked.known_at}
     return {name: value for name, value in given.items() if value}
+
+
+def _of_search(asked: Asked) -> dict[str, Any]:
+    """The same of a search, where tags and types filter within `only`."""
+    given = _arguments(asked)
+    only = {name: given.pop(name) for name in ("tags", "types") if name in given}
+    return given | ({"only": only} if only else {})
 
 
 def _widened(asked: Asked, session: str) -> Asked:

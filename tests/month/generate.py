@@ -166,6 +166,13 @@ class Generator:
         asked |= {"known_at": self.moment(run, ref)} if known_at and may() < 0.2 else {}
         return asked
 
+    def preferred(self) -> dict[str, Any]:
+        """What a search prefers."""
+        may, preferred = self.chance.random, dict[str, Any]()
+        preferred |= {"tags": self.chance.sample(TAGS, self.chance.choice((1, 2)))} if may() < 0.3 else {}
+        preferred |= {"types": self.chance.sample(TYPES, 2)} if may() < 0.3 else {}
+        return preferred | ({"age_decay": False} if may() < 0.2 else {})
+
 
 def _write(g: Generator, run: Run, tenant: str) -> Drawn | None:
     key = f"k{g.number}" if g.chance.random() < 0.3 else None
@@ -312,14 +319,14 @@ def _search_word(g: Generator, run: Run, tenant: str) -> Drawn | None:
         return None
     asked = g.asked(run, tenant)
     asked["scopes"] = g.chance.choice(([life.scope], [life.scope], list(SCOPES), g.chance.sample(SCOPES, 2)))
-    args = {"asked": asked, "word_of": ref, "word": g.chance.choice(words)}
+    args = {"asked": asked, "word_of": ref, "word": g.chance.choice(words), "preferred": g.preferred()}
     return "search_word", args | ({"session": g.chance.choice(SESSIONS)} if g.chance.random() < 0.2 else {})
 
 
 def _search_topic(g: Generator, run: Run, tenant: str) -> Drawn | None:
     asked = g.asked(run, tenant, known_at=False)
     asked["scopes"] = g.chance.sample(SCOPES, g.chance.choice((1, 2, 8)))
-    return "search_topic", {"asked": asked, "topic": g.chance.choice(list(TOPICS))}
+    return "search_topic", {"asked": asked, "topic": g.chance.choice(list(TOPICS)), "preferred": g.preferred()}
 
 
 def _relations(g: Generator, run: Run, tenant: str) -> Drawn | None:

@@ -59,7 +59,13 @@ async def a_search_forgets_its_last_hit(whole: Method, memory: Memory, *args: An
 
 @mutant("search")
 async def a_search_knows_no_tags(whole: Method, memory: Memory, *args: Any, **kwargs: Any) -> Any:
-    return await whole(memory, *args, **(kwargs | {"tags": None}))
+    return await whole(memory, *args, **(kwargs | {"only": dict(kwargs.get("only", {})) | {"tags": None}}))
+
+
+@mutant("search")
+async def a_search_leaves_out_what_has_none_of_the_tags_it_prefers(whole: Method, memory: Memory, *args: Any, **kwargs: Any) -> Any:
+    found, preferred = await whole(memory, *args, **kwargs), set(kwargs.get("tags", ()))
+    return SearchResult([hit for hit in found if not preferred or preferred & set(hit.entry.tags)], found.degraded)
 
 
 @mutant("admin.erase")

@@ -316,13 +316,13 @@ async def search_word(run: Run, op: Operation) -> None:
     life = run.model.lives.get(run.made.get(op.args["word_of"], ("", "")))
     if life is None:
         raise Gone
-    await check.search_word(run, asked, op.args["word"], worker=op.worker, **extra)
+    await check.search_word(run, asked, op.args["word"], worker=op.worker, preferred=op.args.get("preferred"), **extra)
 
 
 @operation
 async def search_topic(run: Run, op: Operation) -> None:
     asked, extra = _asked(run, op)
-    await check.search_topic(run, asked, op.args["topic"], worker=op.worker, **extra)
+    await check.search_topic(run, asked, op.args["topic"], worker=op.worker, preferred=op.args.get("preferred"), **extra)
 
 
 @operation

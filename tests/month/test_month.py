@@ -56,12 +56,12 @@ def test_a_month_is_as_promised(topology: Topology, tmp_path: Path) -> None:
 
 # -- the judge sees ---------------------------------------------------------------------------------------------------
 
-WITHIN = 1_500
-SEEDS = (1, 2, 3)
+WITHIN = 4_000
+SEEDS = range(1, 9)
 
 
 @pytest.mark.parametrize("name", MUTANTS)
-def test_a_fault_of_the_facade_is_seen_within_some_hundred_operations(name: str, tmp_path: Path) -> None:
+def test_a_fault_of_the_facade_is_seen_within_some_thousand_operations(name: str, tmp_path: Path) -> None:
     with applied(name):
         failures = (month(TOPOLOGIES["in-memory"], _fresh(tmp_path, seed), seed, WITHIN // len(SEEDS)) for seed in SEEDS)
         failed = next((failure for failure in failures if failure is not None), None)

@@ -8,7 +8,7 @@ from typing import Any
 from rich.console import Console, Group
 from rich.text import Text
 
-from memory.cli.show import found_by, grouped, plain, size, table, tier
+from memory.cli.show import grouped, plain, ranked, size, table, tier
 from memory.facade.config import MemoryConfig
 from memory.facade.values import masked
 from memory.policies.routing import TIERS
@@ -58,7 +58,8 @@ def _answer(out: Console, answer: Mapping[str, Any], shown: int = 2) -> None:
     for hit in hits:
         mark = Text("✓", style="bold green") if hit["evidence"] else Text("")
         body = Group(plain(hit["content"], limit=220), plain(hit["turn"] or "known before", "dim"))
-        rows.append([mark, hit["place"], f"{hit['score']:.4f}", tier(hit["tier"]), found_by(hit), body])
+        found_by = ranked({"words": hit["by_words"], "meaning": hit["by_meaning"]})
+        rows.append([mark, hit["place"], f"{hit['score']:.4f}", tier(hit["tier"]), found_by, body])
     out.print(table("", ["", "#", "score", "tier", "found by", "evidence"], rows, right=("#", "score")))
     if answer["found_at"] is None:
         out.print(plain(f"✗ the evidence ({', '.join(answer['expected'])}) is not among the first {len(answer['hits'])}", "bold red"))

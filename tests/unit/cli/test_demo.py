@@ -90,6 +90,7 @@ def test_people_see_the_conversation_remembered_searched_and_moved(demo: Command
         "60 imported",
         "Which berth did the harbour give us?",
         "✓",
+        "words #1 · meaning #1",
         "facts-last",
         "tagged 'fact'",
         "44 stay in",

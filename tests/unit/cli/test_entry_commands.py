@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
+from memory.orchestrator.retrieval.searching import SearchResult
+from memory.policies.asked import Asked
+from memory.policies.ranking.preferences import Preferences
 from tests.unit.cli.conftest import CommandLine
 
 
@@ -52,12 +56,40 @@ def test_a_session_can_be_searched_along(memory: CommandLine, tea: Any) -> None:
     assert len(memory.json("search", "tea", "-s", "user:ada", "--session", "s1")["results"]) == 2
 
 
-def test_search_takes_filters(memory: CommandLine, tea: Any) -> None:
-    memory.ok("write", "tea again", "-s", "user:ada", "--type", "learning")
-    contents = [hit["entry"]["content"] for hit in memory.json("search", "tea", "-s", "user:ada", "--type", "learning")["results"]]
-    assert contents == ["tea again"]
-    assert len(memory.json("search", "tea", "-s", "user:ada", "--tag", "fact")["results"]) == 1
+@pytest.mark.behaviour("D68")
+def test_search_takes_filters_and_preferences_and_these_leave_nothing_out(memory: CommandLine, tea: Any) -> None:
+    memory.ok("write", "tea again", "-s", "user:ada", "--type", "learning", "--tag", "fact", "--tag", "late")
+
+    def found(*options: str) -> list[str]:
+        answer = memory.json("search", "tea", "-s", "user:ada", *options)
+        return sorted(hit["entry"]["content"] for hit in answer["results"])
+
+    both = ["Ada prefers green tea", "tea again"]
+    for preferred in (("--type", "learning"), ("--tag", "late")):
+        assert found(*preferred) == both
+    assert found("--only-type", "learning") == ["tea again"]
+    assert found("--only-type", "learning", "--only-type", "context") == both
+    assert found("--only-tag", "fact") == both
+    assert found("--only-tag", "fact", "--only-tag", "late") == ["tea again"]
+    assert memory("search", "tea", "-s", "user:ada", "--only-tag", "none").exit_code == 1
     assert memory("search", "tea", "-s", "user:ada", "--since", "2999-01-01T00:00:00Z").exit_code == 1
+
+
+def test_what_a_search_prefers_is_asked_for(memory: CommandLine, monkeypatch: pytest.MonkeyPatch) -> None:
+    heard: list[Asked] = []
+
+    async def search(self: object, asked: Asked, text: str, *, explain: bool) -> SearchResult:
+        heard.append(asked)
+        return SearchResult()
+
+    monkeypatch.setattr("memory.orchestrator.retrieval.searching.Searching.search", search)
+    memory("search", "tea", "-s", "user:ada")
+    options = ("--by", "words", "--min-score", "0.5", "--type", "user", "--tag", "a", "-t", "b", "--conversation", "c1", "--no-age-decay")
+    memory("search", "tea", "-s", "user:ada", *options)
+    plain, asked = heard
+    assert (plain.by, plain.min_score, plain.preferred) == ("both", 0.0, Preferences())
+    preferred = Preferences(types=("user",), tags=("a", "b"), conversation_id="c1", age_decay=False)
+    assert asked == replace(plain, by="words", min_score=0.5, preferred=preferred)
 
 
 def test_writing_again_under_a_key_writes_nothing_twice_and_other_text_conflicts(memory: CommandLine) -> None:
@@ -99,6 +131,11 @@ def test_nothing_found_is_exit_code_1_and_no_error(memory: CommandLine) -> None:
     [
         (("search", "x", "-s", "nobody"), "error: scope: 'nobody' should look like user:ada, session:s1 or object:ticket:t1"),
         (("search", "x", "-s", "user:ada", "-n", "0"), "error: limit: must be 1..1000, not 0"),
+        (("search", "x", "-s", "user:ada", "--by", "smell"), "error: by: invalid by: 'smell'; choose from both, words, meaning"),
+        (("search", "x", "-s", "user:ada", "--by", "meaning"), "error: by: entries are found by words alone"),
+        (("search", "x", "-s", "user:ada", "--type", "story"), "error: types: invalid types: 'story'"),
+        (("search", "x", "-s", "user:ada", "--only-type", "story"), "error: only.types: invalid only.types: 'story'"),
+        (("search", "x", "-s", "user:ada", "--min-score", "2"), "error: min_score: must be 0..1, not 2"),
         (("search", "x", "-s", "user:ada", "--as-of", "yesterday"), "error: as_of: 'yesterday' is not an ISO 8601 moment"),
         (("write", "x", "-s", "user:ada", "--metadata", "{"), "error: metadata: not a JSON object such as"),
         (("write", "x", "-s", "user:ada", "--type", "story"), "error: type: invalid type: 'story'"),

@@ -1,0 +1,111 @@
+"""What a search prefers leaves nothing out; `only` filters, whatever it is that answers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import pytest
+
+from memory import FoundEntry, Memory, Only
+from tests.acceptance.support import MICROSECOND, SESSION, USER, Clock, contents
+
+KINDS = ("user", "project", "learning")
+
+
+def found(hits: Iterable[FoundEntry]) -> list[str]:
+    return sorted(hit.entry.content for hit in hits)
+
+
+async def _written(memory: Memory, clock: Clock) -> None:
+    """Three of a user, of which each has a type and a tag of its own, and one that all have; of a session as many, the second gone to `long`."""
+    for scope in (USER, SESSION):
+        for kind in KINDS:
+            clock.advance()
+            entry = await memory.write(f"tea {kind} {scope.kind}", scope=scope, type=kind, tags=["drink", kind])
+            if kind == "project" and scope == SESSION:
+                await memory.admin.move([entry.id], "long")
+
+
+EVERY = sorted(f"tea {kind} {scope}" for kind in KINDS for scope in ("user", "session"))
+
+
+@pytest.mark.behaviour("D68")
+async def test_types_and_tags_of_a_search_leave_nothing_out(memory: Memory, clock: Clock) -> None:
+    await _written(memory, clock)
+    for preferred in ({"types": ["user"]}, {"tags": ["learning"]}, {"types": ["reference"], "tags": ["nothing has it"]}):
+        assert found(await memory.search("tea", scope=[USER, SESSION], **preferred)) == EVERY  # type: ignore[arg-type]
+        assert found(await memory.search("tea", scope=[USER, SESSION], known_at=clock.moment, **preferred)) == EVERY  # type: ignore[arg-type]
+
+
+FILTERS: list[tuple[Only, tuple[str, ...]]] = [
+    ({}, KINDS),
+    ({"types": [], "tags": None}, KINDS),
+    ({"types": ["project"]}, ("project",)),
+    ({"types": ["project", "learning"]}, ("project", "learning")),
+    ({"types": ["feedback"]}, ()),
+    ({"tags": ["drink"]}, KINDS),
+    ({"tags": ["drink", "project"]}, ("project",)),
+    ({"tags": ["user", "project"]}, ()),
+    ({"types": ["project", "user"], "tags": ["project"]}, ("project",)),
+    ({"types": ["user"], "tags": ["project"]}, ()),
+]
+
+
+@pytest.mark.behaviour("D66", "D68")
+async def test_only_filters_in_every_tier_and_at_every_moment(memory: Memory, clock: Clock) -> None:
+    await _written(memory, clock)
+    for only, kinds in FILTERS:
+        wanted = sorted(f"tea {kind} {scope}" for kind in kinds for scope in ("user", "session"))
+        assert found(await memory.search("tea", scope=[USER, SESSION], only=only)) == wanted, only
+        assert found(await memory.search("tea", scope=[USER, SESSION], only=only, known_at=clock.moment)) == wanted, only
+        assert found(await memory.scoped(USER).search("tea", only=only)) == [one for one in wanted if one.endswith("user")], only
+
+
+@pytest.mark.behaviour("D68")
+async def test_only_filters_what_is_preferred_too(memory: Memory, clock: Clock) -> None:
+    await _written(memory, clock)
+    hits = await memory.search("tea", scope=USER, types=["user"], tags=["user"], only={"types": ["project"], "tags": ["drink"]})
+    assert found(hits) == ["tea project user"]
+
+
+@pytest.mark.behaviour("A33", "D68")
+async def test_only_filters_before_the_limit(memory: Memory) -> None:
+    wanted = await memory.write("tea, once among very many other words that nobody asks for", scope=USER, tags=["t"], type="user")
+    for n in range(60):
+        await memory.write(f"tea {n}", scope=USER, tags=["t"])
+        await memory.write(f"tea tea {n}", scope=USER, type="user")
+    assert [hit.entry for hit in await memory.search("tea", scope=USER, only={"types": ["user"], "tags": ["t"]}, limit=1)] == [wanted]
+
+
+@pytest.mark.behaviour("D68")
+async def test_only_asks_an_edited_entry_what_it_said_at_the_moment_asked_about(memory: Memory, clock: Clock) -> None:
+    entry = await memory.write("tea", scope=USER, tags=["before"], type="user")
+    then = clock.advance()
+    clock.advance()
+    await memory.update(entry.id, tags=["after"], type="project")
+    for only in ({"tags": ["before"]}, {"types": ["user"]}):
+        assert await memory.search("tea", scope=USER, only=only) == []  # type: ignore[arg-type]
+        assert len(await memory.search("tea", scope=USER, only=only, known_at=then)) == 1  # type: ignore[arg-type]
+
+
+@pytest.mark.behaviour("D66", "D68")
+async def test_of_two_moments_since_both_hold(memory: Memory, clock: Clock) -> None:
+    first, second, third = [(await memory.write(f"tea {n}", scope=USER, created_at=clock.advance())).created_at for n in range(3)]
+    assert found(await memory.search("tea", scope=USER, only={"since": second})) == ["tea 1", "tea 2"]
+    assert found(await memory.search("tea", scope=USER, only={"since": second + MICROSECOND})) == ["tea 2"]
+    assert found(await memory.search("tea", scope=USER, since=third, only={"since": first})) == ["tea 2"]
+    assert found(await memory.search("tea", scope=USER, since=first, only={"since": third})) == ["tea 2"]
+
+
+@pytest.mark.behaviour("D54")
+@pytest.mark.parametrize("blank", ["", " \t\n"], ids=repr)
+async def test_a_blank_query_browses_and_browsing_filters(memory: Memory, clock: Clock, blank: str) -> None:
+    await _written(memory, clock)
+    listed = await memory.retrieve(USER)
+    assert [hit.entry for hit in await memory.search(blank, scope=USER)] == listed
+    assert contents(listed) == [f"tea {kind} user" for kind in reversed(KINDS)]
+    for asked in ({"types": ["user", "project"]}, {"tags": ["drink", "user"]}, {"types": ["user"], "tags": ["project"]}):
+        wanted = await memory.retrieve(USER, **asked)  # type: ignore[arg-type]
+        assert [hit.entry for hit in await memory.search(blank, scope=USER, **asked)] == wanted  # type: ignore[arg-type]
+        assert [hit.entry for hit in await memory.search(blank, scope=USER, only=asked)] == wanted  # type: ignore[arg-type]
+    assert found(await memory.search(blank, scope=USER, tags=["user"], only={"tags": ["drink"]})) == ["tea user user"]

@@ -1,0 +1,75 @@
+"""What a search asks the engine for, whichever of its doors it came by."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+from memory import Memory, Scope
+from memory.facade.blocking import BlockingMemory
+from memory.orchestrator.retrieval.searching import SearchResult
+from memory.policies.asked import Asked
+from memory.policies.ranking.preferences import Preferences
+from memory.policies.routing import TIERS
+
+ADA = Scope.user("ada")
+CONFIG = {"tiers": dict.fromkeys(TIERS, "memory://"), "accept_loss": True, "embedder": "none", "tenant": "acme"}
+PLAIN = Asked("acme", (ADA,), limit=10)
+MOMENT = datetime(2026, 5, 1, tzinfo=UTC)
+CASES: dict[str, tuple[dict[str, Any], Asked]] = {
+    "nothing but a query": ({}, PLAIN),
+    "types and tags": ({"types": ["user"], "tags": ("a", "a", "b")}, replace(PLAIN, preferred=Preferences(types=("user",), tags=("a", "b")))),
+    "only": (
+        {"only": {"types": ["user"], "tags": ["a", "a"], "since": MOMENT.isoformat()}},
+        replace(PLAIN, types=("user",), tags=("a",), since=MOMENT),
+    ),
+    "both": (
+        {"types": ["user"], "only": {"types": ["project"]}},
+        replace(PLAIN, types=("project",), preferred=Preferences(types=("user",))),
+    ),
+    "a way and a least score": ({"by": "words", "min_score": 1}, replace(PLAIN, by="words", min_score=1.0)),
+    "a conversation": ({"conversation_id": "c1"}, replace(PLAIN, preferred=Preferences(conversation_id="c1"))),
+    "no intent": ({"intent": False}, replace(PLAIN, preferred=Preferences(intent=False))),
+    "no ageing": ({"age_decay": False}, replace(PLAIN, preferred=Preferences(age_decay=False))),
+    "days of a half-life": ({"half_life": 7, "decay_floor": 0.25}, replace(PLAIN, preferred=Preferences(half_life=7.0, floor=0.25))),
+    "a half-life": ({"half_life": timedelta(hours=36)}, replace(PLAIN, preferred=Preferences(half_life=1.5))),
+}
+
+
+@pytest.fixture
+def heard(monkeypatch: pytest.MonkeyPatch) -> list[Asked]:
+    """What the engine was asked."""
+    asked: list[Asked] = []
+
+    async def search(self: Any, what: Asked, text: str, *, explain: bool) -> SearchResult:
+        asked.append(what)
+        return SearchResult()
+
+    monkeypatch.setattr("memory.orchestrator.retrieval.searching.Searching.search", search)
+    return asked
+
+
+@pytest.fixture
+async def memory() -> AsyncIterator[Memory]:
+    async with Memory(CONFIG) as opened:
+        yield opened
+
+
+@pytest.mark.parametrize("case", CASES)
+async def test_the_engine_is_asked_for_what_the_caller_wants(memory: Memory, heard: list[Asked], case: str) -> None:
+    given, wanted = CASES[case]
+    await memory.search("tea", scope=ADA, **given)
+    await memory.scoped(ADA).search("tea", **given)
+    assert heard == [wanted, wanted]
+
+
+def test_the_blocking_twin_asks_the_same(heard: list[Asked]) -> None:
+    with BlockingMemory(CONFIG) as memory:
+        for given, _ in CASES.values():
+            memory.search("tea", scope=ADA, **given)
+            memory.scoped(ADA).search("tea", **given)
+    assert heard == [wanted for _, wanted in CASES.values() for _ in range(2)]
