@@ -49,7 +49,7 @@ def test_a_longer_version_of_the_file_adds_only_what_is_new(memory: CommandLine)
 def test_what_was_deleted_since_an_import_is_not_imported_again_unless_told_so(memory: CommandLine) -> None:
     file = memory.write_lines("chat.jsonl", HELLO, REPLY)
     memory.ok("import", file)
-    (hit,) = memory.json("search", "hello", "-s", "session:chat")["results"]
+    hit, _beside = memory.json("search", "hello", "-s", "session:chat")["results"]
     memory.ok("forget", hit["entry"]["id"], "--yes")
     said = "chat.jsonl: 0 imported; 1 were there already, not imported twice; deleted earlier: 1, not brought back (--revive does)\n"
     assert memory.ok("import", file) == said
