@@ -4,18 +4,14 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import json
-import os
-import platform
-import sqlite3
 import sys
 import tempfile
 import time
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
-from bench import conversations, edge, messages, mongo, mysql, postgresql, redis, rivals, sessions, startup, store, whole
-from bench.measure import Figure, table
+from bench import conversations, edge, messages, mongo, mysql, postgresql, redis, retrieval, rivals, sessions, startup, store, whole
+from bench.measure import Figure, report
 
 MEASUREMENTS: dict[str, Callable[[Path, int], Awaitable[list[Figure]]]] = {
     "start": startup.starts,
@@ -32,12 +28,8 @@ MEASUREMENTS: dict[str, Callable[[Path, int], Awaitable[list[Figure]]]] = {
     "sessions": sessions.sessions,
     "messages": messages.messages,
     "rivals": rivals.rivals,
-    "quality": conversations.quality,
+    "retrieval": retrieval.retrieval,
 }
-
-
-def machine() -> str:
-    return f"{os.cpu_count()} cores, {platform.system()} {platform.machine()}, Python {platform.python_version()}, SQLite {sqlite3.sqlite_version}"
 
 
 def measure(name: str, rounds: int) -> list[Figure]:
@@ -50,6 +42,8 @@ async def _awaited(figures: Awaitable[list[Figure]]) -> list[Figure]:
 
 
 def main() -> int:
+    if sys.argv[1:2] == ["retrieval"] and "".join(sys.argv[2:3]).startswith("-"):  # it has options of its own
+        return retrieval.main(sys.argv[2:])
     parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__)
     parser.add_argument("what", nargs="*", help=f"one or more of {', '.join(MEASUREMENTS)}; all where none is named")
     parser.add_argument("--rounds", type=int, default=3, help="how often each is repeated; the median counts")
@@ -63,11 +57,7 @@ def main() -> int:
         print(f"{name} … ", end="", file=sys.stderr, flush=True)
         figures += measure(name, arguments.rounds)
         print(f"{time.perf_counter() - begun:.0f} s", file=sys.stderr)
-    print(f"\n{machine()}; medians of {arguments.rounds} rounds; load {os.getloadavg()[0]:.1f}\n\n{table(figures)}")
-    if arguments.json:
-        arguments.json.write_text(json.dumps({"machine": machine(), "figures": [f.as_json() for f in figures]}, indent=1) + "\n")
-    missed = [f.name for f in figures if f.met is False]
-    print("\nEvery target that was measured is met." if not missed else "\nTargets missed: " + "; ".join(missed) + ".")
+    report(figures, arguments.json, f"medians of {arguments.rounds} rounds")
     return 0
 
 

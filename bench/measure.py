@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import json
+import os
+import platform
+import sqlite3
 import time
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import asdict, dataclass
+from pathlib import Path
 from statistics import median
 from typing import Any
 
@@ -92,3 +97,18 @@ def table(figures: Sequence[Figure]) -> str:
         note = f" ({f.note})" if f.note and f.value is not None else ""
         lines.append(f"| {f.name}{note} | {measured} | {raw} | {ratio} | {aims(f)} | {verdict} |")
     return "\n".join(lines)
+
+
+def machine() -> str:
+    return f"{os.cpu_count()} cores, {platform.system()} {platform.machine()}, Python {platform.python_version()}, SQLite {sqlite3.sqlite_version}"
+
+
+def report(figures: Sequence[Figure], file: Path | None, how: str = "") -> None:
+    """Print the table, and what falls short; write the figures as JSON where a file is named."""
+    print("\n" + "; ".join(filter(None, [machine(), how, f"load {os.getloadavg()[0]:.1f}"])) + f"\n\n{table(figures)}")
+    if file is not None:
+        file.write_text(json.dumps({"machine": machine(), "figures": [f.as_json() for f in figures]}, indent=1) + "\n")
+    verdicts = {f.name: f.met for f in figures if f.met is not None}
+    missed = [name for name, met in verdicts.items() if not met]
+    if verdicts:
+        print("\nEvery target that was measured is met." if not missed else "\nTargets missed: " + "; ".join(missed) + ".")
