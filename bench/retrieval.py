@@ -26,7 +26,6 @@ if not __package__:  # run as a file: beside it stand modules that are named lik
 from bench.locomo import DEPTH, Question, Turn, load, scores
 from bench.measure import Figure, percentile, report
 from memory import EntryDraft, Memory, Scope
-from memory.domain.entry import ImportedDraft
 
 OPEN = Path(__file__).resolve().parents[2] / "shared" / "data" / "locomo_open.json"
 """Five open conversations, where they lie beside this clone."""
@@ -58,7 +57,7 @@ class Way:
         if self.plain:
             return EntryDraft(**entry)
         place = {"conversation_id": f"{turn.conversation}/{turn.session}", "number_in_conversation": turn.number}
-        return ImportedDraft(**entry, **place, speaker=turn.speaker, created_at=turn.at)
+        return EntryDraft(**entry, **place, speaker=turn.speaker, created_at=turn.at)
 
 
 TARGETS = {
