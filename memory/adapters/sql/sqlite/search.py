@@ -16,7 +16,7 @@ from memory.adapters.sql.questions import question
 from memory.adapters.sql.several import padded, portions
 from memory.adapters.sql.shapes import Shape, Values
 from memory.adapters.sql.sqlite.members import MemberCache
-from memory.adapters.sql.sqlite.ranking import by_meaning, by_words
+from memory.adapters.sql.sqlite.ranking import Population, by_meaning, by_words
 from memory.adapters.sql.sqlite.session import Session
 from memory.adapters.sql.sqlite.table import SqliteTable, table_of
 from memory.ports.nearness import exact_cosines
@@ -28,19 +28,15 @@ _RECORDS = frozenset({RowType.RECORD})
 async def search(session: Session, directory: Directory[Session], search: Search, cache: MemberCache) -> list[Hit]:
     """The best hits, best first."""
     table = table_of(session, search.collection)
-    partitions = await directory.numbers(session, search.where)
-    held = cache.members(session, table, partitions, vectors=isinstance(search.by, Near) and search.collection.vector)
-    members = [m for _, m in held]
-    if isinstance(search.by, Near):
-        candidates = by_meaning(search.by.vector, members, search.roles)
-    else:
-        candidates = by_words(session, table, search.by.text, [n for n, _ in held], members, search.roles)
+    vectors = isinstance(search.by, Near) and search.collection.vector
+    population = Population(session, table, cache.members(session, table, await directory.numbers(session, search.where), vectors), search.roles)
+    ranked = by_meaning(search.by.vector, population) if isinstance(search.by, Near) else by_words(table, search.by.text, population)
     hits: list[Hit] = []
     seen, step = 0, search.limit + search.limit // 4
-    while seen < len(candidates.numbers) and len(hits) < search.limit:
-        ranked, scores = candidates.best(seen + step)
-        hits += _Reader(session, table, search, dict(zip(ranked[seen:], scores[seen:], strict=True)), search.limit - len(hits)).hits()
-        seen, step = len(ranked), min(4 * step, session.thresholds.rows_at_once)
+    while seen < len(ranked.numbers) and len(hits) < search.limit:
+        numbers, scores = ranked.best(seen + step)
+        hits += _Reader(session, table, search, dict(zip(numbers[seen:], scores[seen:], strict=True)), search.limit - len(hits)).hits()
+        seen, step = len(numbers), min(4 * step, session.thresholds.rows_at_once)
     hits.sort(key=lambda hit: (-hit.score, hit.head.key.id))
     return hits[: search.limit]
 
