@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -15,45 +16,82 @@ from memory.adapters.sql.sqlite.session import Session
 from memory.adapters.sql.sqlite.table import SqliteTable
 from memory.adapters.sql.sqlite.words import IS_DOUBTED, Holding
 from memory.ports import lexical
+from memory.ports.candidates import Statistics
 from memory.ports.record import Role
 from memory.ports.text import query_words, rarity
 
 
-def by_words(
-    session: Session, table: SqliteTable, text: str, partitions: Sequence[int], members: Sequence[Members], roles: frozenset[Role]
-) -> Candidates:
-    """Every record of these roles that holds a word of the text, scored by BM25F with the statistics of exactly these partitions and roles."""
+class Population:
+    """The records of these roles in some partitions: who is found among them is ranked by what they all say. Each word is read once."""
+
+    def __init__(self, session: Session, table: SqliteTable, held: Sequence[tuple[int, Members]], roles: frozenset[Role]) -> None:
+        self._session, self._table = session, table
+        self.partitions = [partition for partition, _ in held]
+        self.members = [members for _, members in held]
+        self.asked = [members.having(roles) for members in self.members]
+        """Which of each partition's members are in these roles."""
+        self.documents = sum(int(mask.sum()) for mask in self.asked)
+        self.words = sum(int(m.words[mask].sum()) for m, mask in zip(self.members, self.asked, strict=True))
+        """How many they have in all, unweighted."""
+        self._holders: dict[str, list[Holders]] | None = None
+
+    def holders(self, stem: str) -> list[Holders]:
+        """Who holds the word, of each partition where anyone does. Raises `WordsDoubted` where the index does not tell."""
+        if self._holders is None:
+            if self._session.row(IS_DOUBTED, (self._table.name,)) is not None:
+                raise WordsDoubted(self._table.name)
+            self._holders = {}
+        found = self._holders.get(stem)
+        if found is None:
+            found = self._holders[stem] = list(self._read(stem))
+        return found
+
+    def _read(self, stem: str) -> Iterator[Holders]:
+        for i, (partition, members) in enumerate(zip(self.partitions, self.members, strict=True)):
+            holding = _holding(self._session, self._table, partition, stem)
+            if holding is None:
+                continue
+            places = members.places(holding.numbers)
+            asked = np.flatnonzero(places >= 0)
+            asked = asked[self.asked[i][places[asked]]]
+            yield Holders(i, places[asked], lexical.weighed(self._table.collection, holding.counts[asked]))
+
+
+class Holders(NamedTuple):
+    """Records of one partition that hold a word: which partition of the population's, where they are among its members, and how often each holds it,
+    summed under the weights of the text parts."""
+
+    partition: int
+    places: Ints
+    frequencies: Scores
+
+
+def by_words(table: SqliteTable, text: str, population: Population) -> Candidates:
+    """Everyone who holds a word of the text, scored by BM25F with the statistics of exactly this population."""
     stems = query_words(text)
     if not stems or table.words is None:
         return _NONE
-    if session.row(IS_DOUBTED, (table.name,)) is not None:
-        raise WordsDoubted(table.name)
-    there = [m.having(roles) for m in members]
-    documents = sum(int(mask.sum()) for mask in there)
-    total = sum(int(m.words[mask].sum()) for m, mask in zip(members, there, strict=True))
-    average = total / documents if documents else 0.0
+    documents, members = population.documents, population.members
+    average = population.words / documents if documents else 0.0
     lengths = [norms(m.words, average) for m in members]
     scores = [np.zeros(len(m.numbers)) for m in members]
     matched = [np.zeros(len(m.numbers), np.bool_) for m in members]
     for stem in stems:
-        counted: list[tuple[int, Ints, Scores]] = []
-        containing = 0
-        for i, (partition, member) in enumerate(zip(partitions, members, strict=True)):
-            holding = _holding(session, table, partition, stem)
-            if holding is None:
-                continue
-            places = member.places(holding.numbers)
-            asked = np.flatnonzero(places >= 0)
-            asked = asked[there[i][places[asked]]]
-            frequencies: Scores = lexical.weighed(table.collection, holding.counts[asked])
-            containing += len(asked)
-            counted.append((i, places[asked], frequencies))
-        rare = rarity(documents, containing)
-        for i, at, frequency in counted:
-            scores[i][at] += gained(rare, frequency, lengths[i][at])
+        holders = population.holders(stem)
+        rare = rarity(documents, sum(len(places) for _, places, _ in holders))
+        for i, at, frequencies in holders:
+            scores[i][at] += gained(rare, frequencies, lengths[i][at])
             matched[i][at] = True
     numbers = np.concatenate([m.numbers[hit] for m, hit in zip(members, matched, strict=True)]) if members else _NONE.numbers
     return Candidates(numbers, np.concatenate([s[hit] for s, hit in zip(scores, matched, strict=True)]) if members else _NONE.scores)
+
+
+def statistics(table: SqliteTable, stems: Sequence[str], population: Population) -> Statistics:
+    """What the population says in all, and how many hold each of these words."""
+    if table.words is None:
+        return Statistics(population.documents, containing=dict.fromkeys(stems, 0))
+    containing = {stem: sum(len(places) for _, places, _ in population.holders(stem)) for stem in stems}
+    return Statistics(population.documents, population.words, containing)
 
 
 def _holding(session: Session, table: SqliteTable, partition: int, stem: str) -> Holding | None:
@@ -68,18 +106,18 @@ def _holding(session: Session, table: SqliteTable, partition: int, stem: str) ->
         raise WordsDoubted(table.name) from exc
 
 
-def by_meaning(vector: bytes, members: Sequence[Members], roles: frozenset[Role]) -> Candidates:
-    """Every record of these roles with a vector of the same length, by cosine in single precision."""
+def by_meaning(vector: bytes, population: Population) -> Candidates:
+    """Everyone who has a vector of the same length, by cosine in single precision."""
     given = np.frombuffer(vector, dtype="<f4").astype(np.float64)
     unit = (given / np.sqrt((given * given).sum())).astype(np.float32)
     numbers: list[Ints] = []
     scores: list[npt.NDArray[np.float32]] = []
-    for member in members:
-        matrix = (member.matrices or {}).get(len(vector))
+    for members, there in zip(population.members, population.asked, strict=True):
+        matrix = (members.matrices or {}).get(len(vector))
         if matrix is None or not matrix.count:
             continue
         cosines = matrix.dot(unit)
-        asked = member.having(roles)[member.places_of(matrix)]
+        asked = there[members.places_of(matrix)]
         everyone = bool(asked.all())
         numbers.append(matrix.numbers if everyone else matrix.numbers[asked])
         scores.append(cosines if everyone else cosines[asked])

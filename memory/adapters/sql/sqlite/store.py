@@ -12,6 +12,7 @@ from memory.adapters.sql import reading
 from memory.adapters.sql.migrate import FORM
 from memory.adapters.sql.sqlite.audit import audit
 from memory.adapters.sql.sqlite.batch import carry_out
+from memory.adapters.sql.sqlite.candidates import candidates
 from memory.adapters.sql.sqlite.config import CLAIMS, THRESHOLDS, Thresholds, parse
 from memory.adapters.sql.sqlite.connection import SqliteDriver
 from memory.adapters.sql.sqlite.errors import is_damage, translate
@@ -26,6 +27,7 @@ from memory.adapters.sql.store import MOST_PROBLEMS, SqlStore
 from memory.adapters.sql.table import Unreadable
 from memory.domain.errors import InvalidInput, MemoryTiersError
 from memory.ports.batch import NotTogether
+from memory.ports.candidates import Candidates, Measured
 from memory.ports.capabilities import Capabilities
 from memory.ports.collections import Collection
 from memory.ports.machine import WRITTEN_BACK, run_of_the_machine
@@ -136,6 +138,9 @@ class SqliteStore(SqlStore[Session, SqliteTable]):
 
     async def _search(self, wanted: Search) -> list[Hit]:
         return await self._with(lambda session: search(session, self._directory, wanted, self._cache))
+
+    async def _candidates(self, asked: Candidates) -> Measured:
+        return await self._with(lambda session: candidates(session, self._directory, asked, self._cache))
 
     async def _move(self, collection: Collection, unreadable: Sequence[Unreadable]) -> None:
         async def move(session: Session) -> None:

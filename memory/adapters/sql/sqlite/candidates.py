@@ -1,0 +1,182 @@
+"""Candidates as columns, in one transaction: the ranking of searches tells who is best, rows what each says, members and the word index the measures.
+
+Rows are read without their checksums, as by searches; one with a value that is none is left out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from memory.adapters.sql.columns import field_column
+from memory.adapters.sql.partitions import Directory
+from memory.adapters.sql.scoring import Candidates as Ranked
+from memory.adapters.sql.scoring import Scores
+from memory.adapters.sql.several import in_list, padded, portions
+from memory.adapters.sql.sqlite.codec import id_bytes, id_text
+from memory.adapters.sql.sqlite.members import Ints, MemberCache
+from memory.adapters.sql.sqlite.passing import Passing, Told
+from memory.adapters.sql.sqlite.ranking import Population, by_meaning, by_words, statistics
+from memory.adapters.sql.sqlite.session import Session
+from memory.adapters.sql.sqlite.table import SqliteTable, table_of
+from memory.domain.ids import is_id
+from memory.ports.candidates import Around, Candidates, Measured, none_of
+from memory.ports.comparing import SYSTEM_TYPES
+from memory.ports.gathering import stacked
+from memory.ports.query import Everywhere
+from memory.ports.record import Role
+
+Row: TypeAlias = tuple[Any, ...]
+
+
+async def candidates(session: Session, directory: Directory[Session], asked: Candidates, cache: MemberCache) -> Measured:
+    """What may answer, measured, and the statistics of all there is."""
+    table = table_of(session, asked.collection)
+    vectors = asked.near is not None and asked.collection.vector
+    population = Population(session, table, cache.members(session, table, await directory.numbers(session, asked.where), vectors), asked.roles)
+    found = _Found(session, table, asked)
+    found.add_best(by_words(table, asked.text, population))
+    if asked.near is not None:
+        found.add_best(by_meaning(asked.near, population), asked.near)
+    found.add_named(asked.among)
+    if asked.around is not None:
+        found.add_beside(asked.around)
+    return _measured(table, asked, population, found)
+
+
+class _Found:
+    """The candidates so far: by number of row what each says, as `_Columns` names it."""
+
+    def __init__(self, session: Session, table: SqliteTable, asked: Candidates) -> None:
+        self._session, self._table, self._limit = session, table, asked.limit
+        self._passing = Passing(session, table, asked.filter, asked.roles)
+        self.columns = _Columns(table, asked)
+        self.rows: dict[int, Row] = {}
+        self._read: dict[int, Row] = {}
+        """All that was read, as it was."""
+
+    def add_best(self, ranked: Ranked, near: bytes | None = None) -> None:
+        """The best by words, or by nearness."""
+        self.rows |= {row[0]: row for row, _ in self._passing.best(ranked, near, self._limit, self._told, self._said)}
+
+    def add_named(self, ids: Sequence[str]) -> None:
+        name = self._table.name
+        for some in portions(ids, self._table.thresholds.rows_at_once):
+            wanted = padded([id_bytes(one) for one in some])
+            sql = f'SELECT number FROM "{name}" WHERE id IN {in_list(len(wanted))} AND tenant = ?'  # noqa: S608
+            self._add([number for (number,) in self._session.rows(sql, (*wanted, self.columns.tenant))])
+
+    def add_beside(self, around: Around) -> None:
+        """What stands beside those that there are: an index over group and number brings it."""
+        name, group, number = self._table.name, _column(around.group), _column(around.number)
+        same = f"t.tenant = c.tenant AND t.partition_no = c.partition_no AND t.[{group}] = c.[{group}]"
+        near = f"t.[{number}] BETWEEN c.[{number}] - {around.reach} AND c.[{number}] + {around.reach}"
+        beside: set[int] = set()
+        for some in portions(list(self.rows), self._table.thresholds.rows_at_once):
+            wanted = padded(some)
+            sql = (
+                f'SELECT DISTINCT t.number FROM "{name}" AS c CROSS JOIN "{name}" AS t ON {same} AND {near} WHERE c.number IN {in_list(len(wanted))}'  # noqa: S608
+            )
+            beside |= {number for (number,) in self._session.rows(sql, wanted)}
+        self._add(list(beside))
+
+    def _add(self, numbers: Sequence[int]) -> None:
+        """Those of these rows that are there, pass and can be read."""
+        new = [number for number, _, _ in self._told([number for number in numbers if number not in self.rows])]
+        self.rows |= {number: row for number in new if (row := self._said(number)) is not None}
+
+    def _told(self, numbers: Sequence[int]) -> list[Told]:
+        unread = [number for number in numbers if number not in self._read]
+        self._read |= {row[0]: row for row in self._passing.among(unread, self.columns.names)}
+        rows = [self._read[number] for number in numbers if number in self._read]
+        return [(row[0], row[_ID], row[-1]) for row in rows]
+
+    def _said(self, number: int) -> Row | None:
+        return self.rows.get(number) or self.columns.said(self._read[number])
+
+
+_PARTITION, _TENANT, _ID, _SCOPE, _VERSION, _ROLE, _TIER = range(1, 8)
+"""Where they are in a row, behind its number."""
+_HEAD = ("partition_no", "tenant", "id", "scope", "version", "role", "tier")
+_ROLES = {role.value: role for role in Role}
+
+
+class _Columns:
+    """What is read of a row behind its number, and what that says; where vectors are asked for they come last."""
+
+    def __init__(self, table: SqliteTable, asked: Candidates) -> None:
+        assert not isinstance(asked.where, Everywhere)  # noqa: S101 - that is refused
+        self.tenant = asked.where.tenant
+        fields = {name: _column(name) for name in asked.select}
+        self.vector = bool(asked.width) and asked.collection.vector
+        self.names = tuple(dict.fromkeys((*_HEAD, *sorted(fields.values()), *(("vector",) if self.vector else ()))))
+        places = {column: place for place, column in enumerate(self.names, 1)}
+        self.fields = {name: places[column] for name, column in fields.items()}
+        types = {**{f.name: f.type for f in asked.collection.fields}, **SYSTEM_TYPES}
+        decoders = [(self.fields[name], table.codec.decoder(types[name])) for name in fields if name != "owing"]
+        self._decoders = [(place, decode) for place, decode in decoders if decode is not None]
+
+    def said(self, row: Row) -> Row | None:
+        """What the row says; None where one of its values is none."""
+        if row[_TENANT] != self.tenant or not (isinstance(row[_SCOPE], str) and isinstance(row[_VERSION], int) and isinstance(row[_TIER], str)):
+            return None
+        values = list(row)
+        try:
+            values[_ID], values[_ROLE] = id_text(row[_ID]), _ROLES[row[_ROLE]]
+            for place, decode in self._decoders:
+                if (value := values[place]) is not None:
+                    values[place] = decode(value)
+        except (TypeError, ValueError, KeyError, OverflowError, AttributeError):
+            return None
+        return tuple(values) if is_id(values[_ID]) else None
+
+
+def _column(name: str) -> str:
+    return "owed" if name == "owing" else name if name in SYSTEM_TYPES else field_column(name)
+
+
+def _measured(table: SqliteTable, asked: Candidates, population: Population, found: _Found) -> Measured:
+    """The rows as columns, one partition behind the other. What is in none of the population's is left out."""
+    rows: list[Row] = []
+    places: dict[int, Ints] = {}
+    for i, there in _by_partition(population, found.rows.values()).items():
+        at = population.members[i].places(np.array([row[0] for row in there], np.int64))
+        places[i] = at[at >= 0]
+        rows += [row for row, place in zip(there, at, strict=True) if place >= 0]
+    columns = list(zip(*rows, strict=True)) or [()] * (1 + len(found.columns.names))
+    return Measured(
+        columns[_ID],
+        columns[_SCOPE],
+        columns[_VERSION],
+        columns[_ROLE],
+        columns[_TIER],
+        np.concatenate([np.empty(0, np.int64), *[population.members[i].words[at] for i, at in places.items()]]),
+        _counts(asked.counted, population, places) if table.words is not None else np.zeros((len(rows), len(asked.counted))),
+        stacked(columns[-1] if found.columns.vector else [None] * len(rows), asked.width),
+        {name: columns[place] if name != "owing" else [owed is not None for owed in columns[place]] for name, place in found.columns.fields.items()},
+        statistics(table, asked.counted, population) if asked.statistics else none_of(asked),
+    )
+
+
+def _by_partition(population: Population, rows: Iterable[Row]) -> dict[int, list[Row]]:
+    """The rows by their partition's place in the population."""
+    place = {partition: i for i, partition in enumerate(population.partitions)}
+    found: dict[int, list[Row]] = {}
+    for row in rows:
+        if (i := place.get(row[_PARTITION])) is not None:
+            found.setdefault(i, []).append(row)
+    return found
+
+
+def _counts(stems: Sequence[str], population: Population, places: Mapping[int, Ints]) -> Scores:
+    """How often those at these places of each partition hold each of the words."""
+    counts = {i: np.zeros((len(at), len(stems))) for i, at in places.items()}
+    for column, stem in enumerate(stems if places else ()):
+        for i, holding, frequencies in population.holders(stem):
+            if i in counts:
+                of_members = np.zeros(len(population.members[i].numbers))
+                of_members[holding] = frequencies
+                counts[i][:, column] = of_members[places[i]]
+    return np.concatenate([np.empty((0, len(stems))), *counts.values()])

@@ -1,0 +1,90 @@
+"""Rows of what was ranked: read from the best down, those the filter lets through, until there are enough.
+
+Nearly every one passes the filters of everyday questions, so little more than `limit` rows are read, the filter in the same statement.
+Where many tie, only their ids are read first: the id decides between equals.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypeAlias, TypeVar
+
+import sqlalchemy as sa
+
+from memory.adapters.sql.questions import question
+from memory.adapters.sql.scoring import Candidates as Ranked
+from memory.adapters.sql.several import padded, portions
+from memory.adapters.sql.shapes import Shape, Values
+from memory.adapters.sql.sqlite.session import Session
+from memory.adapters.sql.sqlite.table import SqliteTable
+from memory.ports.nearness import exact_cosines
+from memory.ports.query import Filter, RowType
+from memory.ports.record import Role
+
+T = TypeVar("T")
+Told: TypeAlias = tuple[int, Any, Any]
+"""Of a row that was read its number, its id and, where meaning ranks, its vector."""
+
+_RECORDS = frozenset({RowType.RECORD})
+
+
+class Passing:
+    """The live rows in some roles that a filter lets through."""
+
+    def __init__(self, session: Session, table: SqliteTable, part: Filter | None, roles: frozenset[Role]) -> None:
+        self._session, self._table, self._filter, self._roles = session, table, part, roles
+
+    def among(self, numbers: Sequence[int], columns: tuple[str, ...]) -> list[Any]:
+        """Those of these numbers, in no order, each with its number before these columns."""
+        rows: list[Any] = []
+        for some in portions(numbers, self._table.thresholds.rows_at_once):
+            values: Values = padded(some)
+            shape = (len(values), self._roles, self._table.shaper.filter(self._filter, values), columns)
+            asked = question(self._table, _among, shape, values)
+            rows += self._session.rows(asked.sql, asked.arguments)
+        return rows
+
+    def best(
+        self, ranked: Ranked, near: bytes | None, limit: int, read: Callable[[Sequence[int]], Sequence[Told]], made: Callable[[int], T | None]
+    ) -> list[tuple[T, float]]:
+        """The best `limit` with their scores, in no order, `near` a vector where meaning ranks. `read` is asked for what passes of some numbers, and
+        `made` what one of these is: it is left out where that is None."""
+        found: list[tuple[T, float]] = []
+        seen, step = 0, limit + limit // 4
+        while seen < len(ranked.numbers) and len(found) < limit:
+            numbers, scores = ranked.best(seen + step)
+            next_ones = dict(zip(numbers[seen:], scores[seen:], strict=True))  # all better than what comes after them
+            best = self._best(next_ones, near, limit - len(found), read)
+            found += [(one, score) for number, score in best if (one := made(number)) is not None]
+            seen, step = len(numbers), min(4 * step, self._table.thresholds.rows_at_once)
+        return found
+
+    def _best(
+        self, scores: Mapping[int, float], near: bytes | None, wanted: int, read: Callable[[Sequence[int]], Sequence[Told]]
+    ) -> list[tuple[int, float]]:
+        numbers = list(scores)
+        if len(numbers) > 2 * wanted:
+            columns = ("id",) if near is None else ("id", "vector")
+            told = [(row[0], row[1], row[-1]) for row in self.among(numbers, columns)]
+            numbers = [number for number, _ in _first(told, scores, near, wanted)]
+        return _first(read(numbers), scores, near, wanted)
+
+
+def _first(told: Sequence[Told], scores: Mapping[int, float], near: bytes | None, wanted: int) -> list[tuple[int, float]]:
+    """The first `wanted` of these rows: by score, then by id."""
+    exact = [scores[number] for number, _, _ in told] if near is None else exact_cosines(near, [vector for _, _, vector in told])
+    order = sorted(range(len(told)), key=lambda i: (-exact[i], _bytes(told[i][1])))
+    return [(told[i][0], exact[i]) for i in order[:wanted]]
+
+
+def _among(table: Any, shape: Shape) -> sa.Select[Any]:
+    wide, roles, chosen, columns = shape
+    conditions = table.conditions()
+    c = table.table.c
+    these = c.number.in_(conditions.values("i" * wide))
+    return sa.select(c.number, *[c[name] for name in columns]).where(these, conditions.standing(roles, _RECORDS), conditions.filter(chosen))
+
+
+def _bytes(value: object) -> bytes:
+    """An id to sort by, also where the row is damaged."""
+    return value if isinstance(value, bytes) else b""
