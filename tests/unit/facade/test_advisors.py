@@ -430,7 +430,9 @@ async def test_blocking_functions_that_never_return_keep_no_other_search_from_it
         async with Memory("memory://", accept_loss=True, embedder=embeds, advisor=hangs, durations={"advice": "20ms"}) as memory:
             await memory.write("tea", scope=ADA)
             searches = [memory.search("tea", scope=ADA, expand=True) for _ in range(5 * AT_ONCE)]
-            for found in await asyncio.gather(*searches):
+            async with asyncio.timeout(60):
+                answers = await asyncio.gather(*searches)
+            for found in answers:
                 assert contents(found) == ["tea"]
                 assert found.degraded == (expansion.UNAVAILABLE,)
     finally:
@@ -438,9 +440,10 @@ async def test_blocking_functions_that_never_return_keep_no_other_search_from_it
 
 
 async def test_the_question_is_searched_for_while_the_advisor_thinks() -> None:
-    searched = asyncio.Event()
+    asked, searched = asyncio.Event(), asyncio.Event()
 
     async def waits(prompt: Prompt) -> str:
+        asked.set()
         await searched.wait()
         return "heron"
 
@@ -449,13 +452,14 @@ async def test_the_question_is_searched_for_while_the_advisor_thinks() -> None:
         searching = memory._engine.searching
         original = searching.search
 
-        async def told(asked: Asked, text: str, *, explain: bool = False) -> SearchResult:
-            found = await original(asked, text, explain=explain)
+        async def told(asking: Asked, text: str, *, explain: bool = False) -> SearchResult:
+            await asked.wait()
             searched.set()
-            return found
+            return await original(asking, text, explain=explain)
 
         searching.search = told  # type: ignore[method-assign]
-        assert contents(await memory.search("tea", scope=ADA, expand=True)) == ["tea"]
+        async with asyncio.timeout(60):
+            assert contents(await memory.search("tea", scope=ADA, expand=True)) == ["tea"]
 
 
 async def test_a_search_that_is_cancelled_cancels_what_it_asked() -> None:
