@@ -14,10 +14,8 @@ import pytest
 
 from memory import BlockingMemory, ConfigError, InvalidInput, Memory, SearchResult
 from memory.adapters.advisors.function import AT_ONCE, FunctionAdvisor, FunctionReranker
-from memory.domain.scope import Scope
 from memory.policies import expansion, rerank
 from memory.policies.asked import Asked
-from memory.policies.ranking.preferences import Preferences
 from memory.ports.advisor import Prompt
 
 ADA = "user:ada"
@@ -130,7 +128,7 @@ async def test_paraphrases_are_searched_for_under_all_that_was_asked() -> None:
         await memory.entries.invalidate(gone.id)
         async with memory.for_tenant("other") as other:
             await other.write("tea with milk", scope=ADA, tags=["drink"])
-        assert [hit.entry.id for hit in await memory.search(QUESTION, scope=ADA, tags=["drink"], expand=True)] == [wanted.id]
+        assert [hit.entry.id for hit in await memory.search(QUESTION, scope=ADA, only={"tags": ["drink"]}, expand=True)] == [wanted.id]
 
 
 @pytest.mark.behaviour("D87")
@@ -144,22 +142,21 @@ async def test_what_all_queries_find_behind_the_limit_comes_before_what_one_find
         assert [hit.entry.id for hit in found] == [common.id]
 
 
-@pytest.mark.parametrize(("intent", "first"), [(True, "learning"), (False, "context")])
+@pytest.mark.parametrize(
+    ("preferring", "first"),
+    [({}, "learning"), ({"intent": False}, "context"), ({"types": ["context"]}, "context")],
+    ids=["intent", "intent off", "types given"],
+)
 @pytest.mark.behaviour("D88")
-async def test_each_variant_has_an_intent_of_its_own_unless_intent_is_off(intent: bool, first: str) -> None:
-    """The question shows none; one paraphrase asks how something is done, which entries of type learning tell."""
-    async with opened(advisor=Model("how do I deploy kubernetes")) as memory:
-        texts = {"context": "kubernetes deploy deploy", "learning": "kubernetes deploy notes"}
-        for kind, text in texts.items():
+async def test_each_variant_has_an_intent_of_its_own_unless_types_are_given_or_intent_is_off(preferring: dict[str, Any], first: str) -> None:
+    """The question shows none; its paraphrase asks how something is done, which entries of type learning tell."""
+    other = "how do I deploy kubernetes"
+    async with opened(advisor=Model(other)) as memory:
+        for kind, text in (("context", "kubernetes deploy deploy"), ("learning", "kubernetes deploy notes")):
             await memory.write(text, scope=ADA, type=kind)
-        preferred = Preferences(intent=intent)
-        asked = Asked(memory.tenant, (Scope.parse(ADA),), limit=10, preferred=preferred)
-        plain = await memory._engine.advised.search(asked, "deploy")
-        assert contents(plain) == [texts["context"], texts["learning"]]
-        ranked = await memory._engine.advised.search(asked, "how do I deploy kubernetes")
-        assert ranked[0].entry.type == first
-        found = await memory._engine.advised.search(asked, "deploy", expand=True, explain=True)
-        at = {hit.entry.type.value: hit.explanation["queries"]["how do I deploy kubernetes"] for hit in found}
+        assert [hit.entry.type for hit in await memory.search("deploy", scope=ADA, **preferring)] == ["context", "learning"]
+        found = await memory.search("deploy", scope=ADA, expand=True, explain=True, **preferring)
+        at = {hit.entry.type.value: hit.explanation["queries"][other] for hit in found}
         assert min(at, key=lambda kind: at[kind]) == first
 
 
