@@ -10,7 +10,7 @@ from memory.domain import door
 from memory.domain.entry import Entry, EntryDraft, EntryType
 from memory.domain.errors import InvalidInput, NotOpen
 from memory.domain.scope import Scope, ScopeKind
-from memory.facade.arguments import Moment, flag, moment, scope_of
+from memory.facade.arguments import Moment, flag, moment, scope_of, stages_of
 from memory.facade.config import MemoryConfig
 from memory.facade.life import Life
 from memory.facade.wanted import Only, least_score, only_of, tags_of, types_of
@@ -136,6 +136,8 @@ class Access:
         as_of: Moment | None = None,
         known_at: Moment | None = None,
         explain: bool = False,
+        expand: bool = False,
+        rerank: bool | Literal["two-stage"] = False,
     ) -> SearchResult:
         """What answers best. A blank query browses, and browsing filters by what a search prefers (D47, D54)."""
         text = door.text("query", query, max_bytes=MAX_QUERY_BYTES)
@@ -161,7 +163,8 @@ class Access:
             raise InvalidInput("by", "entries are found by words alone: no embedder is configured")
         if not text.strip():
             asked = replace(asked, types=asked.types or preferred.types, tags=tuple(dict.fromkeys(asked.tags + preferred.tags)))
-        found = await self.engine.searching.search(asked, text, explain=explain)
+        expanding, stages = flag("expand", expand), stages_of(rerank)
+        found = await self.engine.advised.search(asked, text, explain=explain, expand=expanding, stages=stages)
         if asked.as_of is None and asked.known_at is None:
             self.engine.accesses.note(self.tenant, [hit.entry.id for hit in found])
         return found

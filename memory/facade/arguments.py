@@ -50,6 +50,15 @@ def real(field: str, value: object) -> float:
     return float(door.number(field, value))
 
 
+def stages_of(rerank: object) -> int:
+    """In how many stages to rerank."""
+    if isinstance(rerank, bool):
+        return int(rerank)
+    if rerank != "two-stage":
+        raise InvalidInput("rerank", "must be True, False or 'two-stage'")
+    return 2
+
+
 def id_of(value: object) -> str:
     return door.text("id", value, max_bytes=door.MAX_ID_BYTES)
 

@@ -20,7 +20,7 @@ from memory.facade.arguments import Moment
 from memory.facade.config import MemoryConfig
 from memory.facade.explain import RouteReport
 from memory.facade.importing import Imported, Source, Told
-from memory.facade.memory import CountFunction, EmbedFunction
+from memory.facade.memory import AdviseFunction, CountFunction, EmbedFunction, ScoreFunction
 from memory.facade.providers.provider import Messages, ProviderEntry
 from memory.facade.providers.summarizing import Summariser
 from memory.facade.providers.turn import Emit, Turn
@@ -40,6 +40,7 @@ from memory.orchestrator.retrieval.searching import SearchResult
 from memory.policies.compacting import CompactingSettings
 from memory.policies.onward import Onward
 from memory.policies.thresholds import WindowPolicy
+from memory.ports.advisor import Advisor, Reranker
 from memory.ports.clock import Clock
 from memory.ports.embedder import Embedder
 from memory.ports.tokens import TokenCounter
@@ -54,6 +55,8 @@ class BlockingMemory:
         token_counter: TokenCounter | CountFunction | str | None = ...,
         clock: Clock = ...,
         onward: Onward | Literal["elsewhere"] | None = ...,
+        advisor: Advisor | AdviseFunction | None = ...,
+        reranker: Reranker | Advisor | ScoreFunction | None = ...,
         **settings: Any,
     ) -> None: ...
     @property
@@ -157,6 +160,8 @@ class BlockingMemory:
         half_life: timedelta | float | None = ...,
         decay_floor: float | None = ...,
         explain: bool = ...,
+        expand: bool = ...,
+        rerank: bool | Literal["two-stage"] = ...,
     ) -> SearchResult: ...
     def search_messages(
         self,
@@ -246,6 +251,8 @@ class BlockingScopedMemory:
         half_life: timedelta | float | None = ...,
         decay_floor: float | None = ...,
         explain: bool = ...,
+        expand: bool = ...,
+        rerank: bool | Literal["two-stage"] = ...,
     ) -> SearchResult: ...
     def erase(self) -> int: ...
 

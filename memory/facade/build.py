@@ -22,6 +22,7 @@ from memory.orchestrator.topology import Topology
 from memory.policies.onward import Onward
 from memory.policies.tokens import DefaultCounter, FunctionCounter
 from memory.ports.adapter import Adapter
+from memory.ports.advisor import Advisor, Reranker
 from memory.ports.clock import Clock, system_clock
 from memory.ports.embedder import Embedder
 from memory.ports.store import Store
@@ -40,6 +41,8 @@ def build_engine(
     clock: Clock,
     counter: TokenCounter | None = None,
     onward: Onward | Literal["elsewhere"] | None = None,
+    advisor: Advisor | None = None,
+    reranker: Advisor | Reranker | None = None,
     prepared: bool = True,
 ) -> Engine:
     """The engine this configuration describes, not opened: nothing is connected to yet. Without `prepared` nothing is made on disk either."""
@@ -61,6 +64,8 @@ def build_engine(
         rules=config.promotion,
         onward=onward,
         passages=config.conversations.meaning,
+        advisor=advisor,
+        reranker=reranker,
     )
 
 
@@ -141,6 +146,28 @@ def as_embedder(given: Embedder | Callable[..., Any]) -> Embedder:
     from memory.adapters.embedders.function import FunctionEmbedder
 
     return FunctionEmbedder(given)
+
+
+def as_advisor(given: Advisor | Callable[..., Any]) -> Advisor:
+    """An advisor as it is; a plain function wrapped as one."""
+    if isinstance(given, Advisor):
+        return given
+    if not callable(given):
+        raise ConfigError(f"advisor: must be an Advisor, or a function from a prompt to text, not {type(given).__name__}")
+    from memory.adapters.advisors.function import FunctionAdvisor
+
+    return FunctionAdvisor(given)
+
+
+def as_reranker(given: Advisor | Reranker | Callable[..., Any]) -> Advisor | Reranker:
+    """A reranker, or an advisor that is to rerank, as it is; a plain function wrapped as a reranker."""
+    if isinstance(given, Advisor | Reranker):
+        return given
+    if not callable(given):
+        raise ConfigError(f"reranker: must be a Reranker, an Advisor, or a function from a question and texts to scores, not {type(given).__name__}")
+    from memory.adapters.advisors.function import FunctionReranker
+
+    return FunctionReranker(given)
 
 
 def counter_named(name: str) -> TokenCounter:

@@ -205,6 +205,7 @@ class Durations(BaseModel):
     lease: Duration = EngineSettings().lease
     sweep_every: Interval = EngineSettings().sweep_every
     deadline: Duration = EngineSettings().deadline
+    advice: Duration = EngineSettings().advice
 
 
 class ConversationSettings(BaseModel):

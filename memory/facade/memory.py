@@ -16,7 +16,7 @@ from memory.domain.session import FoundMessages
 from memory.facade.access import MAX_QUERY_BYTES, RETRIEVE_LIMIT, SEARCH_LIMIT, Access
 from memory.facade.admin import Admin
 from memory.facade.arguments import Moment, draft_of, flag, id_of, ids_of, moment, scope_of
-from memory.facade.build import as_counter, as_embedder, build_engine
+from memory.facade.build import as_advisor, as_counter, as_embedder, as_reranker, build_engine
 from memory.facade.config import MemoryConfig
 from memory.facade.entries import Entries
 from memory.facade.life import Life
@@ -32,6 +32,7 @@ from memory.orchestrator.derivation import Callback
 from memory.orchestrator.engine import Engine
 from memory.orchestrator.retrieval.searching import SearchResult
 from memory.policies.onward import ELSEWHERE, Onward
+from memory.ports.advisor import Advisor, Prompt, Reranker
 from memory.ports.clock import Clock, system_clock
 from memory.ports.embedder import Embedder
 from memory.ports.pace import paced
@@ -40,6 +41,12 @@ from memory.ports.tokens import TokenCounter
 
 EmbedFunction = Callable[[Sequence[str]], Any]
 """Texts in, one vector of numbers each out; may be async, and runs in a thread if it is not."""
+
+AdviseFunction = Callable[[Prompt], Any]
+"""A prompt in, a model's answer out; may be async, and runs in a thread if it is not."""
+
+ScoreFunction = Callable[[str, Sequence[str]], Any]
+"""A question and texts in, one score each out; may be async, and runs in a thread if it is not."""
 
 CountFunction = Callable[[str], int]
 """A text in, its tokens out."""
@@ -64,6 +71,9 @@ class Memory:
     returns texts, drafts or arguments of `write`, which go to the session's user unless they name a scope. It is called by the session's end and by
     maintenance, never while a message is appended, and again where it failed. Of one `Leaving` the entries of one answer are made, each once. With
     `"elsewhere"` what leaves is kept for another process that has the function; without `onward` nothing is.
+    `advisor` is a language model for searches that ask for advice (`search(expand=…, rerank=…)`): an `Advisor`, or any function from a `Prompt` to
+    text. `reranker` scores texts against a question: a `Reranker`, or any function from both to numbers; or it is an `Advisor` of its own. They are
+    sent questions and what was found for them, and nothing else.
     A scope may be given as `Scope` or as its text, such as `"user:ada"`. Open it with `async with`, or with `open` and `close`.
     What is asked less often stands under a noun: `memory.entries`, `memory.relations`, `memory.sessions`, `memory.admin`.
     """
@@ -77,6 +87,8 @@ class Memory:
         token_counter: TokenCounter | CountFunction | str | None = None,
         clock: Clock = system_clock,
         onward: Onward | Literal["elsewhere"] | None = None,
+        advisor: Advisor | AdviseFunction | None = None,
+        reranker: Reranker | Advisor | ScoreFunction | None = None,
         **settings: Any,
     ) -> None:
         if isinstance(embedder, str):
@@ -90,7 +102,13 @@ class Memory:
         counts = None if token_counter is None or isinstance(token_counter, str) else as_counter(token_counter)
         if onward is not None and onward != ELSEWHERE and not callable(onward):
             raise ConfigError(f"onward: must be a function from messages that leave to entries, or '{ELSEWHERE}', not {type(onward).__name__}")
-        life = Life(lambda: build_engine(given, embedder=embeds, counter=counts, clock=clock, onward=onward), given.engine.sweep_every)
+        advises = None if advisor is None else as_advisor(advisor)
+        reranks = None if reranker is None else as_reranker(reranker)
+
+        def build() -> Engine:
+            return build_engine(given, embedder=embeds, counter=counts, clock=clock, onward=onward, advisor=advises, reranker=reranks)
+
+        life = Life(build, given.engine.sweep_every)
         self._access = Access(given, life, given.tenant)
 
     @property
@@ -347,6 +365,8 @@ class Memory:
         half_life: timedelta | float | None = None,
         decay_floor: float | None = None,
         explain: bool = False,
+        expand: bool = False,
+        rerank: bool | Literal["two-stage"] = False,
     ) -> SearchResult:
         """The entries that answer best, by words and by meaning, of one scope or several; 10 unless told.
 
@@ -361,6 +381,10 @@ class Memory:
         The query is plain text, never syntax (D62). A blank one browses: `types` and `tags` filter there, and nothing is scored (D54). With `explain`
         every hit says how it came to its place, and the result's `left_out` what was found and is not shown. Its `degraded` names tiers that could
         not be searched.
+
+        With `expand` the advisor is asked for two paraphrases, which are searched for too; with `rerank` the reranker, or where there is none the
+        advisor, reads the best 25 or more and puts them in order, and with `rerank="two-stage"` the advisor then looks closer at the best eight. An
+        advisor that fails, or is later than `durations.advice`, changes nothing: `degraded`, and the result's `expansion` and `rerank`, say so.
         """
         return await self._access.search(
             query,
@@ -384,6 +408,8 @@ class Memory:
             as_of=as_of,
             known_at=known_at,
             explain=explain,
+            expand=expand,
+            rerank=rerank,
         )
 
     async def search_messages(

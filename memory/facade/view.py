@@ -114,6 +114,8 @@ class ScopedMemory:
         half_life: timedelta | float | None = None,
         decay_floor: float | None = None,
         explain: bool = False,
+        expand: bool = False,
+        rerank: bool | Literal["two-stage"] = False,
     ) -> SearchResult:
         """The entries of the scope that answer best; see `Memory.search`."""
         return await self._access.search(
@@ -138,6 +140,8 @@ class ScopedMemory:
             as_of=as_of,
             known_at=known_at,
             explain=explain,
+            expand=expand,
+            rerank=rerank,
         )
 
     async def erase(self) -> int:

@@ -28,6 +28,7 @@ from memory.orchestrator.outbox import Outbox
 from memory.orchestrator.placement import Placement
 from memory.orchestrator.promotion import Promotion
 from memory.orchestrator.relations import Relations
+from memory.orchestrator.retrieval.advised import Advised
 from memory.orchestrator.retrieval.searching import Searching
 from memory.orchestrator.settings import EngineSettings
 from memory.orchestrator.tiering import Tiering
@@ -36,6 +37,7 @@ from memory.orchestrator.transfer import Transfer
 from memory.orchestrator.turns import Patience, Turns
 from memory.policies.onward import Onward
 from memory.policies.promotion import DEFAULT_RULES, PromotionRule
+from memory.ports.advisor import Advisor, Reranker
 from memory.ports.clock import Clock, system_clock
 from memory.ports.embedder import Embedder
 from memory.ports.record import Key
@@ -60,6 +62,8 @@ class Engine:
         kinds: Kinds = KINDS,
         onward: Onward | Literal["elsewhere"] | None = None,
         passages: Where = "home",
+        advisor: Advisor | None = None,
+        reranker: Advisor | Reranker | None = None,
     ) -> None:
         self.topology = topology
         self.settings = settings or EngineSettings()
@@ -92,6 +96,7 @@ class Engine:
         self.browsing = Browsing(self.placement)
         self.transfer = Transfer(self.placement, browsing=self.browsing, meaning=self.meaning, outbox=self.outbox, erasure=self.erasure)
         self.searching = Searching(self.placement, self.browsing, self.meaning)
+        self.advised = Advised(self.searching, self.placement, advisor=advisor, reranker=reranker)
         self.tiering = Tiering(self.placement, self.outbox, self.cache, self.generations)
         self.accesses = Accesses(self.placement)
         self.promotion = Promotion(self.placement, self.tiering, self.accesses, rules)

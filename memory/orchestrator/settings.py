@@ -13,6 +13,7 @@ class EngineSettings:
     `mark_life` and `tombstone_life` must exceed the longest time a call can be under way (a frozen worker, a late duplicate): within it
     late copies and late readers are told apart from fresh ones. `sweep_every` is how often an open memory does maintenance; zero: never by itself.
     `deadline` is how long a read waits for a store, and how long a write tries where others are writing the same record.
+    `advice` is how long a search waits for an advisor's or a reranker's answer, each time it asks.
     """
 
     mark_life: timedelta = timedelta(hours=1)
@@ -21,6 +22,7 @@ class EngineSettings:
     lease: timedelta = timedelta(seconds=30)
     sweep_every: timedelta = timedelta(minutes=5)
     deadline: timedelta = timedelta(seconds=10)
+    advice: timedelta = timedelta(seconds=10)
     attempts: int = 16
     batch: int = 500
     page: int = 500

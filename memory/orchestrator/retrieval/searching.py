@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from memory.domain.entry import Entry
-from memory.domain.shown import Answer, Shown
+from memory.domain.shown import Answer, Shown, as_json
 from memory.orchestrator.browsing import Browsing, Lacking
 from memory.orchestrator.collections import ENTRIES
 from memory.orchestrator.entry_records import entry_of, said_by
@@ -23,7 +23,9 @@ from memory.orchestrator.retrieval.pool import Gathering, Pool
 from memory.orchestrator.steps import step
 from memory.policies.asked import Asked
 from memory.policies.asking import Question, read
+from memory.policies.expansion import Expansion
 from memory.policies.ranking import closeness
+from memory.policies.rerank import Rerank
 from memory.policies.visibility import accepts
 from memory.ports.pace import paced
 from memory.ports.query import MAX_LIMIT
@@ -52,14 +54,26 @@ class FoundEntry(Shown):
 
 
 class SearchResult(Answer[FoundEntry]):
-    """Hits, best first. `degraded` names stores. `left_out` tells, of a search that explains, what was found and is not shown, by why."""
+    """Hits, best first. `degraded` names stores, and advisors that failed. `left_out` tells, of a search that explains, what was found and is not
+    shown, by why. `expansion` and `rerank` tell what became of these where they were asked for."""
 
-    def __init__(self, found: Sequence[FoundEntry] = (), degraded: Iterable[str] = (), left_out: Mapping[str, Any] | None = None) -> None:
+    def __init__(
+        self,
+        found: Sequence[FoundEntry] = (),
+        degraded: Iterable[str] = (),
+        left_out: Mapping[str, Any] | None = None,
+        *,
+        expansion: Expansion | None = None,
+        rerank: Rerank | None = None,
+    ) -> None:
         super().__init__(found, degraded)
         self.left_out = dict(left_out or {})
+        self.expansion = expansion
+        self.rerank = rerank
 
     def to_dict(self) -> dict[str, Any]:
-        return super().to_dict() | ({"left_out": self.left_out} if self.left_out else {})
+        told = {"left_out": self.left_out, "expansion": self.expansion, "rerank": self.rerank}
+        return super().to_dict() | {name: as_json(value) for name, value in told.items() if value}
 
 
 class Searching:

@@ -1,0 +1,55 @@
+"""Any function as an advisor, or as a reranker."""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import inspect
+from collections.abc import Awaitable, Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from typing import Any, TypeAlias
+
+from memory.ports.advisor import Prompt
+
+AdviseFunction: TypeAlias = Callable[[Prompt], "str | Awaitable[str]"]
+"""A prompt in, the model's answer out; may be async. A blocking function runs in a thread."""
+ScoreFunction: TypeAlias = Callable[[str, Sequence[str]], "Sequence[float] | Awaitable[Sequence[float]]"]
+"""A question and texts in, one score each out; may be async. A blocking function runs in a thread."""
+
+AT_ONCE = 8
+"""Calls of one blocking function. They have threads of their own: one that does not return keeps nothing else from running."""
+
+
+class _Called:
+    def __init__(self, function: Callable[..., Any], model: str | None) -> None:
+        self._function = function
+        self._threads = ThreadPoolExecutor(AT_ONCE, "memory-advisor")
+        self.model = model or f"{getattr(function, '__module__', '?')}.{getattr(function, '__qualname__', type(function).__qualname__)}"
+
+    async def _call(self, *given: Any) -> Any:
+        if inspect.iscoroutinefunction(self._function):
+            return await self._function(*given)
+        call = partial(contextvars.copy_context().run, self._function, *given)
+        answer = await asyncio.get_running_loop().run_in_executor(self._threads, call)
+        return await answer if inspect.isawaitable(answer) else answer
+
+
+class FunctionAdvisor(_Called):
+    """`FunctionAdvisor(ask_my_model, model="my-model")`. Without a `model` the function's own name is taken."""
+
+    def __init__(self, function: AdviseFunction, *, model: str | None = None) -> None:
+        super().__init__(function, model)
+
+    async def advise(self, prompt: Prompt) -> str:
+        return await self._call(prompt)  # type: ignore[no-any-return]
+
+
+class FunctionReranker(_Called):
+    """`FunctionReranker(my_cross_encoder, model="my-model")`. Without a `model` the function's own name is taken."""
+
+    def __init__(self, function: ScoreFunction, *, model: str | None = None) -> None:
+        super().__init__(function, model)
+
+    async def score(self, question: str, texts: Sequence[str]) -> Sequence[float]:
+        return await self._call(question, texts)  # type: ignore[no-any-return]

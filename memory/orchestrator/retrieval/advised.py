@@ -1,0 +1,148 @@
+"""A search with the advice of models: for the question in other words, too, and in the order of one that reads what was found (D87–D99).
+
+Around the search itself, and never in its way: where an advisor fails, is late or talks nonsense, the hits stay as they were, and the answer says so.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import replace
+from typing import TypeVar
+
+from memory.orchestrator.at_once import both_at_once, each_at_once
+from memory.orchestrator.placement import Placement
+from memory.orchestrator.retrieval.searching import AT_LEAST, FoundEntry, Searching, SearchResult
+from memory.policies import expansion, rerank
+from memory.policies.advice import read_reply
+from memory.policies.asked import Asked
+from memory.policies.expansion import Expansion
+from memory.policies.rerank import FINE, FIRST, Rerank, Stage
+from memory.ports.advisor import Advisor, Reranker
+from memory.ports.query import MAX_LIMIT
+
+log = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+NOBODY_ASKED = frozenset({expansion.NOBODY, FIRST.nobody, FINE.nobody})
+"""Notes that name no failure."""
+
+
+class Advised:
+    """Searches, and asks the advisors there are, each call of them within `patience`."""
+
+    def __init__(self, searching: Searching, placement: Placement, *, advisor: Advisor | None, reranker: Advisor | Reranker | None) -> None:
+        self._searching = searching
+        self._placement = placement
+        self._advisor = advisor
+        self._reranker = advisor if reranker is None else reranker
+
+    async def search(self, asked: Asked, text: str, *, explain: bool = False, expand: bool = False, stages: int = 0) -> SearchResult:
+        """The search, for paraphrases too where that is asked for, and reranked in so many stages. A blank text is browsed, without advice."""
+        if not text.strip() or not (expand or stages):
+            return await self._searching.search(asked, text, explain=explain)
+        wanted = replace(asked, limit=rerank.pool(asked.limit)) if stages else asked
+        if expand:
+            found = await self._expanded(wanted, text, explain)
+        else:
+            found = await self._searching.search(wanted, text, explain=explain)
+        hits, reranked = await self._reranked(list(found), text, stages) if stages else (list(found), None)
+        notes = [block.note for block in (found.expansion, reranked) if block is not None and block.note is not None]
+        degraded = [*found.degraded, *(note for note in notes if note not in NOBODY_ASKED)]
+        left_out = found.left_out
+        if explain:
+            hits = [replace(hit, explanation={**hit.explanation, "rank": place}) for place, hit in enumerate(hits, start=1)]
+            beyond = left_out.get("beyond_limit", 0) + max(0, len(hits) - asked.limit)
+            left_out = left_out | ({"beyond_limit": beyond} if beyond else {})
+        return SearchResult(hits[: asked.limit], degraded, left_out, expansion=found.expansion, rerank=reranked)
+
+    # -- in other words ---------------------------------------------------------------------------------------------------
+
+    async def _expanded(self, asked: Asked, text: str, explain: bool) -> SearchResult:
+        """The hits of the question and of its paraphrases as one ranking. The question is searched for while the advisor is asked for others."""
+        deep = replace(asked, limit=min(max(3 * asked.limit, AT_LEAST), MAX_LIMIT))  # D82
+        found, expanded = await both_at_once(self._searching.search(deep, text, explain=explain), self._paraphrased(text))
+        others = await each_at_once([self._searching.search(deep, query, explain=explain) for query in expanded.queries])
+        results = dict(zip((text, *expanded.queries), (found, *others), strict=True))
+        hits = _fused(text, results, explain) if others else list(found)
+        degraded = dict.fromkeys(note for result in results.values() for note in result.degraded)
+        return SearchResult(hits, degraded, found.left_out, expansion=expanded)
+
+    async def _paraphrased(self, text: str) -> Expansion:
+        advisor = self._advisor
+        if advisor is None:
+            return Expansion(None, note=expansion.NOBODY)
+        reply = read_reply(await self._advice(advisor.model, lambda: advisor.advise(expansion.prompt(text))))
+        if reply is None:
+            return Expansion(advisor.model, note=expansion.UNAVAILABLE)
+        queries = tuple(expansion.paraphrases(reply, text))
+        return Expansion(advisor.model, bool(queries), queries, None if queries else expansion.UNUSABLE)
+
+    # -- in another order -------------------------------------------------------------------------------------------------
+
+    async def _reranked(self, hits: list[FoundEntry], question: str, stages: int) -> tuple[list[FoundEntry], Rerank]:
+        told = Rerank(_model(self._reranker), fine_model=_model(self._advisor) if stages > 1 else None, stages=stages)
+        if len(hits) < 2:  # D93
+            return hits, told
+        hits, note = await self._by_stage(FIRST, self._reranker, hits, question)
+        if note is not None or stages == 1:
+            return hits, replace(told, applied=note is None, note=note)
+        hits, note = await self._by_stage(FINE, self._advisor, hits, question)
+        return hits, replace(told, applied=True, fine_applied=note is None, note=note)
+
+    async def _by_stage(
+        self, stage: Stage, by: Advisor | Reranker | None, hits: list[FoundEntry], question: str
+    ) -> tuple[list[FoundEntry], str | None]:
+        """The hits with the first of them in another order, or as they are and why."""
+        if by is None:
+            return hits, stage.nobody
+        order = await self._order(stage, by, hits[: stage.most], question)
+        if not order:
+            return hits, stage.unavailable if order is None else stage.unusable
+        return [hits[place] for place in rerank.reordered(order, len(hits))], None
+
+    async def _order(self, stage: Stage, by: Advisor | Reranker, hits: Sequence[FoundEntry], question: str) -> list[int] | None:
+        """Which of the hits are the best, by their places; None where nobody said."""
+        entries = [hit.entry for hit in hits]
+        if isinstance(by, Reranker):
+            texts = ["\n".join(said for said in (entry.title, entry.content) if said) for entry in entries]
+
+            async def scored() -> list[int]:
+                return rerank.by_scores(await by.score(question, texts), len(texts))
+
+            return await self._advice(by.model, scored)
+        asking = rerank.prompt(question, entries, self._placement.now(), stage.excerpt_bytes)
+        reply = read_reply(await self._advice(by.model, lambda: by.advise(asking)))
+        return None if reply is None else rerank.picked(reply, len(entries))
+
+    async def _advice(self, model: str, ask: Callable[[], Awaitable[T]]) -> T | None:
+        """What a model answers; None where it fails or is late."""
+        try:
+            async with asyncio.timeout(self._placement.settings.advice.total_seconds()):
+                return await ask()
+        except Exception as error:  # noqa: BLE001 - it is somebody else's, and no search fails for it
+            log.warning("no advice of %s: %s", model, str(error) or type(error).__name__)
+            return None
+
+
+def _model(by: Advisor | Reranker | None) -> str | None:
+    return None if by is None else by.model
+
+
+def _fused(text: str, results: dict[str, SearchResult], explain: bool) -> list[FoundEntry]:
+    """The hits of all, each as the question itself found it where it did, and what each query found it at."""
+    ranks: dict[str, dict[str, int]] = {}
+    hits: dict[str, FoundEntry] = {}
+    for query, result in results.items():
+        for rank, hit in enumerate(result, start=1):
+            hits.setdefault(hit.entry.id, hit)
+            ranks.setdefault(hit.entry.id, {})[query] = rank
+    order = expansion.fused(text, {query: [hit.entry.id for hit in result] for query, result in results.items()})
+    if not explain:
+        return [hits[entry_id] for entry_id, _ in order]
+    return [
+        replace(hits[entry_id], explanation=hits[entry_id].explanation | {"queries": ranks[entry_id], "fused": round(score, 6)})
+        for entry_id, score in order
+    ]
