@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence, Set
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -79,10 +79,13 @@ def place_of(head: Head, around: Around) -> Place | None:
 
 def neighbours(heads: Iterable[Head], around: Around) -> frozenset[Place]:
     """The places beside these that none of them has."""
-    there = {place for head in heads if (place := place_of(head, around)) is not None}
-    reach = range(-around.reach, around.reach + 1)
-    beside = {(scope, group, number + step) for scope, group, number in there for step in reach}
-    return frozenset({place for place in beside - there if -(2**63) <= place[2] < 2**63})  # an integer field has no others
+    return beside({place for head in heads if (place := place_of(head, around)) is not None}, around.reach)
+
+
+def beside(there: Set[Place], reach: int) -> frozenset[Place]:
+    """The places within reach of these that are none of them."""
+    around = {(scope, group, number + step) for scope, group, number in there for step in range(-reach, reach + 1)}
+    return frozenset({place for place in around - there if -(2**63) <= place[2] < 2**63})  # an integer field has no others
 
 
 def _beside(wanted: Iterable[Place], around: Around) -> Iterator[Filter]:

@@ -13,7 +13,7 @@ from pydantic.dataclasses import dataclass
 from memory.adapters.redis.thresholds import THRESHOLDS, Thresholds
 from memory.domain.errors import ConfigError
 from memory.ports.capabilities import Capabilities
-from memory.ports.options import Count, Flag, MaybeText, Seconds, SecondsOrZero, StoreOptions, wrong
+from memory.ports.options import Count, Flag, MaybeText, Seconds, SecondsOrZero, StoreOptions, Whole, wrong
 from memory.ports.record import JsonValue
 
 CLAIMS = Capabilities(durable=True, shared=True, ttl=True, conditional=True, atomic=True, filter=True, order=True, tenant_wide=True, fenced=True)
@@ -32,7 +32,7 @@ class RedisConfig(StoreOptions):
     `kind` is "single", "sentinel" or "cluster"; `nodes` are the server, the sentinels, or some nodes of the cluster. Every round trip ends within
     `timeout` seconds, waiting for one of the `connections` and connecting (`connect_timeout` at most) included. `prefix` begins
     every key: stores with different prefixes may share a server. `grace` is how many seconds after its end the server forgets a cached copy, a mark
-    or a tombstone.
+    or a tombstone. `cache_bytes` bounds what the process keeps of the partitions that were searched last.
     """
 
     where: ClassVar[frozenset[str]] = frozenset({"kind", "nodes", "database", "service", "tls", "thresholds"})
@@ -51,6 +51,7 @@ class RedisConfig(StoreOptions):
     connect_timeout: Seconds = 2.0
     connections: Count = 32
     grace: SecondsOrZero = 600.0
+    cache_bytes: Whole = 256 * 2**20
     tls_ca: MaybeText = None
     tls_cert: MaybeText = None
     tls_key: MaybeText = None

@@ -81,12 +81,12 @@ class Connections(ABC):
             return await work()
 
     async def _evaluated(self, client: Any, name: str, calls: Sequence[Call], options: Sequence[Argument], repeatable: bool) -> list[bytes]:
-        known = script(name)
-        arguments: list[Argument] = [1, tagged(self.config.prefix, calls[0].bucket), self.config.prefix, int(self.one_server), *options]
-        for call in calls:
-            arguments += call.arguments
+        known, config = script(name), self.config
+        given = [*options, *[argument for call in calls for argument in call.arguments]]
 
         async def send() -> Any:
+            once = secrets.token_bytes(8)
+            arguments = (1, tagged(config.prefix, calls[0].bucket), config.prefix, int(self.one_server), once, config.thresholds.changes_told, *given)
             try:
                 return await client.execute_command("EVALSHA", known.digest, *arguments)
             except driver.NoScriptError:

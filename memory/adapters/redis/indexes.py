@@ -33,6 +33,13 @@ class Source:
     found: list[Entry] = field(default_factory=list)
     """Read and not handed out yet, in order."""
 
+    def take(self, page: bytes) -> None:
+        """A page that was read of it."""
+        self.more = page[:1] == b"1"
+        self.found += entries(self, page[1:])
+        if self.found:
+            self.bound = b"(" + self.found[-1].member
+
 
 @dataclass(slots=True)
 class Entry:
@@ -174,18 +181,15 @@ class Reader:
         ]
         options = [self._thresholds.answer_bytes // max(1, len(calls))]
         for source, answer in zip(sources, await self._connections.run("read", calls, options, repeatable=True), strict=True):
-            source.more = answer[:1] == b"1"
-            source.found += _entries(source, answer)
-            if source.found:
-                source.bound = b"(" + source.found[-1].member
+            source.take(answer)
 
 
 _SIZES = struct.Struct(">II")
 
 
-def _entries(source: Source, answer: bytes) -> Iterator[Entry]:
-    """The members and values that an answer holds behind its first letter."""
-    at = 1
+def entries(source: Source, answer: bytes) -> Iterator[Entry]:
+    """The members and values that an answer holds."""
+    at = 0
     while at < len(answer):
         member_size, value_size = _SIZES.unpack_from(answer, at)
         start = at + 8

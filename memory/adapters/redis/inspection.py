@@ -14,6 +14,8 @@ from memory.domain.errors import ConfigError
 
 OLDEST = (6, 2)
 """The oldest server this works with: it has `ZRANGE ... BYLEX` and `SET ... PXAT`."""
+_SPARING = ("noeviction", "volatile")
+"""Policies under which a server drops nothing that has no end of its own."""
 
 
 class Inspection:
@@ -56,6 +58,11 @@ class Inspection:
             replication = [_mapping(answer) for answer in await self._connections.servers("INFO", "replication")]
             fails_over = any(int(info.get("connected_slaves", 0)) for info in replication)
         return weakest([judged(settings, fails_over=fails_over) for settings in await self._settings()])
+
+    async def may_drop_anything(self) -> bool:
+        """Whether some server, when memory is short, takes away whatever it likes, or does not say."""
+        answers = [_mapping(answer) for answer in await self._connections.servers("INFO", "memory")]
+        return any(str(info.get("maxmemory")) != "0" and not str(info.get("maxmemory_policy")).startswith(_SPARING) for info in answers)
 
     async def _settings(self) -> list[dict[str, str]]:
         """The settings of each server; none where it does not let them be read, as many hosted ones do not."""

@@ -5,6 +5,7 @@ record, its partition's generation and its partition's indexes are together, and
 
     {prefix:bucket}:r:collection:tenant:id        a record, mark or tombstone, see `codec`
     {prefix:bucket}:t:collection:partition        sorted set: a partition's records by creation
+    {prefix:bucket}:c:collection:partition        list: the ids that changed last in it, by which processes know whether what they keep is current
     {prefix:bucket}:a:collection                  sorted set: all records by id
     {prefix:bucket}:g:collection                  sorted set: marks and tombstones by id
     {prefix:bucket}:x:collection                  sorted set: records at home that expire, by moment
@@ -29,7 +30,7 @@ from hashlib import blake2b
 from memory.domain.ids import digest_of, partition_digest
 from memory.ports.record import Key, Partition
 
-SCHEMA = 3
+SCHEMA = 4
 BUCKETS = tuple(f"{n:02x}" for n in range(64))
 """A whole tenant is asked bucket by bucket; on a cluster, so many nodes at most share the records."""
 NOWHERE = "0" * 32

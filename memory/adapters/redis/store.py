@@ -20,6 +20,7 @@ from memory.adapters.redis.config import CLAIMS, RedisConfig, parse
 from memory.adapters.redis.connection import Connections, ServerConnections
 from memory.adapters.redis.due import due
 from memory.adapters.redis.errors import translate
+from memory.adapters.redis.forms import Forms
 from memory.adapters.redis.inspection import Inspection
 from memory.adapters.redis.keys import NOWHERE, SCHEMA, Address, address_of
 from memory.adapters.redis.partitions import forget_partitions, idle_partitions, partitions
@@ -31,15 +32,17 @@ from memory.ports.answering import expecting
 from memory.ports.asking import first_partitions
 from memory.ports.base import BaseStore
 from memory.ports.batch import Held, slot_of
+from memory.ports.candidates import Candidates, Measured
 from memory.ports.capabilities import Capabilities
 from memory.ports.collections import Collection
 from memory.ports.deciding import tombstone_over
 from memory.ports.due import Due
 from memory.ports.heads import head_of
 from memory.ports.pace import paced
-from memory.ports.query import Count, Everywhere, Page, Query, Tenant
-from memory.ports.record import Corrupt, JsonValue, Key, Partition, Record, Stored
+from memory.ports.query import Count, Everywhere, Page, Partitions, Query, Tenant
+from memory.ports.record import Corrupt, JsonValue, Key, Partition, Record, Role, Stored
 from memory.ports.rows import row_of, size_of, stored_of
+from memory.ports.scoring import candidates_of
 from memory.ports.store import Audit, Health
 from memory.ports.writes import Outcome, Write
 
@@ -60,6 +63,7 @@ class RedisStore(BaseStore):
         super().__init__(name)
         self._config = replace(parse(name, url, options), thresholds=thresholds)
         self._connections: Connections = _connections_for(self._config)
+        self._forms = self._no_forms()
         self._calls = 0
         self._idle = asyncio.Event()
 
@@ -82,6 +86,7 @@ class RedisStore(BaseStore):
                 await self._reached(inspection)
             await inspection.require_schema()
             safety = await inspection.safety()
+            self._forms = self._no_forms(0 if await inspection.may_drop_anything() else self._config.cache_bytes)
         except BaseException:
             await self._connections.close()
             raise
@@ -93,10 +98,14 @@ class RedisStore(BaseStore):
         await self._connections.open()
         await inspection.require_server()
 
+    def _no_forms(self, most: int = 0) -> Forms:
+        return Forms(self._connections, most, lambda entry, found: self._quarantine(entry.address, found, entry.value, entry.listed))
+
     async def _close(self) -> None:
         while self._calls:
             self._idle.clear()
             await self._idle.wait()
+        self._forms = self._no_forms()
         await self._connections.close()
 
     @contextmanager
@@ -168,6 +177,13 @@ class RedisStore(BaseStore):
                 size += sum(map(size_of, rows))
         return Count(records, size)
 
+    async def _candidates(self, asked: Candidates) -> Measured:
+        if not isinstance(asked.where, Partitions) or Role.CACHED in asked.roles:
+            return await super()._candidates(asked)
+        with self._under_way():
+            async with self._forms.current(asked.collection, asked.where.partitions) as forms:
+                return candidates_of(asked, forms)
+
     async def _delete_matching(self, query: Query, version: int, discard_at: datetime | None, carry: frozenset[str]) -> int:
         deleted = 0
         with self._under_way():
@@ -201,7 +217,7 @@ class RedisStore(BaseStore):
         """`vacuum` is not offered: Redis gives room back by itself."""
         with self._under_way():
             look = Look(self._connections, repair=repair)
-            problems = await look.look()
+            problems = await look.look() + await self._forms.differing(drop=repair)
         return Audit(look.checked, tuple(problems))
 
     async def _idle_partitions(self, limit: int) -> list[tuple[Partition, int]]:

@@ -25,6 +25,8 @@ class Thresholds:
     """Members of an index compared with what stands there in one step of a script."""
     partitions_at_once: int = 100
     """Partitions of a bucket looked at in one step of a script."""
+    changes_told: int = 250
+    """Changes of a partition that are told at least: whoever has seen fewer of the last reads it anew."""
     forgotten_at_once: int = 200
     """Partitions forgotten in one call of a script."""
 

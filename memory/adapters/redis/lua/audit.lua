@@ -23,6 +23,7 @@ local function record()
     expect('m', call('SISMEMBER', start .. 'm:' .. partition, address.key) == 1, 'SADD', start .. 'm:' .. partition, address.key)
     return wrong
   end
+  if REPAIR and string.find(wrong, 't') then tell(address.bucket, address.collection, partition, {address.id}) end
   local index, collections, forever = partition_index(address, partition), start .. 's:' .. partition, call('PTTL', address.key) == -1
   expect('s', call('SISMEMBER', collections, address.collection) == 1, 'SADD', collections, address.collection)
   for letter, key in pairs({t = index, s = collections}) do -- it would be gone before what it names
@@ -45,7 +46,10 @@ local function members()
     local value = value_at(address)
     if not value or not belongs(address, key, member, value) then
       if value then wrong = wrong + 1 end
-      if REPAIR then call('ZREM', key, member) end
+      if REPAIR then
+        call('ZREM', key, member)
+        if index == 't' then tell(bucket, address.collection, sub(of, -32), {address.id}) end
+      end
     end
   end
   return framed(#found == count and '(' .. found[#found] or '') .. framed(tostring(wrong))

@@ -143,6 +143,20 @@ local function partitions_of(stored)
   return (stored.kind == 'r' or stored.kind == 'c') and stored.partition or nil, stored.kind == 'm' and stored.partition or nil
 end
 
+-- The partitions whose records are not what they were: that in which what stands there is or was a record, but for copies that the server forgets by
+-- itself. Of what cannot be read no partition is known: then all of its tenant that are here.
+local function partitions_changed(found)
+  local changed = {}
+  for _, stored in pairs({was = found.was, now = found.now}) do
+    if stored.kind == 'c' and stored.partition == NOWHERE then
+      for _, name in ipairs(named(found.bucket, 'e', found.tenant, '')) do changed[sub(name, 33, 64)] = true end
+    elseif stored.kind == 'c' or (stored.kind == 'r' and stored.role ~= 'c') then
+      changed[stored.partition] = true
+    end
+  end
+  return changed
+end
+
 local function store(found)
   local was, now, there = found.was, found.now, {}
   local was_listed, was_marked = partitions_of(was)
@@ -186,6 +200,24 @@ local function touch(found)
     call('EXISTS', start .. 'e', start .. 's:' .. partition, start .. 'm:' .. partition, index_key(found.bucket, 'q', found.collection))
     for _, pair in ipairs(stored.kind and members_of(found, stored) or {}) do call('EXISTS', pair[1]) end
   end
+  for partition in pairs(partitions_changed(found)) do
+    call('EXISTS', start .. 'e', changes_key(found.bucket, found.collection, partition), partition_index(found, partition))
+  end
+end
+
+-- The ids that are stored, by the partitions that change by it.
+local function changes_in(all)
+  local changes = {}
+  for _, found in ipairs(all) do
+    if found.now ~= found.was then
+      for partition in pairs(partitions_changed(found)) do
+        local key = changes_key(found.bucket, found.collection, partition)
+        changes[key] = changes[key] or {bucket = found.bucket, collection = found.collection, partition = partition, ids = {}}
+        table.insert(changes[key].ids, found.id)
+      end
+    end
+  end
+  return changes
 end
 
 local WRITES, answers, whole = {write = write, raise = raise}, {}, true
@@ -205,8 +237,10 @@ if not TOGETHER or whole then
     call('HSET', one.key, 'g', format('%.0f', one.generation))
     call('ZADD', keys_of(one.bucket) .. 'i', 0, one.name)
   end
+  local changes = changes_in(order)
   for _, found in ipairs(order) do
     if found.now ~= found.was then store(found) end
   end
+  for _, change in pairs(changes) do tell(change.bucket, change.collection, change.partition, change.ids) end
 end
 return table.concat(answers)

@@ -2,9 +2,10 @@
 -- same of names and values in Python.
 --
 -- Every key of a bucket carries the bucket's hash tag, so a script that is given one bucket touches one slot, whatever else it finds out.
--- ARGV[1] is the prefix of all keys, ARGV[2] says whether this server is the only one; each script then takes its arguments in order.
+-- ARGV[1] is the prefix of all keys, ARGV[2] says whether this server is the only one, ARGV[3] is what no other call has, ARGV[4] how many changes of
+-- a partition are told; each script then takes its arguments in order.
 
-local PREFIX, ONE_SERVER, at = ARGV[1], ARGV[2] == '1', 2
+local PREFIX, ONE_SERVER, ONCE, TOLD, at = ARGV[1], ARGV[2] == '1', ARGV[3], tonumber(ARGV[4]), 4
 local HEAD, NOWHERE, NEVER, AT_ONCE = 154, string.rep('0', 32), string.rep('-', 16), string.rep('0', 16)
 local NO_VERSION = string.rep('0', 19)
 local sub, format, call = string.sub, string.format, redis.call
@@ -41,6 +42,11 @@ end
 -- The key of an index: `of` is the collection and, for the records of a partition (t), that partition.
 local function partition_index(address, partition)
   return index_key(address.bucket, 't', address.collection .. ':' .. partition)
+end
+
+-- The key of a partition's changes (c), by which processes know whether what they keep of its records is current.
+local function changes_key(bucket, collection, partition)
+  return index_key(bucket, 'c', collection .. ':' .. partition)
 end
 
 -- On a cluster a slot may be on its way to another node. What is not here may be there then, and only a command on two keys is refused for it: so one
@@ -141,8 +147,52 @@ local function has_any(address, partition)
   local index = partition_index(address, partition)
   if call('EXISTS', index) == 1 then return true end
   surely_missing(address.bucket, index)
+  call('DEL', changes_key(address.bucket, address.collection, partition))
   local collections = keys_of(address.bucket) .. 's:' .. partition
   call('SREM', collections, address.collection)
   if call('EXISTS', collections) == 0 then unnamed(address.bucket, 'e', address.tenant, partition) end
   return false
+end
+
+-- Changes -----------------------------------------------------------------------------------------------------------
+--
+-- A list of the ids that changed last, each behind a stamp. Stamps come from outside and are never the same again: what is kept of a partition under
+-- one that is not in its list, because it was flushed, set back or shortened, is known to be old. Copies that the server forgets are in no such list.
+
+local STAMP, stamped = 12, 0
+
+-- What stands under these ids is not what stood there: the last to be said of a partition by one step of a script. Where it has no records left there
+-- is no list, nor where the server has no room for it.
+local function tell(bucket, collection, partition, ids)
+  local changes, lived = changes_key(bucket, collection, partition), call('PTTL', index_key(bucket, 't', collection .. ':' .. partition))
+  stamped = stamped + 1
+  local stamp, entries = ONCE .. struct.pack('>I4', stamped), {}
+  if #ids > TOLD or lived == -2 then call('DEL', changes) end
+  if lived == -2 then return end
+  for i = 1, #ids > TOLD and 0 or #ids do entries[i] = stamp .. ids[i] end
+  local told = redis.pcall('RPUSH', changes, unpack(#entries > 0 and entries or {stamp}))
+  if type(told) ~= 'number' then
+    call('DEL', changes)
+  else
+    if told > 2 * TOLD then call('LTRIM', changes, -TOLD, -1) end
+    if lived >= 0 then call('PEXPIRE', changes, lived) end
+  end
+end
+
+-- The stamp of the last change, and the ids that changed since the one with this stamp, nil where that is not known.
+local function told_since(bucket, collection, partition, stamp)
+  local changes = changes_key(bucket, collection, partition)
+  local newest = call('LINDEX', changes, -1) or surely_missing(bucket, changes) and ''
+  if newest == '' then return nil, nil end
+  newest = sub(newest, 1, STAMP)
+  if newest == stamp then return newest, {} end
+  local all, ids, seen = stamp ~= '' and call('LRANGE', changes, 0, -1) or {}, {}, {}
+  for i = #all, 1, -1 do
+    local id = sub(all[i], STAMP + 1)
+    if sub(all[i], 1, STAMP) == stamp then return newest, ids end
+    if id ~= '' and not seen[id] then
+      seen[id], ids[#ids + 1] = true, id
+    end
+  end
+  return newest, nil
 end

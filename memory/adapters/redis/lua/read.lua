@@ -25,6 +25,7 @@ local function drop(address, index, key, member, partition)
     return
   end
   has_any(address, partition)
+  tell(address.bucket, address.collection, partition, {address.id})
 end
 
 -- Whether a record stands where the member says: what most members lead to, told without looking at the rest of the value.
@@ -34,8 +35,7 @@ local function is_plain(index, member, partition, value)
 end
 
 -- Members from `from` to `to`, which says the direction too.
-local function page()
-  local bucket, collection, index, partition, from, to, count = take(), take(), take(), take(), take(), take(), tonumber(take())
+local function members_between(bucket, collection, index, partition, from, to, count)
   local key = index == 'd' and keys_of(bucket) .. 'd' or index_key(bucket, index, index == 't' and collection .. ':' .. partition or collection)
   local members
   if to == '-' then
@@ -70,6 +70,48 @@ local function page()
   return said
 end
 
+local function page()
+  return members_between(take(), take(), take(), take(), take(), take(), tonumber(take()))
+end
+
+-- What stands under these ids in the partition, as a page says it, nothing behind the member of those that do not; nil where it is too much at once.
+local function changed(bucket, collection, tenant, partition, ids)
+  if #ids == 0 then return {} end
+  local keys, entries, size = {}, {}, 0
+  for i = 1, #ids do keys[i] = address_at(bucket, collection, tenant, ids[i]).key end
+  local values = call('MGET', unpack(keys))
+  for i = 1, #ids do
+    local value = values[i] or surely_missing(bucket, keys[i]) and ''
+    local stored = parsed(value ~= '' and value or nil)
+    local stands = stored and (stored.kind == 'c' or (stored.kind == 'r' and stored.partition == partition))
+    local member = (stands and not stored.broken and stored.created or AT_ONCE) .. ids[i] .. tenant
+    value = stands and value or ''
+    size = size + #value
+    if size > BUDGET then return nil end
+    entries[i] = struct.pack('>I4I4', #member, #value) .. member .. value
+  end
+  return entries
+end
+
+-- A partition's records as they are kept under a stamp (`tell`): '=' where these are current, '+' and what stands under the ids that changed since,
+-- else '*' and the first page of all. Behind the letter stands the stamp to keep them under, noughts where there is none.
+local function since()
+  local bucket, collection, tenant, partition, stamp, count = take(), take(), take(), take(), take(), tonumber(take())
+  local newest, ids = told_since(bucket, collection, partition, stamp)
+  local entries = ids and changed(bucket, collection, tenant, partition, ids)
+  if entries then return say((#entries == 0 and newest == stamp and '=' or '+') .. newest .. table.concat(entries)) end
+  local head = last + 1
+  say('')
+  local said = members_between(bucket, collection, 't', partition, '-', '+', count)
+  newest = told_since(bucket, collection, partition, '')
+  if not newest then
+    tell(bucket, collection, partition, {})
+    newest = told_since(bucket, collection, partition, '')
+  end
+  pieces[head] = '*' .. (newest or string.rep('0', STAMP))
+  return said + 1 + STAMP
+end
+
 -- The partitions of a tenant that have records of the collection in this bucket.
 local function partitions()
   local bucket, collection, tenant = take(), take(), take()
@@ -91,7 +133,7 @@ local function generation()
   return say(format('%.0f', generation_of(take(), take())))
 end
 
-local READS = {page = page, partitions = partitions, value = value, generation = generation}
+local READS = {page = page, since = since, partitions = partitions, value = value, generation = generation}
 while at < #ARGV do
   local size = last + 1
   say('')

@@ -1,0 +1,148 @@
+"""Scored forms of the partitions that were searched last: kept in the process, and compared with the server in one trip before they answer.
+
+Each is kept under a stamp (`lua/common.lua`), which the server never gives twice: what it does not know any more, because it was emptied, set back or
+has told too much since, is read anew.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import OrderedDict
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass
+from typing import TypeAlias
+from weakref import WeakValueDictionary
+
+from memory.adapters.redis.connection import Connections
+from memory.adapters.redis.indexes import Entry, Reader, Source, entries
+from memory.adapters.redis.keys import home_bucket, partition_token, tenant_token
+from memory.adapters.redis.scripts import Call
+from memory.ports import lexical
+from memory.ports.collections import Collection
+from memory.ports.pace import paced
+from memory.ports.record import Corrupt, Partition, Record, Role
+from memory.ports.rows import Row
+from memory.ports.scored import Form
+
+STAMP = 12
+_NO_STAMP = b"0" * STAMP
+_Name: TypeAlias = tuple[str, str, str]
+"""Collection, tenant and scope."""
+_Changes: TypeAlias = list[tuple[str, Record | None, bytes | None]]
+"""Ids, and the records that stand under them now, with their words."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Kept:
+    form: Form
+    stamp: bytes
+    bytes: int
+
+
+class Forms:
+    """Those of one store, at most `most` bytes of them. What cannot be read on the way is `set_aside`.
+
+    Copies that the server forgets by itself are in none of them: nobody would tell that they are gone.
+    """
+
+    def __init__(self, connections: Connections, most: int, set_aside: Callable[[Entry, Corrupt], Awaitable[None]]) -> None:
+        self._connections, self._most, self._set_aside = connections, most, set_aside
+        self._kept: OrderedDict[_Name, _Kept] = OrderedDict()
+        self._turns: WeakValueDictionary[_Name, asyncio.Lock] = WeakValueDictionary()
+        self._declared: dict[str, Collection] = {}
+        self.bytes = 0
+
+    @asynccontextmanager
+    async def current(self, collection: Collection, partitions: Sequence[Partition]) -> AsyncIterator[list[Form]]:
+        """The forms of these partitions, with every write that was acknowledged before. They stay as they are until the block is left."""
+        named = {_name(collection, partition): partition for partition in partitions}
+        async with AsyncExitStack() as turns:
+            for name in sorted(named):
+                await turns.enter_async_context(self._turns.setdefault(name, asyncio.Lock()))
+            yield await self._brought_up(collection, named)
+
+    async def differing(self, drop: bool) -> list[str]:
+        """Where what is kept is not what the server holds, a sentence each. With `drop` that is kept no longer."""
+        problems = []
+        for name in list(self._kept):
+            collection, partition = self._declared[name[0]], Partition(*name[1:])
+            async with self.current(collection, [partition]) as (form,):
+                before = self._kept.get(name)
+                fresh = (await self._read(collection, [(partition, b"", None)]))[0].form
+                await self._brought_up(collection, {name: partition})
+                if before is None or self._kept.get(name) != before or fresh.content() == form.content():
+                    continue  # the same, or written meanwhile
+                problems.append(f"{name[0]}: what the process keeps of a partition is not what the server holds")
+                if drop:
+                    self._drop(name)
+        return problems
+
+    async def _brought_up(self, collection: Collection, named: dict[_Name, Partition]) -> list[Form]:
+        self._declared[collection.name] = collection
+        kept = {name: one for name in named if (one := self._kept.get(name)) is not None and not one.form.worn}
+        asked = [(partition, kept[name].stamp, kept[name].form) if name in kept else (partition, b"", None) for name, partition in named.items()]
+        read = await self._read(collection, asked)
+        for name, one in zip(named, read, strict=True):
+            self._drop(name)
+            if one.stamp != _NO_STAMP:
+                self._kept[name] = one
+                self.bytes += one.bytes
+        while self.bytes > self._most:
+            self._drop(next(iter(self._kept)))
+        return [one.form for one in read]
+
+    def _drop(self, name: _Name) -> None:
+        dropped = self._kept.pop(name, None)
+        self.bytes -= dropped.bytes if dropped is not None else 0
+
+    async def _read(self, collection: Collection, asked: Sequence[tuple[Partition, bytes, Form | None]]) -> list[_Kept]:
+        """The forms as they stand now, from what they were under their stamps: in one trip, unless one has to be read anew and is long."""
+        config = self._connections.config
+        sources = [Source(collection.name, home_bucket(p), "t", partition=partition_token(p), known=p) for p, _, _ in asked]
+        size = config.thresholds.page
+        calls = [
+            Call(s.bucket, ("since", s.bucket, s.collection, tenant_token(p.tenant), s.partition, stamp, size))
+            for s, (p, stamp, _) in zip(sources, asked, strict=True)
+        ]
+        answers = await self._connections.run("read", calls, [config.thresholds.answer_bytes // len(calls)], repeatable=True)
+        found = []
+        for source, answer, (_, _, form) in zip(sources, answers, asked, strict=True):
+            if form is None or answer[:1] == b"*":
+                form = Form(collection)
+                source.take(answer[1 + STAMP :])
+                _change(form, await self._changes(collection, source.found))
+                source.found = []
+                async for portion in Reader(self._connections).in_portions([source] if source.more else []):
+                    _change(form, await self._changes(collection, portion))
+            else:
+                _change(form, await self._changes(collection, list(entries(source, answer[1 + STAMP :]))))
+            found.append(_Kept(form, answer[1 : 1 + STAMP], form.bytes))
+        return found
+
+    async def _changes(self, collection: Collection, found: Sequence[Entry]) -> _Changes:
+        changes: _Changes = []
+        async for entry in paced(found):
+            row, stands = entry.read(collection) if entry.value else (None, None)
+            if isinstance(stands, Corrupt):
+                await self._set_aside(entry, stands)
+            kept = stands if isinstance(stands, Record) and stands.role is not Role.CACHED else None
+            changes.append((entry.address.id, kept, _words_of(collection, row)))
+        return changes
+
+
+def _name(collection: Collection, partition: Partition) -> _Name:
+    return (collection.name, partition.tenant, partition.scope)
+
+
+def _words_of(collection: Collection, row: Row | None) -> bytes | None:
+    return (row.words or lexical.index(collection, row.texts)) if row is not None and collection.texts else None
+
+
+def _change(form: Form, changes: _Changes) -> None:
+    """All of them at once: a question that is cut off leaves a form as it was."""
+    for record_id, record, words in changes:
+        if record is None:
+            form.drop(record_id)
+        else:
+            form.put(record, words)
