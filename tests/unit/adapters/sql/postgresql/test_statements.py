@@ -9,16 +9,14 @@ import asyncpg
 import pytest
 import pytest_asyncio
 
-from memory.adapters.sql.postgresql.codec import lexeme
-from memory.adapters.sql.postgresql.search import among, postings
+from memory.adapters.sql.postgresql.search import Sought, among, postings
 from memory.adapters.sql.postgresql.store import PostgresStore
 from memory.adapters.sql.postgresql.thresholds import THRESHOLDS
 from memory.adapters.sql.questions import due, page
 from memory.adapters.sql.shapes import walks
 from memory.ports.contract.collections import MORE_SAMPLES, SAMPLES
 from memory.ports.contract.support import HERE, T0, delete, done, key_of, put, record, searched
-from memory.ports.lexical import token
-from memory.ports.query import And, Eq, Everywhere, Filter, Ge, In, IsNull, Lt, Or, Order, Query, RowType, Search, Tenant, Words, within
+from memory.ports.query import HOMES, And, Eq, Everywhere, Filter, Ge, In, IsNull, Lt, Or, Order, Query, RowType, Search, Tenant, Words, within
 from memory.ports.record import Role
 from memory.ports.writes import Absent, Always, Annotate, AtVersion, Newer, When
 from tests.support.postgres_servers import Postgres
@@ -130,7 +128,7 @@ async def test_the_word_index_serves_searches(store: PostgresStore, server: Post
     place = store._directory.known(HERE)
     assert place is not None
     table = store._table(SAMPLES)
-    question = postings(table, Search(SAMPLES, within(HERE), Words("word7"), 5), [place.number], lexeme(place.number, "word7"), [token("word7")])
+    question = postings(table, Sought(within(HERE), HOMES, None, [place.number], [place.number], ["word7"]))
     assert "ix_samples_lexemes" in await _plan(server, table.qualified, question.sql, question.arguments)
 
 
@@ -170,8 +168,7 @@ async def test_the_right_indexes_serve_a_tenant_that_the_server_has_not_counted_
         assert f"ix_samples_{index}" in told, (name, told)
         assert "Sort" not in told or not walks(query.order), (name, told)
     for word in ("rare7", "shared"):
-        search = Search(PAIRS, within(NEW), Words(word), 10, VISIBLE)
-        question = postings(table, search, [place.number], lexeme(place.number, word), [token(word)])
+        question = postings(table, Sought(within(NEW), HOMES, VISIBLE, [place.number], [place.number], [word]))
         told = await plan(question.sql, question.arguments)
         assert "Bitmap Index Scan on ix_samples_lexemes" in told, told
         assert "Seq Scan" not in told, told
