@@ -18,7 +18,7 @@ from memory.adapters.sql.postgresql.filters import PgConditions
 from memory.adapters.sql.postgresql.partitions import PgDirectory
 from memory.adapters.sql.postgresql.table import PgTable
 from memory.adapters.sql.questions import Question, asked, question, summed
-from memory.adapters.sql.scoring import Scores, gained, norms, rarities
+from memory.adapters.sql.scoring import Candidates, Scores, gained, norms, rarities
 from memory.adapters.sql.shapes import Shape, Values
 from memory.adapters.sql.table import Columns
 from memory.ports import lexical
@@ -29,7 +29,7 @@ from memory.ports.query import Filter, Hit, Near, Partitions, RowType, Search, W
 from memory.ports.record import Key, Role
 from memory.ports.text import query_words
 
-_RECORDS = frozenset({RowType.RECORD})
+RECORDS = frozenset({RowType.RECORD})
 
 
 async def search(connection: Connection, table: PgTable, directory: PgDirectory, wanted: Search) -> list[Hit]:
@@ -51,14 +51,16 @@ async def _by_words(connection: Connection, table: PgTable, search: Search, by: 
     if not stems or not table.collection.texts:
         return []
     found = await find(connection, table, Sought(search.where, search.roles, search.filter, numbers, asked, stems))
-    ranked = found.ranked(table.collection, len(stems))
     hits: list[Hit] = []
-    start, step = 0, search.limit
-    while start < len(ranked) and len(hits) < search.limit:  # more than once only where records changed in between
-        some = dict(ranked[start : start + step])
+    seen, step = 0, search.limit
+    while len(hits) < search.limit:  # more than once only where records changed in between
+        ranked = found.best(table.collection, len(stems), seen + step)
+        if len(ranked) == seen:
+            break
+        some = dict(ranked[seen:])
         rows = await _rows_of(connection, table, search, list(some))
         hits += await _hits(table, search, [(row, some[table.codec.key(row)]) for row in rows])
-        start, step = start + step, 4 * step
+        seen, step = len(ranked), 4 * step
     hits.sort(key=lambda hit: (-hit.score, hit.head.key.id))
     return hits[: search.limit]
 
@@ -98,8 +100,10 @@ class Found:
         held: list[int] = np.bincount(np.array(self.stems, np.int64), minlength=stems).tolist()
         return held
 
-    def ranked(self, collection: Collection, stems: int) -> list[tuple[Key, float]]:
-        """What holds one of the first so many stems and passes, best first: BM25F with the statistics of exactly the asked records."""
+    def best(self, collection: Collection, stems: int, count: int) -> list[tuple[Key, float]]:
+        """At least so many of what holds one of the first so many stems and passes, as far as there are, best first and ties by id: scored by BM25F
+        with the statistics of exactly the asked records.
+        """
         which = np.array(self.stems, np.int64)
         frequencies: Scores = lexical.weighed(collection, np.array(self.packed, np.int64))
         held = np.flatnonzero((which < stems) & (frequencies > 0))
@@ -108,12 +112,14 @@ class Found:
         norm = norms(np.array(self.lengths, np.float64)[held], self.total / self.documents if self.documents else 0.0)
         rare = rarities(self.documents, np.bincount(which, minlength=stems))
         places: dict[tuple[str, UUID], int] = {}
-        keys = list(zip(self.tenants, self.ids, strict=True))
-        records = [places.setdefault(keys[i], len(places)) for i in held.tolist()]
-        passes = {keys[i] for i in held.tolist() if self.passes[i]}
-        scores = np.bincount(np.array(records, np.int64), gained(rare[which], frequencies, norm), len(places)).tolist()
-        scored = [(Key(unescape(key[0]), str(key[1])), scores[place]) for key, place in places.items() if key in passes]
-        return sorted(scored, key=lambda one: (-one[1], one[0].id))
+        records = np.array([places.setdefault((self.tenants[i], self.ids[i]), len(places)) for i in held.tolist()], np.int64)
+        passes = np.zeros(len(places), np.bool_)
+        passes[records] = np.array(self.passes, np.bool_)[held]
+        scores: Scores = np.bincount(records, gained(rare[which], frequencies, norm), len(places)).astype(np.float64)
+        best = Candidates(np.flatnonzero(passes), scores[passes]).best(count)
+        keys = list(places)
+        ranked = [(Key(unescape(keys[place][0]), str(keys[place][1])), score) for place, score in zip(*best, strict=True)]
+        return sorted(ranked, key=lambda one: (-one[1], one[0].id))
 
 
 async def find(connection: Connection, table: PgTable, sought: Sought) -> Found:
@@ -199,7 +205,7 @@ def _postings(table: Any, shape: Shape) -> sa.Select[Any]:
     where, roles, chosen, way, near = shape
     conditions = _Near(table) if near else table.conditions()
     c = table.table.c
-    there, standing, passes = conditions.scope(where), conditions.standing(roles, _RECORDS), conditions.filter(chosen)
+    there, standing, passes = conditions.scope(where), conditions.standing(roles, RECORDS), conditions.filter(chosen)
     words = summed(c.length) if table.collection.texts else sa.literal_column("0", sa.BigInteger())
     counted = sa.select(array([sa.func.count(), words])).select_from(table.table).where(there, standing)
     of_words: list[sa.ColumnElement[Any]] = [sa.null()] * 6
@@ -251,7 +257,7 @@ def _among(table: Any, shape: Shape) -> sa.Select[Any]:
     conditions = PgConditions(table.table)
     c = table.table.c
     these = [c.tenant == conditions.value("s"), c.id == sa.any_(conditions.value("uu"))]
-    return sa.select(*[c[name] for name in columns]).where(*these, conditions.standing(roles, _RECORDS), conditions.filter(chosen))
+    return sa.select(*[c[name] for name in columns]).where(*these, conditions.standing(roles, RECORDS), conditions.filter(chosen))
 
 
 def nearest(table: PgTable, search: Search, partitions: Sequence[int], unit: bytes) -> Question:
@@ -264,7 +270,7 @@ def nearest(table: PgTable, search: Search, partitions: Sequence[int], unit: byt
 def _nearest(table: Any, shape: Shape) -> sa.Select[Any]:
     where, roles, chosen, columns = shape
     conditions = _Near(table)
-    passing = [conditions.scope(where), conditions.standing(roles, _RECORDS), conditions.filter(chosen)]
+    passing = [conditions.scope(where), conditions.standing(roles, RECORDS), conditions.filter(chosen)]
     return _in_order(table, conditions, passing, columns)
 
 
