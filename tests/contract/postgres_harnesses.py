@@ -69,7 +69,6 @@ class Postgresql(OneSchema):
             embedded_at_once=1,
             audited_at_once=2,
             lexemes_asked=2,
-            stems_looked_up=1,
         )
         store: Store = PostgresStore(self.running().url(statement_cache_size=1), name=self.name, thresholds=small)
         return store

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from memory.ports.collections import Collection, FieldType
+from memory.ports.comparing import SYSTEM_TYPES
 
 SYSTEM_PREFIX = "memory_"
 """The adapter's own tables begin with it, and no collection does."""
@@ -24,6 +25,11 @@ REQUIRED = "required"
 def field_column(name: str) -> str:
     """The column of a declared field: its name, unless the adapter has a column of that name."""
     return f"field_{name}" if name in RESERVED or name.startswith(_CHECKSUM) else name
+
+
+def column_of(name: str) -> str:
+    """The column of a system field or a declared one."""
+    return "owed" if name == "owing" else name if name in SYSTEM_TYPES else field_column(name)
 
 
 def checksum_column(collection: Collection) -> str:

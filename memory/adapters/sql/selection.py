@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from memory.adapters.sql.codec import ID, Codec
-from memory.adapters.sql.columns import field_column
+from memory.adapters.sql.columns import column_of
 from memory.domain.ids import is_id
 from memory.ports import lexical
 from memory.ports.checking import text_problem
@@ -27,17 +27,19 @@ class Selection:
         collection = codec.collection
         types = {**{f.name: f.type for f in collection.fields}, **SYSTEM_TYPES}
         wanted = sorted(select - BESIDE)
-        self._fields = [(name, _column(name), codec.decoder(ID if name == "id" else types[name])) for name in wanted if name not in ("owing", "role")]
+        self._fields = [
+            (name, column_of(name), codec.decoder(ID if name == "id" else types[name])) for name in wanted if name not in ("owing", "role")
+        ]
         self._owing, self._role = "owing" in select, "role" in select
         self._words, self._vector = WORDS in select, VECTOR in select and collection.vector
-        named = [*_ALWAYS, *map(_column, wanted), *(["words"] if self._words else []), *(["vector"] if self._vector else [])]
+        named = [*_ALWAYS, *map(column_of, wanted), *(["words"] if self._words else []), *(["vector"] if self._vector else [])]
         self.columns = tuple(dict.fromkeys(named))
         text = codec.decoder(FieldType.TEXT) or str
         self._text, self._id = text, codec.decoder(ID) or text
 
     def with_order(self, order: Sequence[Order]) -> tuple[str, ...]:
         """The columns of a page in this order: its cursor tells the values that it is sorted by."""
-        return tuple(dict.fromkeys((*self.columns, *[_column(by.field) for by in order])))
+        return tuple(dict.fromkeys((*self.columns, *[column_of(by.field) for by in order])))
 
     def read(self, row: Mapping[str, Any]) -> Head | None:
         """The head of a row that is told by the names of its columns; None where one of its values is none."""
@@ -62,10 +64,6 @@ class Selection:
             )
         except (TypeError, ValueError, KeyError, OverflowError, AttributeError):
             return None
-
-
-def _column(name: str) -> str:
-    return "owed" if name == "owing" else name if name in SYSTEM_TYPES else field_column(name)
 
 
 def _value(value: Any, decode: Callable[[Any], FieldValue] | None) -> FieldValue:

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from memory.ports.candidates import Around, Candidates
 from memory.ports.contract.collections import DECLARED, SAMPLES
 from memory.ports.contract.support import HERE, delete, done, id_of, key_of, put, record, release
 from memory.ports.query import Eq, Order, Query, Search, Words, within
@@ -85,6 +86,11 @@ CALLS: Mapping[str, Asked] = {
     "twenty by a field": Asked(lambda s, r: s.query(Query(SAMPLES, within(HERE), Eq("type", "fact"), limit=20)), 30, {"fields": {"type": "fact"}}),
     "count": Asked(lambda s, r: s.count(Query(SAMPLES, within(HERE), Eq("id", id_of(_n(r))))), 1),
     "search by words": Asked(lambda s, r: s.search(Search(SAMPLES, within(HERE), Words("heron"), 10)), 30, {"texts": {"content": "a grey heron"}}),
+    "candidates": Asked(
+        lambda s, r: s.candidates(Candidates(SAMPLES, within(HERE), "heron", counted=("heron",), around=Around("conversation_id", "number", 2))),
+        30,
+        {"texts": {"content": "a grey heron"}, "fields": {"conversation_id": "c", "number": 1}},
+    ),
 }
 
 COLUMNS = ("redis", "postgresql", "mariadb", "mongo_replica_set")
@@ -109,6 +115,7 @@ ALLOWED: Mapping[str, tuple[int | None, ...]] = {
     "twenty by a field": (2, 1, 1, 1),
     "count": (2, 1, 1, 1),
     "search by words": (None, 2, 6, 3),
+    "candidates": (6, 2, 6, 4),
 }
 """The trips of each call on each backend; None where the backend does not offer the call."""
 

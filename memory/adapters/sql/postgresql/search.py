@@ -9,27 +9,27 @@ from uuid import UUID
 
 import numpy as np
 import sqlalchemy as sa
-from sqlalchemy.dialects.postgresql import array
+from sqlalchemy.dialects.postgresql import TSQUERY, array
 
+from memory.adapters.sql.conditions import Condition
 from memory.adapters.sql.postgresql.codec import escape, lexeme, unescape
 from memory.adapters.sql.postgresql.connection import Connection
 from memory.adapters.sql.postgresql.filters import PgConditions
 from memory.adapters.sql.postgresql.partitions import PgDirectory
 from memory.adapters.sql.postgresql.table import PgTable
-from memory.adapters.sql.prepared import Statement, kept
 from memory.adapters.sql.questions import Question, asked, question, summed
-from memory.adapters.sql.scoring import Scores, gained, norms, rarities
+from memory.adapters.sql.scoring import Candidates, Scores, gained, norms, rarities
 from memory.adapters.sql.shapes import Shape, Values
 from memory.adapters.sql.table import Columns
 from memory.ports import lexical
 from memory.ports.collections import Collection
 from memory.ports.nearness import exact_cosines
 from memory.ports.pace import paced
-from memory.ports.query import Hit, Near, Partitions, RowType, Search, Words
-from memory.ports.record import Key
+from memory.ports.query import Filter, Hit, Near, Partitions, RowType, Search, Where, Words
+from memory.ports.record import Key, Role
 from memory.ports.text import query_words
 
-_RECORDS = frozenset({RowType.RECORD})
+RECORDS = frozenset({RowType.RECORD})
 
 
 async def search(connection: Connection, table: PgTable, directory: PgDirectory, wanted: Search) -> list[Hit]:
@@ -50,53 +50,84 @@ async def _by_words(connection: Connection, table: PgTable, search: Search, by: 
     stems = query_words(by.text)
     if not stems or not table.collection.texts:
         return []
-    lexemes = ""
-    if len(stems) * len(numbers) <= table.thresholds.lexemes_asked:
-        lexemes = " or ".join([lexeme(number, stem) for number in numbers for stem in stems])
-    question = postings(table, search, asked, lexemes, [lexical.token(stem) for stem in stems])
-    answer = await connection.fetchrow(question.sql, *question.arguments)
-    if answer is None or answer[0] is None or answer[4] is None:
-        return []
-    scores = _scored(_Postings(*answer), table.collection, len(stems))
-    ranked = sorted(scores, key=lambda score: (-score[1], score[0].id))
+    found = await find(connection, table, Sought(search.where, search.roles, search.filter, numbers, asked, stems))
     hits: list[Hit] = []
-    start, step = 0, search.limit
-    while start < len(ranked) and len(hits) < search.limit:  # more than once only where records changed in between
-        some = dict(ranked[start : start + step])
+    seen, step = 0, search.limit
+    while len(hits) < search.limit:  # more than once only where records changed in between
+        ranked = found.best(table.collection, len(stems), seen + step)
+        if len(ranked) == seen:
+            break
+        some = dict(ranked[seen:])
         rows = await _rows_of(connection, table, search, list(some))
         hits += await _hits(table, search, [(row, some[table.codec.key(row)]) for row in rows])
-        start, step = start + step, 4 * step
+        seen, step = len(ranked), 4 * step
     hits.sort(key=lambda hit: (-hit.score, hit.head.key.id))
     return hits[: search.limit]
 
 
 @dataclass(frozen=True, slots=True)
-class _Postings:
-    """What the server found: of each record its key, its number of words and whether it passes; of each word in a record its counts."""
+class Sought:
+    """What one statement is to find: the records that hold these stems, in partitions of these numbers, `asked` being those of the question, and the
+    `nearest` so many by meaning."""
 
-    tenants: list[str]
-    ids: list[UUID]
-    lengths: list[int]
-    passes: list[bool]
-    records: list[int]
-    stems: list[int]
-    packed: list[int]
-    asked: tuple[int, int]
+    where: Where
+    roles: frozenset[Role]
+    filter: Filter | None
+    numbers: Sequence[int]
+    asked: Sequence[int]
+    stems: Sequence[str]
+    near: bytes | None = None
+    nearest: int = 0
 
 
-def _scored(found: _Postings, collection: Collection, stems: int) -> list[tuple[Key, float]]:
-    """BM25F with the statistics of exactly the asked records; those that the filter lets through."""
-    documents, total = found.asked
-    norm = norms(np.array(found.lengths, np.float64), total / documents if documents else 0.0)
-    by_stem = np.argsort(found.stems, kind="stable")  # added up in one order, what holds the same words has the same score to the last bit
-    frequencies: Scores = lexical.weighed(collection, np.array(found.packed, np.int64)[by_stem])
-    by_stem, frequencies = by_stem[frequencies > 0], frequencies[frequencies > 0]
-    records, which = np.array(found.records, np.int64)[by_stem] - 1, np.array(found.stems, np.int64)[by_stem] - 1
-    rare = rarities(documents, np.bincount(which, minlength=stems))
-    scores = np.bincount(records, gained(rare[which], frequencies, norm[records]), len(found.ids))
-    held = np.bincount(records, minlength=len(found.ids)) > 0
-    best = np.flatnonzero(held & np.array(found.passes, np.bool_)).tolist()
-    return [(Key(unescape(found.tenants[i]), str(found.ids[i])), float(scores[i])) for i in best]
+@dataclass(frozen=True, slots=True)
+class Found:
+    """How many records and words there are; of each word in a record its key, length, word, packed counts, and whether the record passes; the nearest
+    records' ids."""
+
+    documents: int
+    total: int
+    tenants: Sequence[str]
+    ids: Sequence[UUID]
+    lengths: Sequence[int]
+    stems: Sequence[int]
+    packed: Sequence[int]
+    passes: Sequence[bool]
+    nearest: Sequence[UUID]
+
+    def containing(self, stems: int) -> list[int]:
+        """How many records hold each of so many stems."""
+        held: list[int] = np.bincount(np.array(self.stems, np.int64), minlength=stems).tolist()
+        return held
+
+    def best(self, collection: Collection, stems: int, count: int) -> list[tuple[Key, float]]:
+        """At least so many of what holds one of the first so many stems and passes, as far as there are, best first and ties by id: scored by BM25F
+        with the statistics of exactly the asked records.
+        """
+        which = np.array(self.stems, np.int64)
+        frequencies: Scores = lexical.weighed(collection, np.array(self.packed, np.int64))
+        held = np.flatnonzero((which < stems) & (frequencies > 0))
+        held = held[np.argsort(which[held], kind="stable")]  # added up in one order, what holds the same words has the same score to the last bit
+        which, frequencies = which[held], frequencies[held]
+        norm = norms(np.array(self.lengths, np.float64)[held], self.total / self.documents if self.documents else 0.0)
+        rare = rarities(self.documents, np.bincount(which, minlength=stems))
+        places: dict[tuple[str, UUID], int] = {}
+        records = np.array([places.setdefault((self.tenants[i], self.ids[i]), len(places)) for i in held.tolist()], np.int64)
+        passes = np.zeros(len(places), np.bool_)
+        passes[records] = np.array(self.passes, np.bool_)[held]
+        scores: Scores = np.bincount(records, gained(rare[which], frequencies, norm), len(places)).astype(np.float64)
+        best = Candidates(np.flatnonzero(passes), scores[passes]).best(count)
+        keys = list(places)
+        ranked = [(Key(unescape(keys[place][0]), str(keys[place][1])), score) for place, score in zip(*best, strict=True)]
+        return sorted(ranked, key=lambda one: (-one[1], one[0].id))
+
+
+async def find(connection: Connection, table: PgTable, sought: Sought) -> Found:
+    question = postings(table, sought)
+    answer = await connection.fetchrow(question.sql, *question.arguments)
+    assert answer is not None  # noqa: S101 - an aggregate has a row whatever there is
+    (documents, total), *columns = answer
+    return Found(documents, total, *[column or () for column in columns])
 
 
 async def _rows_of(connection: Connection, table: PgTable, search: Search, keys: Sequence[Key]) -> list[Columns]:
@@ -154,54 +185,64 @@ class _Near(PgConditions):
         self.types = {**PgConditions.types, "v": _Vector(table.vector_type)}  # type: ignore[misc]
 
 
-def found(table: PgTable, search: Search, partitions: Sequence[int], lexemes: str) -> Question:
-    """Every record that holds a word: its tenant, id, number of words, packed counts, whether the filter lets it through, and beside each
-    how many records there are of the asked roles, and how many words these hold.
+def postings(table: PgTable, sought: Sought) -> Question:
+    """One row: how many records there are of the asked roles and how many words these hold, and arrays: for each word in each record its tenant, id,
+    number of words, which word, packed counts, whether the filter lets it through; the ids of the nearest.
     """
-    values, where, chosen = asked(table, search.where, search.filter, partitions, walking=True)
-    order = len(values)
-    values.append(lexemes)
-    return question(table, _found, (where, search.roles, chosen, bool(lexemes), order), values)
+    values, where, chosen = asked(table, sought.where, sought.filter, sought.asked, walking=True)
+    tokens, way = [lexical.token(stem) for stem in sought.stems], ""
+    if tokens and table.collection.texts:
+        way = "indexed" if len(tokens) * len(sought.numbers) <= table.thresholds.lexemes_asked else "gone through"
+        pairs = [(number, stem) for stem in range(len(tokens)) for number in (sought.numbers if way == "indexed" else (0,))]
+        values += ([stem for _, stem in pairs], [tokens[stem] for _, stem in pairs])
+        values += ([lexeme(number, sought.stems[stem]) for number, stem in pairs],) if way == "indexed" else ()
+    if sought.near is not None:
+        values += (len(sought.near), sought.near, sought.nearest)
+    return question(table, _postings, (where, sought.roles, chosen, way, sought.near is not None), values)
 
 
-def _found(table: Any, shape: Shape) -> sa.Select[Any]:
-    where, roles, chosen, indexed, _ = shape
-    conditions = table.conditions()
+def _postings(table: Any, shape: Shape) -> sa.Select[Any]:
+    where, roles, chosen, way, near = shape
+    conditions = _Near(table) if near else table.conditions()
     c = table.table.c
-    there = conditions.scope(where)
-    somewhere = [there, conditions.standing(roles, _RECORDS)]
-    passes = conditions.filter(chosen)
-    counted = sa.select(array([sa.func.count(), summed(c.length)])).select_from(table.table).where(*somewhere).correlate(None).scalar_subquery()
-    sought = sa.func.websearch_to_tsquery(sa.literal_column("'pg_catalog.simple'::regconfig"), conditions.value("s"))
-    if indexed:
-        # A lexeme names its partition. Asked for plainly, the partition would be looked up by itself, and its rows read one by one, for as long
-        # as the server has not counted how many these are.
-        somewhere[0] = there.is_(sa.true())
-    somewhere.append(c.lexemes.bool_op("@@")(sought) if indexed else c.lexemes.is_not(None))
-    return sa.select(c.tenant, c.id, c.length, c.counts, passes.label("passes"), counted.label("asked")).where(*somewhere)
+    there, standing, passes = conditions.scope(where), conditions.standing(roles, RECORDS), conditions.filter(chosen)
+    words = summed(c.length) if table.collection.texts else sa.literal_column("0", sa.BigInteger())
+    counted = sa.select(array([sa.func.count(), words])).select_from(table.table).where(there, standing)
+    of_words: list[sa.ColumnElement[Any]] = [sa.null()] * 6
+    if way:
+        held = _held(table, conditions, there, standing, passes) if way == "indexed" else _gone_through(table, conditions, there, standing, passes)
+        of_words = [sa.func.array_agg(held.c[name]) for name in ("tenant", "id", "length", "stem", "packed", "passes")]
+    nearest: sa.ColumnElement[Any] = sa.null()
+    if near:
+        in_order = _in_order(table, conditions, [there, standing, passes], ("id",)).subquery("in_order")
+        nearest = sa.func.array(sa.select(in_order.c.id).scalar_subquery())
+    return sa.select(*[column.label(f"c{n}") for n, column in enumerate((counted.scalar_subquery(), *of_words, nearest))])
 
 
-def postings(table: PgTable, search: Search, partitions: Sequence[int], lexemes: str, stems: Sequence[str]) -> Question:
-    """One row of arrays: the records found by words, and for each word in each of them its packed counts."""
-    inner = found(table, search, partitions, lexemes)
-    number = len(inner.arguments) + 1
-    few = len(stems) <= table.thresholds.stems_looked_up
-    key = ("postings", inner.sql, few)
-    statement = kept(table.prepared, table.thresholds.statements_kept, key, lambda: Statement(_postings(inner.sql, number, few), (), None))
-    return Question(statement.sql, [*inner.arguments, list(stems)])
+def _held(table: Any, conditions: Any, there: Condition, standing: Condition, passes: Condition) -> sa.Subquery:
+    """A row for each word in each record, looked up word by word: `OFFSET 0` keeps it so.
+
+    A lexeme names its partition. Asked for plainly, the partition would be looked up by itself, and its rows read one by one, for as long as the
+    server has not counted how many these are.
+    """
+    c = table.table.c
+    w: Any = sa.func.unnest(*map(conditions.value, ("ii", "ss", "ss"))).table_valued("stem", "token", "lexeme").render_derived("w")
+    packed = sa.cast(c.counts.op("->>")(w.c.token), sa.BigInteger()).label("packed")
+    there, asked = there.is_(sa.true()), c.lexemes.bool_op("@@")(sa.cast(w.c.lexeme, TSQUERY()))
+    e: Any = sa.select(c.tenant, c.id, c.length, packed, passes.label("passes")).where(there, standing, asked)
+    e = e.offset(sa.literal_column("0")).lateral("e")
+    return sa.select(w.c.stem, *e.c).select_from(w.join(e, sa.true())).where(e.c.packed.is_not(None)).subquery("held")
 
 
-def _postings(inner: str, number: int, few: bool) -> str:
-    words = f"unnest(${number}::text[]) WITH ORDINALITY AS s(stem, stem_no)"
-    looked_up = f"(f.counts ->> s.stem)::bigint AS packed FROM found AS f CROSS JOIN {words} WHERE f.counts ? s.stem"
-    gone_through = f"e.value::bigint AS packed FROM found AS f CROSS JOIN jsonb_each_text(f.counts) AS e JOIN {words} ON s.stem = e.key"
-    counted = f"SELECT f.n, s.stem_no, {looked_up if few else gone_through}"
-    return (
-        f"WITH found AS MATERIALIZED (SELECT row_number() OVER () AS n, i.* FROM ({inner}) AS i), counted AS MATERIALIZED ({counted}) "  # noqa: S608
-        "SELECT array_agg(f.tenant ORDER BY f.n), array_agg(f.id ORDER BY f.n), array_agg(f.length ORDER BY f.n), array_agg(f.passes ORDER BY f.n), "
-        "(SELECT array_agg(c.n) FROM counted AS c), (SELECT array_agg(c.stem_no) FROM counted AS c), "
-        "(SELECT array_agg(c.packed) FROM counted AS c), max(f.asked) FROM found AS f"
-    )
+def _gone_through(table: Any, conditions: Any, there: Condition, standing: Condition, passes: Condition) -> sa.Subquery:
+    """The same from the words of every record there."""
+    c = table.table.c
+    w: Any = sa.func.unnest(*map(conditions.value, ("ii", "ss"))).table_valued("stem", "token").render_derived("w")
+    j: Any = sa.func.jsonb_each_text(c.counts).table_valued("key", "value").render_derived("j").lateral()
+    packed = sa.cast(j.c.value, sa.BigInteger()).label("packed")
+    each = sa.select(w.c.stem, c.tenant, c.id, c.length, packed, passes.label("passes"))
+    each = each.select_from(table.table.join(j, sa.true()).join(w, w.c.token == j.c.key))
+    return each.where(there, standing, c.lexemes.is_not(None)).subquery("held")
 
 
 def among(table: PgTable, search: Search, tenant: str, ids: Sequence[str]) -> Question:
@@ -216,7 +257,7 @@ def _among(table: Any, shape: Shape) -> sa.Select[Any]:
     conditions = PgConditions(table.table)
     c = table.table.c
     these = [c.tenant == conditions.value("s"), c.id == sa.any_(conditions.value("uu"))]
-    return sa.select(*[c[name] for name in columns]).where(*these, conditions.standing(roles, _RECORDS), conditions.filter(chosen))
+    return sa.select(*[c[name] for name in columns]).where(*these, conditions.standing(roles, RECORDS), conditions.filter(chosen))
 
 
 def nearest(table: PgTable, search: Search, partitions: Sequence[int], unit: bytes) -> Question:
@@ -229,16 +270,19 @@ def nearest(table: PgTable, search: Search, partitions: Sequence[int], unit: byt
 def _nearest(table: Any, shape: Shape) -> sa.Select[Any]:
     where, roles, chosen, columns = shape
     conditions = _Near(table)
+    passing = [conditions.scope(where), conditions.standing(roles, RECORDS), conditions.filter(chosen)]
+    return _in_order(table, conditions, passing, columns)
+
+
+def _in_order(table: Any, conditions: Any, passing: Sequence[Condition], columns: Sequence[str]) -> sa.Select[Any]:
     c = table.table.c
-    asked = [conditions.scope(where), conditions.standing(roles, _RECORDS), conditions.filter(chosen)]
-    asked.append(sa.func.octet_length(c.vector) == conditions.value("i"))
+    comparable = sa.func.octet_length(c.vector) == conditions.value("i")
     embedding = sa.literal_column(f'{table.qualified}."embedding"', _Vector(table.vector_type))
     namespace = table.vector_type.rpartition(".")[0]
     distance: sa.ColumnElement[float] = embedding.op(f"OPERATOR({namespace}.<=>)", return_type=sa.Double())(conditions.value("v"))
-    asked.append(embedding.is_not(None))
     return (
         sa.select(*[c[name] for name in columns], c.vector.label("exactly"), distance.label("distance"))
-        .where(*asked)
+        .where(*passing, comparable, embedding.is_not(None))
         .order_by(sa.literal_column("distance"), c.id)
         .limit(conditions.value("i"))
     )

@@ -11,6 +11,7 @@ import asyncpg
 from memory.adapters.sql.migrate import FORM, VERSION_TABLE
 from memory.adapters.sql.postgresql.audit import audit_registries, audit_rows
 from memory.adapters.sql.postgresql.batch import PgBatch, write_one
+from memory.adapters.sql.postgresql.candidates import candidates
 from memory.adapters.sql.postgresql.config import CLAIMS, parse
 from memory.adapters.sql.postgresql.connection import Connection, connect, goodbye, still_good
 from memory.adapters.sql.postgresql.errors import is_collision, translate
@@ -24,6 +25,7 @@ from memory.adapters.sql.postgresql.thresholds import THRESHOLDS, Thresholds
 from memory.adapters.sql.server.store import Audited, ServerStore
 from memory.ports.answering import expecting
 from memory.ports.batch import NotTogether
+from memory.ports.candidates import Candidates, Measured
 from memory.ports.capabilities import Capabilities
 from memory.ports.collections import Collection
 from memory.ports.query import Hit, Search
@@ -122,6 +124,9 @@ class PostgresStore(ServerStore[Connection, PgTable]):
 
     async def _search(self, wanted: Search) -> list[Hit]:
         return await self._with(lambda connection: search(connection, self._table(wanted.collection), self._pg_directory, wanted))
+
+    async def _candidates(self, asked: Candidates) -> Measured:
+        return await self._with(lambda connection: candidates(connection, self._table(asked.collection), self._pg_directory, asked))
 
     # -- upkeep -------------------------------------------------------------------------------------------------------
 

@@ -21,10 +21,8 @@ class Thresholds(ServerThresholds):
     """Rows without an embedding that are given theirs at once."""
     audited_at_once: int = 500
     """Rows that an audit looks through at once."""
-    lexemes_asked: int = 4_096
-    """Beyond so many pairs of partition and word the index is not asked: every record there is looked at."""
-    stems_looked_up: int = 16
-    """Up to so many words are looked up in each record found; of more, each record's words are gone through."""
+    lexemes_asked: int = 16_384
+    """Beyond so many pairs of partition and word the index is not asked: every record's words are gone through."""
 
 
 THRESHOLDS = Thresholds()

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import replace
 
+from memory.ports.candidates import Around, Candidates
 from memory.ports.collections import Collection
 from memory.ports.contract.collections import SAMPLES
 from memory.ports.contract.support import T0, done, put, record
@@ -14,7 +15,7 @@ from memory.ports.store import Store
 from memory.ports.writes import Absent, Put
 
 OLD, NEW = Partition("long-there", "user:ann"), Partition("new", "user:bob")
-PAIRS: Collection = replace(SAMPLES, indexes=(("source", "confidence"),))
+PAIRS: Collection = replace(SAMPLES, indexes=(("source", "confidence"), ("source", "number")))
 VISIBLE: Filter = And((Or((IsNull("expires_at"), Ge("expires_at", T0))), Or((IsNull("valid_to"), Gt("valid_to", T0)))))
 QUESTIONS: dict[str, tuple[Query, str]] = {
     "newest": (Query(PAIRS, within(NEW), VISIBLE, (Order("created_at", True),), 21), "created_at"),
@@ -22,11 +23,12 @@ QUESTIONS: dict[str, tuple[Query, str]] = {
     "by two fields": (Query(PAIRS, within(NEW), And((Eq("source", "talk7"), Eq("confidence", 0.5)))), "several_0"),
 }
 """What is asked of the tenant, and the index that is to serve it."""
+CANDIDATES = Candidates(PAIRS, within(NEW), filter=VISIBLE, around=Around("source", "number", 2))
 
 
 def entries(at: Partition, count: int) -> Iterable[Put]:
     for n in range(count):
-        fields = {"type": f"kind{n % 500}", "source": f"talk{n % 200}", "confidence": (n % 40) / 40}
+        fields = {"type": f"kind{n % 500}", "source": f"talk{n % 200}", "confidence": (n % 40) / 40, "number": n // 200}
         texts = {"content": f"rare{n % 500} shared words number{n}"}
         yield put(record(n, at, fields=fields, texts=texts), Absent(), PAIRS)
 

@@ -9,23 +9,23 @@ import asyncpg
 import pytest
 import pytest_asyncio
 
-from memory.adapters.sql.postgresql.codec import lexeme
-from memory.adapters.sql.postgresql.search import among, postings
+from memory.adapters.sql.postgresql.candidates import rows
+from memory.adapters.sql.postgresql.search import Sought, among, postings
 from memory.adapters.sql.postgresql.store import PostgresStore
 from memory.adapters.sql.postgresql.thresholds import THRESHOLDS
 from memory.adapters.sql.questions import due, page
 from memory.adapters.sql.shapes import walks
+from memory.ports.candidates import Around, Candidates
 from memory.ports.contract.collections import MORE_SAMPLES, SAMPLES
 from memory.ports.contract.support import HERE, T0, delete, done, key_of, put, record, searched
-from memory.ports.lexical import token
-from memory.ports.query import And, Eq, Everywhere, Filter, Ge, In, IsNull, Lt, Or, Order, Query, RowType, Search, Tenant, Words, within
+from memory.ports.query import HOMES, And, Eq, Everywhere, Filter, Ge, In, IsNull, Lt, Or, Order, Query, RowType, Search, Tenant, Words, within
 from memory.ports.record import Role
 from memory.ports.writes import Absent, Always, Annotate, AtVersion, Newer, When
 from tests.support.postgres_servers import Postgres
 from tests.unit.adapters.sql.listing import LISTED, NOTES
 from tests.unit.adapters.sql.listing import fill as fill_notes
 from tests.unit.adapters.sql.postgresql.conftest import ON_SERVER, Raw
-from tests.unit.adapters.sql.young import NEW, OLD, PAIRS, QUESTIONS, VISIBLE, fill
+from tests.unit.adapters.sql.young import CANDIDATES, NEW, OLD, PAIRS, QUESTIONS, VISIBLE, fill
 
 pytestmark = ON_SERVER
 
@@ -72,7 +72,7 @@ async def test_a_write_of_its_own_is_one_statement(store: PostgresStore) -> None
     assert len(sent) == 2, "one to look, one to swap"
 
 
-async def test_reads_are_one_statement_and_searches_two(store: PostgresStore) -> None:
+async def test_reads_are_one_statement_and_searches_and_candidates_two(store: PostgresStore) -> None:
     await done(store, *[put(record(n, texts={"title": "word"})) for n in range(30)])
     await store.query(Query(SAMPLES, within(HERE), limit=1))
     for calls, statements in (
@@ -80,6 +80,7 @@ async def test_reads_are_one_statement_and_searches_two(store: PostgresStore) ->
         (lambda: store.query(Query(SAMPLES, within(HERE), order=(Order("created_at", True),), limit=20)), 1),
         (lambda: store.count(Query(SAMPLES, within(HERE))), 1),
         (lambda: searched(store, "words"), 2),
+        (lambda: store.candidates(Candidates(SAMPLES, within(HERE), "words", counted=("word",), around=Around("conversation_id", "number", 2))), 2),
     ):
         await calls()  # the driver learns the types of the parameters
         async with Sent(store) as sent:
@@ -130,7 +131,7 @@ async def test_the_word_index_serves_searches(store: PostgresStore, server: Post
     place = store._directory.known(HERE)
     assert place is not None
     table = store._table(SAMPLES)
-    question = postings(table, Search(SAMPLES, within(HERE), Words("word7"), 5), [place.number], lexeme(place.number, "word7"), [token("word7")])
+    question = postings(table, Sought(within(HERE), HOMES, None, [place.number], [place.number], ["word7"]))
     assert "ix_samples_lexemes" in await _plan(server, table.qualified, question.sql, question.arguments)
 
 
@@ -170,14 +171,20 @@ async def test_the_right_indexes_serve_a_tenant_that_the_server_has_not_counted_
         assert f"ix_samples_{index}" in told, (name, told)
         assert "Sort" not in told or not walks(query.order), (name, told)
     for word in ("rare7", "shared"):
-        search = Search(PAIRS, within(NEW), Words(word), 10, VISIBLE)
-        question = postings(table, search, [place.number], lexeme(place.number, word), [token(word)])
+        question = postings(table, Sought(within(NEW), HOMES, VISIBLE, [place.number], [place.number], [word]))
         told = await plan(question.sql, question.arguments)
         assert "Bitmap Index Scan on ix_samples_lexemes" in told, told
         assert "Seq Scan" not in told, told
     ids = [key_of(n, NEW).id for n in range(0, 5_000, 100)]
     asked = among(table, Search(PAIRS, within(NEW), Words("x"), 10, VISIBLE), NEW.tenant, ids)
-    for sql, arguments in ((asked.sql, asked.arguments), (table.find_many_sql, [NEW.tenant, ids]), (table.find_sql, [NEW.tenant, ids[0]])):
+    beside = rows(table, CANDIDATES, [place.number], ids)
+    assert "ix_samples_several_1" in await plan(beside.sql, beside.arguments)
+    for sql, arguments in (
+        (asked.sql, asked.arguments),
+        (beside.sql, beside.arguments),
+        (table.find_many_sql, [NEW.tenant, ids]),
+        (table.find_sql, [NEW.tenant, ids[0]]),
+    ):
         told = await plan(sql, arguments)
         assert "pk_samples" in told, told
         assert "id = " in told.partition("Index Cond")[2].partition("\n")[0], told
