@@ -8,7 +8,7 @@ import logging
 import re
 import threading
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 
@@ -20,6 +20,7 @@ from memory.ports.advisor import Prompt
 
 ADA = "user:ada"
 QUESTION = "which beverage does she like?"
+WAYS: tuple[Literal[True, "two-stage"], ...] = (True, "two-stage")
 
 
 class Model:
@@ -233,7 +234,7 @@ async def test_candidates_are_shown_by_number_with_type_dates_and_title_and_no_i
 async def test_one_hit_or_none_is_not_reranked(written: int) -> None:
     async with opened(advisor=Refusing()) as memory:
         plain = await with_words(memory, written)
-        for way in (True, "two-stage"):
+        for way in WAYS:
             found = await memory.search("tea", scope=ADA, rerank=way)
             assert contents(found) == plain
             assert found.rerank is not None
@@ -275,7 +276,7 @@ async def test_an_advisor_of_no_help_leaves_the_order_and_is_not_asked_a_second_
     model = Model(answer)
     async with opened(advisor=model) as memory:
         plain = await with_words(memory, 3)
-        for way, stages in ((True, 1), ("two-stage", 2)):
+        for stages, way in enumerate(WAYS, start=1):
             model.asked.clear()
             found = await memory.search("tea", scope=ADA, limit=2, rerank=way)
             assert contents(found) == plain[:2]
@@ -436,7 +437,7 @@ async def test_blocking_functions_that_never_return_keep_no_other_search_from_it
         over.set()
 
 
-async def test_the_question_is_searched_for_while_the_advisor_thinks() -> None:
+async def test_the_question_is_searched_for_while_the_advisor_thinks(monkeypatch: pytest.MonkeyPatch) -> None:
     asked, searched = asyncio.Event(), asyncio.Event()
 
     async def waits(prompt: Prompt) -> str:
@@ -446,15 +447,14 @@ async def test_the_question_is_searched_for_while_the_advisor_thinks() -> None:
 
     async with opened(advisor=waits) as memory:
         await memory.write("tea", scope=ADA)
-        searching = memory._engine.searching
-        original = searching.search
+        original = memory._engine.searching.search
 
         async def told(asking: Asked, text: str, *, explain: bool = False) -> SearchResult:
             await asked.wait()
             searched.set()
             return await original(asking, text, explain=explain)
 
-        searching.search = told  # type: ignore[method-assign]
+        monkeypatch.setattr(memory._engine.searching, "search", told)
         async with asyncio.timeout(60):
             assert contents(await memory.search("tea", scope=ADA, expand=True)) == ["tea"]
 
@@ -523,12 +523,11 @@ async def test_a_view_and_the_blocking_twin_take_advice_too() -> None:
 
 
 async def test_reads_are_counted_of_what_is_shown_alone() -> None:
-    async with opened(advisor=Model(reversing)) as memory:
+    async with opened(advisor=Model(lambda prompt: "tea time" if "paraphrases" in prompt.system else reversing(prompt))) as memory:
         await with_words(memory, 3)
-        noted: list[list[str]] = []
-        memory._engine.accesses.note = lambda _, ids: noted.append(list(ids))  # type: ignore[method-assign]
-        found = await memory.search("tea", scope=ADA, limit=1, rerank=True)
-        assert noted == [[hit.entry.id for hit in found]]
+        await memory._engine.accesses.tell()
+        assert len(await memory.search("tea", scope=ADA, limit=1, expand=True, rerank=True)) == 1
+        assert await memory._engine.accesses.tell() == 1
 
 
 @pytest.mark.parametrize("asked", [{"expand": 1}, {"expand": "yes"}, {"rerank": 2}, {"rerank": "three-stage"}, {"rerank": None}], ids=str)
