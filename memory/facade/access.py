@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Literal
 
@@ -13,17 +13,19 @@ from memory.domain.scope import Scope, ScopeKind
 from memory.facade.arguments import Moment, flag, moment, scope_of, stages_of
 from memory.facade.config import MemoryConfig
 from memory.facade.life import Life
-from memory.facade.wanted import Only, least_score, only_of, tags_of, types_of
+from memory.facade.wanted import Only, least_score, metadata_of, only_of, tags_of, types_of
 from memory.orchestrator.conversations.finding import WAYS, By
 from memory.orchestrator.engine import Engine
 from memory.orchestrator.generations import SYSTEM_TENANT
 from memory.orchestrator.retrieval.searching import SearchResult
-from memory.policies.asked import Asked
+from memory.policies.asked import Asked, Scalar
+from memory.policies.pages import place_of
 from memory.policies.ranking.preferences import Preferences
 
 RETRIEVE_LIMIT = 20  # A30
 SEARCH_LIMIT = 10
 MAX_QUERY_BYTES = 64 * 1024
+MAX_CURSOR_BYTES = 512
 
 Scopes = Scope | str | Sequence[Scope | str]
 INDIFFERENT = Preferences()
@@ -99,6 +101,10 @@ class Access:
         known_at: Moment | None = None,
         order: Literal["newest", "oldest"] = "newest",
         within: str = "",
+        any_tags: Sequence[str] | None = None,
+        metadata: Mapping[str, Scalar] | None = None,
+        before: Moment | None = None,
+        cursor: str | None = None,
     ) -> Asked:
         """What is asked of many entries, checked; `unless_told` of them where no limit is given. An error names a filter with `within` before it."""
         given = [scope] if isinstance(scope, Scope | str) else door.sequence("scope", scope, at_most=door.MAX_SCOPES)
@@ -108,7 +114,7 @@ class Access:
         session = None if session_id is None else Scope.session(session_id)
         if include_narrower and self.config.inclusion_rules and session is not None and any(s.kind is ScopeKind.USER for s in scopes):
             scopes.append(session)
-        return Asked(
+        asked = Asked(
             tenant=self.tenant,
             scopes=tuple(dict.fromkeys(scopes)),
             tags=tags_of(f"{within}tags", tags),
@@ -118,7 +124,11 @@ class Access:
             known_at=moment("known_at", known_at),
             order=door.one_of("order", order, ("newest", "oldest")),  # type: ignore[arg-type]
             limit=door.whole_limit(limit, default=unless_told),
+            any_tags=tags_of(f"{within}any_tags", any_tags),
+            metadata=metadata_of(f"{within}metadata", metadata),
+            before=moment(f"{within}before", before),
         )
+        return asked if cursor is None else replace(asked, after=place_of(door.text("cursor", cursor, max_bytes=MAX_CURSOR_BYTES), asked))
 
     async def search(
         self,

@@ -37,6 +37,7 @@ from memory.orchestrator.maintenance import SweepReport
 from memory.orchestrator.promotion import PromotionReport
 from memory.orchestrator.relations import Relation
 from memory.orchestrator.retrieval.searching import SearchResult
+from memory.policies.asked import Scalar
 from memory.policies.compacting import CompactingSettings
 from memory.policies.onward import Onward
 from memory.policies.thresholds import WindowPolicy
@@ -129,14 +130,18 @@ class BlockingMemory:
         scope: Scope | str,
         *,
         tags: Sequence[str] | None = ...,
+        any_tags: Sequence[str] | None = ...,
         types: Sequence[EntryType | str] | None = ...,
+        metadata: Mapping[str, Scalar] | None = ...,
         since: Moment | None = ...,
+        before: Moment | None = ...,
         limit: int | None = ...,
         order: Literal["newest", "oldest"] = ...,
         include_narrower: bool = ...,
         session_id: str | None = ...,
         as_of: Moment | None = ...,
         known_at: Moment | None = ...,
+        cursor: str | None = ...,
     ) -> Retrieved: ...
     def search(
         self,
@@ -221,14 +226,18 @@ class BlockingScopedMemory:
         self,
         *,
         tags: Sequence[str] | None = ...,
+        any_tags: Sequence[str] | None = ...,
         types: Sequence[EntryType | str] | None = ...,
+        metadata: Mapping[str, Scalar] | None = ...,
         since: Moment | None = ...,
+        before: Moment | None = ...,
         limit: int | None = ...,
         order: Literal["newest", "oldest"] = ...,
         include_narrower: bool = ...,
         session_id: str | None = ...,
         as_of: Moment | None = ...,
         known_at: Moment | None = ...,
+        cursor: str | None = ...,
     ) -> Retrieved: ...
     def search(
         self,

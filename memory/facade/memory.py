@@ -31,6 +31,7 @@ from memory.orchestrator.conversations.finding import WAYS
 from memory.orchestrator.derivation import Callback
 from memory.orchestrator.engine import Engine
 from memory.orchestrator.retrieval.searching import SearchResult
+from memory.policies.asked import Scalar
 from memory.policies.onward import ELSEWHERE, Onward
 from memory.ports.advisor import Advisor, Prompt, Reranker
 from memory.ports.clock import Clock, system_clock
@@ -314,25 +315,35 @@ class Memory:
         scope: Scope | str,
         *,
         tags: Sequence[str] | None = None,
+        any_tags: Sequence[str] | None = None,
         types: Sequence[EntryType | str] | None = None,
+        metadata: Mapping[str, Scalar] | None = None,
         since: Moment | None = None,
+        before: Moment | None = None,
         limit: int | None = None,
         order: Literal["newest", "oldest"] = "newest",
         include_narrower: bool = False,
         session_id: str | None = None,
         as_of: Moment | None = None,
         known_at: Moment | None = None,
+        cursor: str | None = None,
     ) -> Retrieved:
-        """The entries of a scope by age: those with all of the tags, any of the types, created at or after `since`; 20 unless told.
+        """The entries of a scope by age: with all of the `tags` and any of `any_tags`, of any of the types, created at or after `since` and before
+        `before`, whose metadata have each key of `metadata` with exactly its value; 20 unless told.
 
         With `include_narrower`, a user's entries come with those of the one session named (A38-A41).
-        The list's `degraded` names tiers that could not be read.
+        The list's `cursor`, None at the end, asks the same question for what follows: whatever is written meanwhile, no entry is lost or comes twice
+        (D52). Its `degraded` names tiers that could not be read: what they hold is on no later page either, so ask for the page again.
+        Stores have no index of metadata: entries are read until enough are found.
         """
         asked = self._access.asked(
             scope,
             tags=tags,
+            any_tags=any_tags,
             types=types,
+            metadata=metadata,
             since=since,
+            before=before,
             limit=limit,
             unless_told=RETRIEVE_LIMIT,
             order=order,
@@ -340,6 +351,7 @@ class Memory:
             session_id=session_id,
             as_of=as_of,
             known_at=known_at,
+            cursor=cursor,
         )
         return await self._engine.browsing.browse(asked)
 

@@ -13,6 +13,7 @@ from memory.facade.arguments import Moment
 from memory.facade.wanted import Only, preferences
 from memory.orchestrator.browsing import Retrieved
 from memory.orchestrator.retrieval.searching import SearchResult
+from memory.policies.asked import Scalar
 
 
 class ScopedMemory:
@@ -68,21 +69,28 @@ class ScopedMemory:
         self,
         *,
         tags: Sequence[str] | None = None,
+        any_tags: Sequence[str] | None = None,
         types: Sequence[EntryType | str] | None = None,
+        metadata: Mapping[str, Scalar] | None = None,
         since: Moment | None = None,
+        before: Moment | None = None,
         limit: int | None = None,
         order: Literal["newest", "oldest"] = "newest",
         include_narrower: bool = False,
         session_id: str | None = None,
         as_of: Moment | None = None,
         known_at: Moment | None = None,
+        cursor: str | None = None,
     ) -> Retrieved:
         """The entries of the scope by age; see `Memory.retrieve`."""
         asked = self._access.asked(
             self._scope,
             tags=tags,
+            any_tags=any_tags,
             types=types,
+            metadata=metadata,
             since=since,
+            before=before,
             limit=limit,
             unless_told=RETRIEVE_LIMIT,
             order=order,
@@ -90,6 +98,7 @@ class ScopedMemory:
             session_id=session_id,
             as_of=as_of,
             known_at=known_at,
+            cursor=cursor,
         )
         return await self._access.engine.browsing.browse(asked)
 

@@ -10,6 +10,7 @@ from memory.domain import door
 from memory.domain.entry import EntryType
 from memory.domain.errors import InvalidInput
 from memory.facade.arguments import Moment, flag, real
+from memory.policies.asked import Scalar
 from memory.policies.ranking.preferences import Preferences
 
 DAY = timedelta(days=1)
@@ -43,6 +44,14 @@ def tags_of(field: str, given: Sequence[str] | None) -> tuple[str, ...]:
 
 def types_of(field: str, given: Sequence[EntryType | str] | None) -> tuple[str, ...]:
     return () if given is None else tuple(door.one_of(field, one, EntryType) for one in door.sequence(field, given, at_most=door.MAX_LIMIT))
+
+
+def metadata_of(field: str, given: Mapping[str, Scalar] | None) -> tuple[tuple[str, Scalar], ...]:
+    checked = {} if given is None else door.json_object(field, given)
+    for name, value in checked.items():
+        if isinstance(value, dict | list):
+            raise InvalidInput(f"{field}.{name}", "must be text, a number, a truth value or None: what is nested is not compared")
+    return tuple(checked.items())
 
 
 def preferences(

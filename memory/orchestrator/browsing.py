@@ -7,7 +7,7 @@ and named.
 from __future__ import annotations
 
 import logging
-from collections.abc import AsyncIterator, Coroutine, Sequence
+from collections.abc import AsyncIterator, Coroutine, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any, ClassVar, TypeVar
@@ -23,10 +23,11 @@ from memory.orchestrator.past import entry_id, on_their_way, still_living
 from memory.orchestrator.placement import Placement
 from memory.orchestrator.steps import step
 from memory.policies.asked import Asked
-from memory.policies.visibility import accepts, filter_of, is_current, is_expired, was_stored
+from memory.policies.pages import cursor_behind
+from memory.policies.visibility import accepts, filter_of, is_current, is_expired, notes, was_stored
 from memory.ports.collections import Collection
 from memory.ports.pace import paced
-from memory.ports.query import Head, Order, Query, Tenant, within
+from memory.ports.query import Head, Order, Query, Tenant, encode_cursor, within
 from memory.ports.record import Key, Mark, Partition, Record, Role
 from memory.ports.store import Store
 
@@ -48,9 +49,16 @@ class Lacking:
 
 
 class Retrieved(Answer[Entry]):
-    """Entries found, in order. `degraded` names stores."""
+    """Entries found, in order. `degraded` names stores; `cursor` asks for those that follow, and is None at the end."""
 
     said_as: ClassVar[str] = "entries"
+
+    def __init__(self, found: Sequence[Entry] = (), degraded: Iterable[str] = (), cursor: str | None = None) -> None:
+        super().__init__(found, degraded)
+        self.cursor = cursor
+
+    def to_dict(self) -> dict[str, Any]:
+        return {**super().to_dict(), "cursor": self.cursor}
 
 
 class Browsing:
@@ -60,32 +68,40 @@ class Browsing:
         self._placement = placement
 
     async def browse(self, asked: Asked) -> Retrieved:
-        """The newest (or oldest) entries by creation, ties by id in the same direction (A32)."""
+        """The newest (or oldest) entries by creation, ties by id in the same direction (A32), of those behind `asked.after`."""
         lacking, found = Lacking(), dict[str, Record]()
         for store, collection in self.sources(asked):
-            rows = await self.guarded(store, lacking, self._gather(store, collection, asked, lacking))
-            for row in rows or []:
-                there = found.get(entry_id(row))
-                if there is None or outranks(row, there, asked.known_at):
-                    found[entry_id(row)] = row
-        newest = asked.order == "newest"
-        ordered = sorted(found.values(), key=lambda r: (r.created_at, entry_id(r)), reverse=newest)
-        return Retrieved([entry_of(r) async for r in paced(ordered[: asked.limit])], lacking.notes)
+            _add(found, await self.guarded(store, lacking, self._gather(store, collection, asked, lacking)) or (), asked)
+        ordered = sorted(found.values(), key=_place, reverse=asked.order == "newest")
+        shown = ordered[: asked.limit]
+        cursor = cursor_behind(asked, *_place(shown[-1])) if len(ordered) > len(shown) else None
+        return Retrieved([entry_of(r) async for r in paced(shown)], lacking.notes, cursor)
 
     async def _gather(self, store: Store, collection: Collection, asked: Asked, lacking: Lacking) -> list[Record]:
-        """Enough of one store's records, passing over arriving copies and past versions that do not count."""
-        order, now = (Order("created_at", descending=asked.order == "newest"),), self._placement.now()
-        query = Query(collection, within(*asked.partitions), filter_of(asked, collection, now), order, asked.limit, roles=BROWSED)
-        owed, kept = await self.owed_past(store, collection, asked, lacking), list[Record]()
+        """Enough of one store's records, and one more that tells whether others follow.
+
+        Passed over are arriving copies and past versions that do not count, and what has other metadata.
+        """
+        query, kept = self._query(collection, asked), dict[str, Record]()
+        owed = await self.owed_past(store, collection, asked, lacking)
         while True:
             with step("browse"):
                 page = await store.query(query)
             self._say_corrupt(store, page.corrupt)
             rows = await self.counting(store, collection, [r for r in page.records if isinstance(r, Record)], lacking)
-            kept += await self.known(rows, asked, lacking)
-            if page.cursor is None or len(kept) >= asked.limit:
-                return owed + kept
+            _add(kept, await self.known([row for row in rows if notes(row, asked.metadata)], asked, lacking), asked)
+            if page.cursor is None or len(kept) > asked.limit:
+                return [*owed, *kept.values()]
             query = replace(query, cursor=page.cursor)
+
+    def _query(self, collection: Collection, asked: Asked) -> Query:
+        """What one store is asked for. Kept versions come in the order of their entries; where metadata tell, many are read at once."""
+        fields = ("created_at", "entry_id") if collection.field("entry_id") else ("created_at",)
+        order = tuple(Order(field, descending=asked.order == "newest") for field in fields)
+        limit = max(asked.limit + 1, self._placement.settings.page if asked.metadata else 0)
+        cursor = None if asked.after is None else encode_cursor(asked.after[: len(fields)], asked.after[1])
+        filters = filter_of(asked, collection, self._placement.now())
+        return Query(collection, within(*asked.partitions), filters, order, limit, cursor, roles=BROWSED)
 
     async def owed_past(self, store: Store, collection: Collection, asked: Asked, lacking: Lacking) -> list[Record]:
         """Of what was known then, the versions that are not kept in the archive yet."""
@@ -175,6 +191,21 @@ class Browsing:
     def _say_corrupt(store: Store, corrupt: Sequence[Key]) -> None:
         for key in corrupt:
             log.warning("store '%s': record %s is corrupt and was passed over", store.name, key.id)
+
+
+def _place(record: Record) -> tuple[datetime, str]:
+    """Where an entry stands among others by age."""
+    return record.created_at, entry_id(record)
+
+
+def _add(found: dict[str, Record], rows: Iterable[Record], asked: Asked) -> None:
+    """Add what stands behind `asked.after`, of each entry the copy that counts."""
+    for row in rows:
+        if asked.after is not None and not (_place(row) < asked.after if asked.order == "newest" else _place(row) > asked.after):
+            continue
+        there = found.get(entry_id(row))
+        if there is None or outranks(row, there, asked.known_at):
+            found[entry_id(row)] = row
 
 
 def outranks(row: Record | Head, other: Record | Head, known_at: datetime | None = None) -> bool:

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Literal
+from typing import Literal, TypeAlias
 
 from memory.domain.scope import Scope
 from memory.policies.ranking.preferences import Preferences
 from memory.ports.record import Partition
+
+Scalar: TypeAlias = str | int | float | bool | None
+"""A JSON value that holds no other."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +31,13 @@ class Asked:
     min_score: float = 0.0
     """The least `hit.score` of what a search shows, from 0 to 1."""
     preferred: Preferences = field(default_factory=Preferences)
+    any_tags: tuple[str, ...] = ()
+    """Of which an entry has one at least."""
+    metadata: tuple[tuple[str, Scalar], ...] = ()
+    """Keys of an entry's metadata, each with its value. Stores do not index them: they are judged on the record."""
+    before: datetime | None = None
+    after: tuple[datetime, str] | None = None
+    """Creation and id of the entry behind which a browse goes on, in its order."""
 
     @property
     def partitions(self) -> tuple[Partition, ...]:

@@ -8,15 +8,15 @@ long as that clock was ahead.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
 from memory.domain.time import micros
-from memory.policies.asked import Asked
+from memory.policies.asked import Asked, Scalar
 from memory.ports import asking
 from memory.ports.collections import Collection
-from memory.ports.query import And, Eq, Filter, Ge, Gt, Has, In, IsNull, Le, Or, all_of
+from memory.ports.query import And, Eq, Filter, Ge, Gt, Has, In, IsNull, Le, Lt, Or, all_of
 from memory.ports.record import FieldValue, Record
 
 PRESENT = timedelta(seconds=1)
@@ -87,12 +87,25 @@ def filter_of(asked: Asked, collection: Collection, now: datetime) -> Filter | N
         has_passed("valid_from", at, now) if at is not None else None,
         Or((IsNull("valid_to"), Gt("valid_to", at or now))),
         Ge("created_at", asked.since) if asked.since else None,
+        Lt("created_at", asked.before) if asked.before else None,
         In("type", asked.types) if asked.types else None,
         *(Has("tags", tag) for tag in asked.tags),
+        Or(tuple(Has("tags", tag) for tag in asked.any_tags)) if asked.any_tags else None,
         were_stored(collection, asked.known_at, now) if asked.known_at is not None else None,
     )
 
 
 def accepts(record: Record, asked: Asked, collection: Collection, now: datetime) -> bool:
-    """The same of a record read by its id."""
-    return record.partition in asked.partitions and asking.lets_through(filter_of(asked, collection, now), record)
+    """The same of a record read by its id, whose metadata are judged too."""
+    there = record.partition in asked.partitions and asking.lets_through(filter_of(asked, collection, now), record)
+    return there and notes(record, asked.metadata)
+
+
+def notes(record: Record, wanted: Sequence[tuple[str, Scalar]]) -> bool:
+    """Whether the entry's metadata hold each of these keys with exactly its value: 1 is 1.0, and neither is true."""
+    metadata: Any = record.body.get("metadata") or {}
+    return all(name in metadata and _same(metadata[name], value) for name, value in wanted)
+
+
+def _same(one: Any, other: Scalar) -> bool:
+    return isinstance(one, bool) == isinstance(other, bool) and bool(one == other)

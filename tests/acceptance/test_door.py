@@ -156,6 +156,7 @@ TIME_PATHS: list[Any] = [
     pytest.param("expires_at", lambda m, e, v: m.update(e.id, expires_at=v), id="update expires_at"),
     pytest.param("when", lambda m, e, v: m.entries.invalidate(e.id, v), id="invalidate when"),
     pytest.param("since", lambda m, e, v: m.retrieve(USER, since=v), id="retrieve since"),
+    pytest.param("before", lambda m, e, v: m.scoped(USER).retrieve(before=v), id="retrieve before"),
     pytest.param("as_of", lambda m, e, v: m.retrieve(USER, as_of=v), id="retrieve as_of"),
     pytest.param("known_at", lambda m, e, v: m.search("x", scope=USER, known_at=v), id="search known_at"),
     pytest.param("only", lambda m, e, v: m.search("x", scope=USER, only={"since": v}), id="search only since"),
