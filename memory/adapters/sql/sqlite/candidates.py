@@ -55,11 +55,11 @@ class _Found:
         self.columns = _Columns(table, asked)
         self.rows: dict[int, Row] = {}
         self._read: dict[int, Row] = {}
-        """All that was read, as it was."""
+        """All that was read."""
 
     def add_best(self, ranked: Ranked, near: bytes | None = None) -> None:
         """The best by words, or by nearness."""
-        self.rows |= {row[0]: row for row, _ in self._passing.best(ranked, near, self._limit, self._told, self._said)}
+        self.rows |= {row[0]: row for row, _ in self._passing.best(ranked, near, self._limit, self._told, self._read.get)}
 
     def add_named(self, ids: Sequence[str]) -> None:
         name = self._table.name
@@ -83,18 +83,12 @@ class _Found:
         self._add(list(beside))
 
     def _add(self, numbers: Sequence[int]) -> None:
-        """Those of these rows that are there, pass and can be read."""
-        new = [number for number, _, _ in self._told([number for number in numbers if number not in self.rows])]
-        self.rows |= {number: row for number in new if (row := self._said(number)) is not None}
+        self.rows |= {number: self._read[number] for number, _, _ in self._told(numbers)}
 
     def _told(self, numbers: Sequence[int]) -> list[Told]:
         unread = [number for number in numbers if number not in self._read]
-        self._read |= {row[0]: row for row in self._passing.among(unread, self.columns.names)}
-        rows = [self._read[number] for number in numbers if number in self._read]
-        return [(row[0], row[_ID], row[-1]) for row in rows]
-
-    def _said(self, number: int) -> Row | None:
-        return self.rows.get(number) or self.columns.said(self._read[number])
+        self._read.update({row[0]: row for row in self.columns.said(self._passing.among(unread, self.columns.names))})
+        return [(number, row[_ID], row[-1]) for number in numbers if (row := self._read.get(number)) is not None]
 
 
 _PARTITION, _TENANT, _ID, _SCOPE, _VERSION, _ROLE, _TIER = range(1, 8)
@@ -104,33 +98,40 @@ _ROLES = {role.value: role for role in Role}
 
 
 class _Columns:
-    """What is read of a row behind its number, and what that says; where vectors are asked for they come last."""
+    """What is read of a row behind its number, and what that says. Where vectors are asked for they come last."""
 
     def __init__(self, table: SqliteTable, asked: Candidates) -> None:
         assert not isinstance(asked.where, Everywhere)  # noqa: S101 - that is refused
         self.tenant = asked.where.tenant
         fields = {name: _column(name) for name in asked.select}
-        self.vector = bool(asked.width) and asked.collection.vector
-        self.names = tuple(dict.fromkeys((*_HEAD, *sorted(fields.values()), *(("vector",) if self.vector else ()))))
+        vector = ("vector",) if asked.width and asked.collection.vector else ()
+        self.names = tuple(dict.fromkeys((*_HEAD, *sorted(fields.values()), *vector)))
+        self.vector = len(self.names) if vector else None
         places = {column: place for place, column in enumerate(self.names, 1)}
         self.fields = {name: places[column] for name, column in fields.items()}
         types = {**{f.name: f.type for f in asked.collection.fields}, **SYSTEM_TYPES}
         decoders = [(self.fields[name], table.codec.decoder(types[name])) for name in fields if name != "owing"]
         self._decoders = [(place, decode) for place, decode in decoders if decode is not None]
 
-    def said(self, row: Row) -> Row | None:
-        """What the row says; None where one of its values is none."""
-        if row[_TENANT] != self.tenant or not (isinstance(row[_SCOPE], str) and isinstance(row[_VERSION], int) and isinstance(row[_TIER], str)):
-            return None
-        values = list(row)
+    def said(self, rows: Sequence[Row]) -> list[Row]:
+        """What the rows say, without those that have a value which is none."""
         try:
-            values[_ID], values[_ROLE] = id_text(row[_ID]), _ROLES[row[_ROLE]]
-            for place, decode in self._decoders:
-                if (value := values[place]) is not None:
-                    values[place] = decode(value)
+            return self._said(rows)
         except (TypeError, ValueError, KeyError, OverflowError, AttributeError):
-            return None
-        return tuple(values) if is_id(values[_ID]) else None
+            return [one for row in rows for one in self.said([row])] if len(rows) > 1 else []
+
+    def _said(self, rows: Sequence[Row]) -> list[Row]:
+        if not rows:
+            return []
+        columns: list[Sequence[Any]] = list(zip(*rows, strict=True))
+        columns[_ID] = [id_text(value) for value in columns[_ID]]
+        columns[_ROLE] = [_ROLES[value] for value in columns[_ROLE]]
+        for place, decode in self._decoders:
+            columns[place] = [value if value is None else decode(value) for value in columns[place]]
+        texts, numbers = {*map(type, columns[_SCOPE]), *map(type, columns[_TIER])}, {*map(type, columns[_VERSION])}
+        if {*columns[_TENANT]} != {self.tenant} or texts != {str} or numbers != {int} or not all(map(is_id, columns[_ID])):
+            raise ValueError("not a record's")
+        return list(zip(*columns, strict=True))
 
 
 def _column(name: str) -> str:
@@ -146,6 +147,7 @@ def _measured(table: SqliteTable, asked: Candidates, population: Population, fou
         places[i] = at[at >= 0]
         rows += [row for row, place in zip(there, at, strict=True) if place >= 0]
     columns = list(zip(*rows, strict=True)) or [()] * (1 + len(found.columns.names))
+    packed = columns[found.columns.vector] if found.columns.vector else [None] * len(rows)
     return Measured(
         columns[_ID],
         columns[_SCOPE],
@@ -154,7 +156,7 @@ def _measured(table: SqliteTable, asked: Candidates, population: Population, fou
         columns[_TIER],
         np.concatenate([np.empty(0, np.int64), *[population.members[i].words[at] for i, at in places.items()]]),
         _counts(asked.counted, population, places) if table.words is not None else np.zeros((len(rows), len(asked.counted))),
-        stacked(columns[-1] if found.columns.vector else [None] * len(rows), asked.width),
+        stacked([v if isinstance(v, bytes) else None for v in packed], asked.width),
         {name: columns[place] if name != "owing" else [owed is not None for owed in columns[place]] for name, place in found.columns.fields.items()},
         statistics(table, asked.counted, population) if asked.statistics else none_of(asked),
     )

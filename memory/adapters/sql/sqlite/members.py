@@ -6,6 +6,7 @@ processes wrote is seen. A newer revision brings the rows changed since; rows th
 
 from __future__ import annotations
 
+import sqlite3
 from collections import OrderedDict
 from collections.abc import Iterator, Sequence
 from typing import Any, TypeAlias
@@ -233,13 +234,13 @@ class MemberCache:
         if members.revision != revision:
             present = None
             if members.removals != removals and members.revision >= 0:
-                present = np.array([n for (n,) in session.rows(table.members_present, (partition,))], np.int64)
-            members.merge(session.rows(table.members_since, (partition, members.revision)), present)
+                present = np.array([n for (n,) in _numbered(session.rows(table.members_present, (partition,)))], np.int64)
+            members.merge(_numbered(session.rows(table.members_since, (partition, members.revision))), present)
             members.revision, members.removals = revision, removals
         if vectors and members.vectors_revision != revision:
             if members.matrices is None:
                 members.vectors_revision = -1
-            members.merge_vectors(session.rows(table.vectors_since, (partition, members.vectors_revision)))
+            members.merge_vectors(_numbered(session.rows(table.vectors_since, (partition, members.vectors_revision))))
             members.vectors_revision = revision
 
     def _account(self, key: tuple[str, int], members: Members) -> None:
@@ -251,3 +252,10 @@ class MemberCache:
     def _drop(self, key: tuple[str, int]) -> None:
         self._kept.pop(key, None)
         self.bytes -= self._sizes.pop(key, 0)
+
+
+def _numbered(rows: list[Any]) -> list[Any]:
+    """The rows, which begin with their numbers: none have any where the schema is damaged."""
+    if any(row[0] is None for row in rows):
+        raise sqlite3.DatabaseError("rows have no numbers")
+    return rows

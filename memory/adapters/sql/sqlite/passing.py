@@ -23,7 +23,7 @@ from memory.ports.record import Role
 
 T = TypeVar("T")
 Told: TypeAlias = tuple[int, Any, Any]
-"""Of a row that was read its number, its id and, where meaning ranks, its vector."""
+"""Of a row that was read its number, its id to sort by and, where meaning ranks, its vector."""
 
 _RECORDS = frozenset({RowType.RECORD})
 
@@ -65,7 +65,7 @@ class Passing:
         numbers = list(scores)
         if len(numbers) > 2 * wanted:
             columns = ("id",) if near is None else ("id", "vector")
-            told = [(row[0], row[1], row[-1]) for row in self.among(numbers, columns)]
+            told = [(row[0], sortable(row[1]), row[-1]) for row in self.among(numbers, columns)]
             numbers = [number for number, _ in _first(told, scores, near, wanted)]
         return _first(read(numbers), scores, near, wanted)
 
@@ -73,7 +73,7 @@ class Passing:
 def _first(told: Sequence[Told], scores: Mapping[int, float], near: bytes | None, wanted: int) -> list[tuple[int, float]]:
     """The first `wanted` of these rows: by score, then by id."""
     exact = [scores[number] for number, _, _ in told] if near is None else exact_cosines(near, [vector for _, _, vector in told])
-    order = sorted(range(len(told)), key=lambda i: (-exact[i], _bytes(told[i][1])))
+    order = sorted(range(len(told)), key=lambda i: (-exact[i], told[i][1]))
     return [(told[i][0], exact[i]) for i in order[:wanted]]
 
 
@@ -85,6 +85,6 @@ def _among(table: Any, shape: Shape) -> sa.Select[Any]:
     return sa.select(c.number, *[c[name] for name in columns]).where(these, conditions.standing(roles, _RECORDS), conditions.filter(chosen))
 
 
-def _bytes(value: object) -> bytes:
+def sortable(value: object) -> bytes:
     """An id to sort by, also where the row is damaged."""
     return value if isinstance(value, bytes) else b""

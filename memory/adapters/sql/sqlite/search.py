@@ -7,7 +7,7 @@ from typing import Any
 
 from memory.adapters.sql.partitions import Directory
 from memory.adapters.sql.sqlite.members import MemberCache
-from memory.adapters.sql.sqlite.passing import Passing, Told
+from memory.adapters.sql.sqlite.passing import Passing, Told, sortable
 from memory.adapters.sql.sqlite.ranking import Population, by_meaning, by_words
 from memory.adapters.sql.sqlite.session import Session
 from memory.adapters.sql.sqlite.table import table_of
@@ -29,7 +29,7 @@ async def search(session: Session, directory: Directory[Session], search: Search
     def read(numbers: Sequence[int]) -> list[Told]:
         found = {row[0]: dict(zip(columns, row[1:], strict=True)) for row in passing.among(numbers, columns)}
         rows.update(found)
-        return [(number, row["id"], row.get("vector")) for number, row in found.items()]
+        return [(number, sortable(row["id"]), row.get("vector")) for number, row in found.items()]
 
     def made(number: int) -> Head | None:
         return selection.read(rows[number])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,20 +12,32 @@ import pytest
 from memory.adapters.sql.columns import checksum_column
 from memory.adapters.sql.sqlite.store import SqliteStore
 from memory.domain.errors import MemoryTiersError, StoreError
+from memory.ports.candidates import Around, Candidates
 from memory.ports.contract.collections import SAMPLES
 from memory.ports.contract.support import HERE, delete, done, found, key_of, live, one, put, record, searched, tombstoned
 from memory.ports.query import Eq, Everywhere, Hit, Near, Order, Query, Search, Tenant, within
-from memory.ports.record import Corrupt, Record, pack_vector
+from memory.ports.record import Corrupt, Key, Record, Stored, pack_vector
 from memory.ports.writes import Absent, Always, AtVersion, Newer, Status
 from tests.unit.adapters.sql.sqlite.helping import content_of, flip_in_page, opened, raw, stored, write_content
 
 CHECKSUM = checksum_column(SAMPLES)
+ASKED = Candidates(
+    SAMPLES,
+    within(HERE),
+    "common title",
+    pack_vector([1.0, 1.0, 0.5]),
+    10,
+    among=(key_of(1).id, key_of(30).id),
+    around=Around("conversation_id", "number", 2),
+    counted=("common", "titl"),
+    select=frozenset({"type", "tags", "confidence", "created_at", "tier", "owing", "pinned"}),
+)
 
 
 def full(n: int, **parts: Any) -> Record:
     return record(
         n,
-        fields={"type": "fact", "tags": ("red", f"n{n}"), "confidence": 0.5},
+        fields={"type": "fact", "tags": ("red", f"n{n}"), "confidence": 0.5, "conversation_id": f"c{n % 2}", "number": n},
         body={"n": n},
         texts={"title": f"title {n}", "content": "some common words"},
         vector=pack_vector([1.0, float(n), 0.5]),
@@ -59,6 +72,7 @@ async def test_a_changed_column_is_corrupt_and_its_neighbours_are_served(store: 
         assert [h.head.key for h in await searched(store, "common")] == [key_of(0), key_of(2)]
         near = await store.search(Search(SAMPLES, within(HERE), Near(pack_vector([1.0, 1.0, 0.5])), 5))
         assert {h.head.key for h in near} == {key_of(0), key_of(2)}
+        await _only_candidates(store, 0, 2)
     await store.close()
     again = await opened(file)
     assert isinstance(await found(again, 1), Corrupt)
@@ -76,6 +90,7 @@ async def test_a_row_whose_id_is_no_id_any_more_is_corrupt_and_its_neighbours_ar
         (corrupt,) = page.corrupt
         assert isinstance((await store.get(SAMPLES, [corrupt]))[0], Corrupt)
         assert {h.head.key for h in await searched(store, "common")} == {key_of(0), key_of(2)}
+        await _only_candidates(store, 0, 2)
     assert await store.delete_matching(Query(SAMPLES, within(HERE)), 50) == 3
     assert (await store.query(Query(SAMPLES, within(HERE)))).corrupt == ()
 
@@ -88,8 +103,38 @@ async def test_a_row_whose_tenant_is_no_text_any_more_is_no_hit_and_its_neighbou
         hits = [*await searched(store, "common"), *await store.search(Search(SAMPLES, within(HERE), Near(pack_vector([1.0, 1.0, 0.5])), 5))]
         read = await store.get(SAMPLES, [hit.head.key for hit in hits])
         assert {row.key for row in read if isinstance(row, Record)} == {key_of(0), key_of(2)}
+        assert set((await store.candidates(ASKED)).ids) == {key_of(0).id, key_of(2).id}
         page = await store.query(Query(SAMPLES, within(HERE)))
         assert [r.key for r in page.records] == [key_of(0), key_of(2)]
+
+
+async def _only_candidates(store: SqliteStore, *numbers: int) -> None:
+    answer = await store.candidates(ASKED)
+    assert set(answer.ids) == {key_of(n).id for n in numbers}
+    assert (answer.statistics.documents, answer.statistics.containing) == (len(numbers), {"common": len(numbers), "titl": len(numbers)})
+
+
+@pytest.mark.parametrize(
+    "change",
+    ["id = x'00ff'", "id = NULL", "tenant = 'umbrella'", "scope = NULL", "version = 'x'", "tier = x'01'", "created_at = 'x'", "tags = '[' || tags"],
+)
+async def test_a_row_with_a_value_that_is_none_is_no_candidate_and_takes_nobodys_place(store: SqliteStore, file: Path, change: str) -> None:
+    """Met before any read has set it aside."""
+    await done(store, *[put(full(n)) for n in range(6)])
+    with raw(file) as connection:
+        connection.execute("PRAGMA writable_schema = ON")  # for what the table would not let in
+        connection.execute("UPDATE sqlite_master SET sql = replace(sql, ' NOT NULL', '') WHERE name = 'samples'")
+    await damage(store, file, 0, change)
+    answer = await store.candidates(replace(ASKED, limit=5, near=None, among=(), around=None))
+    assert set(answer.ids) == {key_of(n).id for n in range(1, 6)}
+
+
+async def test_a_vector_that_is_none_is_answered_as_zeros(store: SqliteStore, file: Path) -> None:
+    await done(store, *[put(full(n)) for n in range(3)])
+    for became in ("'abcdefghijkl'", "7", "x'01'"):
+        await damage(store, file, 1, f"vector = {became}")
+        answer = await store.candidates(replace(ASKED, near=None, dimensions=3))
+        assert [bool(vector.any()) for _, vector in sorted(zip(answer.ids, answer.vectors, strict=True))] == [True, False, True]
 
 
 async def test_a_query_names_the_corrupt_record_each_time_and_fills_its_page(store: SqliteStore, file: Path) -> None:
@@ -161,6 +206,21 @@ async def test_a_damaged_index_does_not_hide_a_record(store: SqliteStore, file: 
     await again.close()
 
 
+async def test_a_schema_that_takes_their_numbers_from_rows_refuses_searches(store: SqliteStore, file: Path) -> None:
+    """A flipped bit of it is enough: the number is that of the row only where its type is spelled so."""
+    await done(store, *[put(full(n)) for n in range(3)])
+    await store.close()
+    with raw(file) as connection:
+        connection.execute("PRAGMA writable_schema = ON")
+        connection.execute("UPDATE sqlite_master SET sql = replace(sql, 'number INTEGER', 'number INTEGES') WHERE name = 'samples'")
+    again = await opened(file)
+    with pytest.raises(StoreError):
+        await searched(again, "common")
+    with pytest.raises(StoreError):
+        await again.candidates(ASKED)
+    await again.close()
+
+
 @pytest.mark.parametrize("became", ["'1,2'", "'3x'"])
 async def test_damaged_counts_in_the_word_index_refuse_a_search_and_nothing_else(store: SqliteStore, file: Path, became: str) -> None:
     await done(store, *[put(full(n)) for n in range(3)])
@@ -168,6 +228,10 @@ async def test_damaged_counts_in_the_word_index_refuse_a_search_and_nothing_else
         connection.execute(f"UPDATE samples_words SET counts = {became} WHERE word = 'common' AND number = 2")  # noqa: S608
     with pytest.raises(StoreError):
         await searched(store, "common")
+    with pytest.raises(StoreError):
+        await store.candidates(ASKED)
+    by_meaning = await store.candidates(replace(ASKED, text="", counted=()))
+    assert set(by_meaning.ids) == {key_of(n).id for n in range(3)}
     assert [r.key for r in (await store.query(Query(SAMPLES, within(HERE)))).records] == [key_of(n) for n in range(3)]
 
 
@@ -214,7 +278,7 @@ async def _read_everything(file: Path, originals: dict[int, Record]) -> tuple[in
             assert answer.same_content(original)
             right += 1
         near = Search(SAMPLES, within(HERE), Near(pack_vector([1.0, 3.0, 0.5])), 10)
-        for look in (lambda: _listed(store), lambda: searched(store, "common title"), lambda: store.search(near)):
+        for look in (lambda: _listed(store), lambda: searched(store, "common title"), lambda: store.search(near), lambda: _candidates(store)):
             try:
                 answers: list[object] = [*await look()]
                 if hits := [a for a in answers if isinstance(a, Hit)]:  # heads are not held against checksums: what is shown is read by its key
@@ -228,6 +292,11 @@ async def _read_everything(file: Path, originals: dict[int, Record]) -> tuple[in
     finally:
         await store.close()
     return right, refused
+
+
+async def _candidates(store: SqliteStore) -> list[Stored | None]:
+    """Their columns are not held against checksums either."""
+    return await store.get(SAMPLES, [Key(HERE.tenant, one) for one in (await store.candidates(ASKED)).ids])
 
 
 async def _listed(store: SqliteStore) -> list[Record]:

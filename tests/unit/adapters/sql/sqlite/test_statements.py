@@ -13,10 +13,11 @@ import pytest
 from memory.adapters.sql.sqlite.session import Session
 from memory.adapters.sql.sqlite.store import SqliteStore
 from memory.adapters.sql.sqlite.table import table_of
+from memory.ports.candidates import Around, Candidates
 from memory.ports.contract.collections import MORE_SAMPLES, SAMPLES
 from memory.ports.contract.support import HERE, T0, delete, done, key_of, put, record, searched
 from memory.ports.query import And, Eq, Everywhere, Filter, Ge, Gt, Has, In, IsNull, Lt, Or, Order, Query, RowType, Search, Words, within
-from memory.ports.record import Record, Role
+from memory.ports.record import Record, Role, pack_vector
 from memory.ports.writes import Newer
 from tests.unit.adapters.sql.listing import LISTED, NOTES, OF_A_TALK, OF_A_USER
 from tests.unit.adapters.sql.listing import fill as fill_notes
@@ -106,6 +107,31 @@ async def test_the_right_indexes_serve_a_new_tenant_in_a_table_that_sqlite_never
     await store.close()
 
 
+async def test_candidates_read_the_rows_they_bring_and_of_these_what_is_asked(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    store = SqliteStore(f"sqlite:///{file}")
+    talks = replace(SAMPLES, indexes=(("source", "number"),))
+    await store.open((talks,))
+    said = [record(n, fields={"source": "talk", "number": n}, texts={"content": f"word{n}"}, vector=pack_vector([1, n])) for n in range(9)]
+    await done(store, *[put(one, collection=talks) for one in said])
+    asked = Candidates(talks, within(HERE), "word4", pack_vector([1, 9]), 1, (key_of(0).id,), Around("source", "number", 1), ("word4",))
+    seen: list[str] = []
+    rows = Session.rows
+
+    def noting(self: Session, sql: str, values: Sequence[Any] = ()) -> list[Any]:
+        seen.append(sql)
+        return rows(self, sql, values)
+
+    await store.candidates(asked)
+    with monkeypatch.context() as patch:
+        patch.setattr(Session, "rows", noting)
+        assert set((await store.candidates(asked)).ids) == {key_of(n).id for n in (0, 1, 3, 4, 5, 7, 8)}
+    assert not [sql for sql in seen if "text_" in sql or "body" in sql or "words" in sql], seen
+    plans = await _plans(store, lambda: store.candidates(asked), monkeypatch)
+    assert not any(f"SCAN {table}" in plan for plan in plans for table in ("samples", "c", "t")), plans
+    assert any("ix_samples_several_0 (tenant=? AND source=? AND field_number>? AND field_number<?)" in plan for plan in plans), plans
+    await store.close()
+
+
 async def test_what_is_due_is_found_by_an_index(store: SqliteStore, monkeypatch: pytest.MonkeyPatch) -> None:
     await done(store, put(record(1)))
     due: dict[str, Query] = {
@@ -143,7 +169,8 @@ async def test_the_same_question_with_other_values_is_prepared_once(store: Sqlit
     for minute in range(5):
         await store.query(Query(SAMPLES, within(HERE), everyday(minute), (Order("created_at", True),), 20, roles=BROWSED))
         await store.search(Search(SAMPLES, within(HERE), Words("word"), 5 + minute, everyday(minute), BROWSED))
-    assert len(prepared) == 2
+        await store.candidates(Candidates(SAMPLES, within(HERE), "word", limit=5 + minute, filter=everyday(minute), roles=BROWSED))
+    assert len(prepared) == 3
 
 
 async def test_among_many_equals_the_id_decides_and_the_filter_comes_first(store: SqliteStore) -> None:
