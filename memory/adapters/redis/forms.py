@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import OrderedDict
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from typing import TypeAlias
@@ -29,8 +29,8 @@ STAMP = 12
 _NO_STAMP = b"0" * STAMP
 _Name: TypeAlias = tuple[str, str, str]
 """Collection, tenant and scope."""
-_Changes: TypeAlias = list[tuple[str, Record | None, bytes | None]]
-"""Ids, and the records that stand under them now, with their words."""
+_Change: TypeAlias = tuple[str, Record | None, bytes | None]
+"""An id, and the record that stands under it now, with its words."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,26 +109,32 @@ class Forms:
         found = []
         for source, answer, (_, _, form) in zip(sources, answers, asked, strict=True):
             if form is None or answer[:1] == b"*":
-                form = Form(collection)
                 source.take(answer[1 + STAMP :])
-                _change(form, await self._changes(collection, source.found))
-                source.found = []
-                async for portion in Reader(self._connections).in_portions([source] if source.more else []):
-                    _change(form, await self._changes(collection, portion))
-            else:
-                _change(form, await self._changes(collection, list(entries(source, answer[1 + STAMP :]))))
+                form = await self._anew(collection, source)
+            else:  # all at once: cut off in the middle, it would be what never was
+                for change in [change async for change in self._changes(collection, entries(source, answer[1 + STAMP :]))]:
+                    _put(form, change)
             found.append(_Kept(form, answer[1 : 1 + STAMP], form.bytes))
         return found
 
-    async def _changes(self, collection: Collection, found: Sequence[Entry]) -> _Changes:
-        changes: _Changes = []
+    async def _anew(self, collection: Collection, source: Source) -> Form:
+        """What changes while it is read is told after the stamp that came before."""
+        form = Form(collection)
+        portion, source.found = source.found, []
+        async for change in self._changes(collection, portion):
+            _put(form, change)
+        async for portion in Reader(self._connections).in_portions([source] if source.more else []):
+            async for change in self._changes(collection, portion):
+                _put(form, change)
+        return form
+
+    async def _changes(self, collection: Collection, found: Iterable[Entry]) -> AsyncIterator[_Change]:
         async for entry in paced(found):
             row, stands = entry.read(collection) if entry.value else (None, None)
             if isinstance(stands, Corrupt):
                 await self._set_aside(entry, stands)
             kept = stands if isinstance(stands, Record) and stands.role is not Role.CACHED else None
-            changes.append((entry.address.id, kept, _words_of(collection, row)))
-        return changes
+            yield entry.address.id, kept, _words_of(collection, row)
 
 
 def _name(collection: Collection, partition: Partition) -> _Name:
@@ -139,10 +145,9 @@ def _words_of(collection: Collection, row: Row | None) -> bytes | None:
     return (row.words or lexical.index(collection, row.texts)) if row is not None and collection.texts else None
 
 
-def _change(form: Form, changes: _Changes) -> None:
-    """All of them at once: a question that is cut off leaves a form as it was."""
-    for record_id, record, words in changes:
-        if record is None:
-            form.drop(record_id)
-        else:
-            form.put(record, words)
+def _put(form: Form, change: _Change) -> None:
+    record_id, record, words = change
+    if record is None:
+        form.drop(record_id)
+    else:
+        form.put(record, words)
