@@ -36,6 +36,8 @@ REALS = "reals"
 """Where a payload has the engine's own numbers for its real fields."""
 UNTAGGED = "untagged"
 """Where it names the tag fields that are empty: to an engine an empty list is nothing."""
+LENGTH = "length"
+"""Where it has the number of words. What earlier releases wrote has none."""
 GENERATION = "generation"
 
 _SEALED = (
@@ -113,6 +115,7 @@ def payload_of(collection: Collection, row: Row) -> Payload:
             "bytes": size_of(row._replace(fields=packed)),
             "texts": dict(row.texts) or None,
             "counted": None if row.words is None else row.words.decode(),
+            LENGTH: None if row.words is None else lexical.length(row.words),
             UNTAGGED: [name for name, value in row.fields.items() if value == () and name in types] or None,
             REALS: {name: value for name, value in row.fields.items() if types.get(name) is FieldType.REAL} or None,
             collection.name: packed or None,
