@@ -57,6 +57,9 @@ class EdgeConditions:
     ) -> Condition:
         return edge.FieldCondition(path, range=edge.RangeFloat(gt=gt, gte=gte, lt=lt, lte=lte))
 
+    def points(self, points: Sequence[str]) -> Condition:
+        return edge.HasIdCondition(set(points))
+
     def missing(self, path: str) -> Condition:
         return edge.IsEmptyCondition(path)
 

@@ -34,6 +34,10 @@ class Conditions(Protocol):
         self, path: str, *, gt: float | None = None, gte: float | None = None, lt: float | None = None, lte: float | None = None
     ) -> Condition: ...
 
+    def points(self, points: Sequence[str]) -> Condition:
+        """It is one of these points."""
+        ...
+
     def missing(self, path: str) -> Condition:
         """Nothing is there, or an empty list."""
         ...
