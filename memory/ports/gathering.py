@@ -42,7 +42,7 @@ async def gather(store: Store, asked: Candidates, statistics: Statistics) -> Mea
         found |= {h.key.id: h for h in (await store.query(_query(asked, select, In("id", tuple(unread))))).heads}
     if asked.around is not None:
         wanted = neighbours(found.values(), asked.around)
-        for part in _beside(wanted, asked.around):
+        for part in asking_for(wanted, asked.around):
             async for page in scan(store, _query(asked, select, part), MAX_LIMIT):
                 found |= {h.key.id: h for h in page.heads if h.key.id not in found and place_of(h, asked.around) in wanted}
     return await measured(asked, list(found.values()), statistics)
@@ -88,7 +88,7 @@ def beside(there: Set[Place], reach: int) -> frozenset[Place]:
     return frozenset({place for place in around - there if -(2**63) <= place[2] < 2**63})  # an integer field has no others
 
 
-def _beside(wanted: Iterable[Place], around: Around) -> Iterator[Filter]:
+def asking_for(wanted: Iterable[Place], around: Around) -> Iterator[Filter]:
     """The questions for these places, of so many each."""
     places = sorted({(group, number) for _, group, number in wanted})
     for start in range(0, len(places), PLACES_ASKED):

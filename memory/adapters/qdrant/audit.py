@@ -2,7 +2,8 @@
 
 Of each point whose checksum fits:
 
-- it stands at the point of its key, and its payload has of `partition`, `rank`, `owing`, `bytes`, `counted` and `untagged` what one made now has;
+- it stands at the point of its key, and its payload has of `partition`, `rank`, `owing`, `bytes`, `counted`, `length` and `untagged` what one made
+  now has;
 - the engine's own real numbers (`reals`) are there for each real field and no other, and may stand for what the field says (`rounding`);
 - `words` are the words of its texts, each once, with their weights; there are none where no live record stands;
 - the one dense vector is that of the record, of its number of dimensions; there is none where the record has none.

@@ -21,7 +21,7 @@ from memory.adapters.qdrant.client_conditions import ClientConditions
 from memory.adapters.qdrant.client_errors import Unconfirmed, translate_client
 from memory.adapters.qdrant.codec import Payload
 from memory.adapters.qdrant.config import ServerConfig
-from memory.adapters.qdrant.engine import WORDS, Change, Condition, Conditions, Found, Index, Sparse, Vectors, Whole, dense_name
+from memory.adapters.qdrant.engine import MOST_VALUES, WORDS, Change, Condition, Conditions, Found, Index, Sparse, Vectors, Whole, dense_name
 from memory.adapters.qdrant.thresholds import Thresholds
 from memory.domain.errors import ConfigError
 
@@ -166,6 +166,19 @@ class ClientEngine:
         selector = {k: v for k, v in self._reading.items() if k != "consistency"}
         counted = await self._ask(self._client.count(self._config.collection, where, exact=True, **selector))
         return int(counted.count)
+
+    async def tally(self, path: str, where: Condition) -> dict[int, int]:
+        answer = await self._ask(
+            self._client.facet(self._config.collection, path, facet_filter=where, limit=MOST_VALUES, exact=True, **self._reading)
+        )
+        return {int(hit.value): hit.count for hit in answer.hits}
+
+    async def holding(self, indices: Sequence[int], where: Condition, most: int) -> list[int]:
+        words = [models.SparseVector(indices=[index], values=[1.0]) for index in indices]
+        asked = [models.QueryRequest(query=w, using=WORDS, filter=where, limit=most, shard_key=self._config.shard_key) for w in words]
+        selector = {k: v for k, v in self._reading.items() if k != "shard_key_selector"}
+        answers = await self._ask(self._client.query_batch_points(self._config.collection, asked, **selector))
+        return [len(answer.points) for answer in answers]
 
     async def near(self, vector: list[float], where: Condition, limit: int, keys: Sequence[str] | None) -> list[Found]:
         if len(vector) not in self._dimensions:

@@ -21,6 +21,9 @@ class ClientConditions:
     ) -> Condition:
         return models.FieldCondition(key=path, range=models.Range(gt=gt, gte=gte, lt=lt, lte=lte))
 
+    def points(self, points: Sequence[str]) -> Condition:
+        return models.HasIdCondition(has_id=list(points))
+
     def missing(self, path: str) -> Condition:
         return models.IsEmptyCondition(is_empty=models.PayloadField(key=path))
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import marshal
 from binascii import a2b_base64, b2a_base64
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 from hashlib import blake2b
 from typing import Any, TypeAlias
@@ -36,6 +36,8 @@ REALS = "reals"
 """Where a payload has the engine's own numbers for its real fields."""
 UNTAGGED = "untagged"
 """Where it names the tag fields that are empty: to an engine an empty list is nothing."""
+LENGTH = "length"
+"""Where it has the number of words. What earlier releases wrote has none."""
 GENERATION = "generation"
 
 _SEALED = (
@@ -113,6 +115,7 @@ def payload_of(collection: Collection, row: Row) -> Payload:
             "bytes": size_of(row._replace(fields=packed)),
             "texts": dict(row.texts) or None,
             "counted": None if row.words is None else row.words.decode(),
+            LENGTH: None if row.words is None else lexical.length(row.words),
             UNTAGGED: [name for name, value in row.fields.items() if value == () and name in types] or None,
             REALS: {name: value for name, value in row.fields.items() if types.get(name) is FieldType.REAL} or None,
             collection.name: packed or None,
@@ -212,7 +215,7 @@ def head_in(collection: Collection, payload: Payload, select: frozenset[str]) ->
     """The head of a payload, of which the `head_keys` are there; None where one of its values is none."""
     get = payload.get
     try:
-        vector = get("vector") if VECTOR in select else None
+        vector, declared = get("vector") if VECTOR in select else None, get(collection.name) or {}
         return Head(
             Key(payload["tenant"], payload["id"]),
             payload["scope"],
@@ -220,7 +223,11 @@ def head_in(collection: Collection, payload: Payload, select: frozenset[str]) ->
             _ROLES[payload["role"]],
             payload["tier"],
             payload["generation"],
-            {name: value for name in select - BESIDE if (value := _named(collection, payload, name)) is not None},
+            {
+                name: value if told is None else told(value)
+                for name, of_system, told in _told(collection, select)
+                if (value := get(name) if of_system else declared.get(name)) is not None
+            },
             _words(collection, get("counted")) if WORDS in select else None,
             None if vector is None else a2b_base64(vector),
         )
@@ -232,13 +239,11 @@ def _words(collection: Collection, counted: str | None) -> bytes:
     return lexical.index(collection, {}) if counted is None else counted.encode()
 
 
-def _named(collection: Collection, payload: Payload, name: str) -> FieldValue:
-    """The value of a declared or system field."""
-    if name in SYSTEM_TYPES:
-        value, kind = payload.get(name), SYSTEM_TYPES[name]
-        return _ROLES[payload[name]] if name == "role" else value if value is None or kind not in _VALUES else _VALUES[kind](value)
-    value, declared = (payload.get(collection.name) or {}).get(name), _types(collection)[name]
-    return value if value is None or declared not in _VALUES else _VALUES[declared](value)
+@lru_cache(maxsize=256)
+def _told(collection: Collection, select: frozenset[str]) -> Sequence[tuple[str, bool, Callable[[Any], FieldValue] | None]]:
+    """Of each field that is named, whether it is the system's, and what makes its value of the payload's; None where that is the value."""
+    types = {name: SYSTEM_TYPES.get(name) or _types(collection)[name] for name in select - BESIDE}
+    return [(name, name in SYSTEM_TYPES, _ROLES.__getitem__ if name == "role" else _VALUES.get(kind)) for name, kind in types.items()]
 
 
 @lru_cache(maxsize=256)

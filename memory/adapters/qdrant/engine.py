@@ -16,6 +16,8 @@ from memory.adapters.qdrant.codec import Payload
 from memory.adapters.qdrant.thresholds import Thresholds
 
 WORDS = "words"
+MOST_VALUES = 1_000_000
+"""Distinct numbers that are tallied."""
 
 Condition: TypeAlias = Any
 """A condition or filter in the driver's own type, made by its `Conditions`."""
@@ -31,6 +33,10 @@ class Conditions(Protocol):
     def between(
         self, path: str, *, gt: float | None = None, gte: float | None = None, lt: float | None = None, lte: float | None = None
     ) -> Condition: ...
+
+    def points(self, points: Sequence[str]) -> Condition:
+        """It is one of these points."""
+        ...
 
     def missing(self, path: str) -> Condition:
         """Nothing is there, or an empty list."""
@@ -144,6 +150,14 @@ class Engine(Protocol):
         ...
 
     async def count(self, where: Condition) -> int: ...
+
+    async def tally(self, path: str, where: Condition) -> dict[int, int]:
+        """How many points have each of the whole numbers there, exactly; those without one are left out. Of an indexed path."""
+        ...
+
+    async def holding(self, indices: Sequence[int], where: Condition, most: int) -> list[int]:
+        """How many points have each of these words, at most so many."""
+        ...
 
     async def near(self, vector: list[float], where: Condition, limit: int, keys: Sequence[str] | None) -> list[Found]:
         """The nearest by dot product, best first."""

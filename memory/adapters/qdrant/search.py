@@ -5,15 +5,19 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from memory.adapters.qdrant.codec import head_in, head_keys, stored_in
+from memory.adapters.qdrant.codec import Payload, head_in, head_keys, stored_in
 from memory.adapters.qdrant.engine import Engine, Found
 from memory.adapters.qdrant.filters import Always, Compiler, located
 from memory.adapters.qdrant.words import sparse_query, unit
 from memory.ports.asking import condition
+from memory.ports.collections import Collection
 from memory.ports.heads import head_of
-from memory.ports.pace import paced
-from memory.ports.query import Hit, Near, Search
+from memory.ports.pace import AT_A_TIME, paced
+from memory.ports.query import Filter, Head, Hit, Near, Search
 from memory.ports.record import Record
+
+HEADS_AT_A_TIME = 50
+"""Made between which nobody else has a turn: one takes some ten microseconds."""
 
 
 async def search(engine: Engine, wanted: Search) -> list[Hit]:
@@ -22,14 +26,15 @@ async def search(engine: Engine, wanted: Search) -> list[Hit]:
     if ranked is None:
         return []
     take, rest = ranked
-    keys = None if rest is not None else head_keys(wanted.collection, wanted.select)
-    asked = wanted.limit + 1
+    reading = Reading(wanted.collection, wanted.select, rest)
+    ties = 0 if isinstance(wanted.by, Near) else wanted.limit // 4 + engine.thresholds.beyond_a_page  # by meaning there are hardly any
+    asked = wanted.limit + ties + 1
     while True:
-        found = await take(asked, keys)
+        found = await take(asked, reading.keys)
         all_of_them = len(found) < asked
         if not all_of_them:  # the last ones may have ties that were not taken: they wait for the next round
             found = [point for point in found if point.value > found[-1].value]
-        hits = await _hits(wanted, found, rest)
+        hits = await _hits(reading, found, wanted.limit)
         if all_of_them or len(hits) >= wanted.limit:
             return hits[: wanted.limit]
         asked *= 4
@@ -54,17 +59,30 @@ def _ranker(engine: Engine, wanted: Search) -> Any:
     return (lambda limit, keys: engine.by_words(words, where, corpus, limit, keys)), compiled.rest
 
 
-async def _hits(wanted: Search, found: Sequence[Found], rest: Any) -> list[Hit]:
-    """Those that can be read and that the filter lets through: the best first, ties by id. For what is left of the filter records are read."""
-    collection, lets_through = wanted.collection, condition(rest)
-    hits = []
-    async for point in paced(found):
-        if rest is None:
-            head = head_in(collection, point.payload, wanted.select)
-        else:
-            record = stored_in(collection, point.payload)
-            head = head_of(collection, record, wanted.select) if isinstance(record, Record) and lets_through(record) else None
-        if head is not None:
+class Reading:
+    """How heads are read: of the payloads' `keys`, or where something of the filter is left to apply, of whole records."""
+
+    def __init__(self, collection: Collection, select: frozenset[str], rest: Filter | None) -> None:
+        self._collection, self._select = collection, select
+        self._lets_through = None if rest is None else condition(rest)
+        self.keys = None if rest is not None else head_keys(collection, select)
+        self.at_a_time = HEADS_AT_A_TIME if rest is None else AT_A_TIME
+
+    def head(self, payload: Payload) -> Head | None:
+        """None for what cannot be read, and for what the filter does not let through."""
+        if self._lets_through is None:
+            return head_in(self._collection, payload, self._select)
+        record = stored_in(self._collection, payload)
+        return head_of(self._collection, record, self._select) if isinstance(record, Record) and self._lets_through(record) else None
+
+
+async def _hits(reading: Reading, found: Sequence[Found], limit: int) -> list[Hit]:
+    """The best first, ties by id: at least so many, if there are, and whoever is as good as the last of them."""
+    hits: list[Hit] = []
+    async for point in paced(found, reading.at_a_time):
+        if len(hits) >= limit and point.value < hits[-1].score:
+            break
+        if (head := reading.head(point.payload)) is not None:
             hits.append(Hit(head, point.value))
     hits.sort(key=lambda hit: (-hit.score, hit.head.key.id))
     return hits

@@ -11,7 +11,8 @@ from typing import Any, ClassVar
 
 from memory.adapters.qdrant import audit, matching, partitions
 from memory.adapters.qdrant.batch import Points, points_changed
-from memory.adapters.qdrant.codec import Payload, stored_in
+from memory.adapters.qdrant.candidates import candidates
+from memory.adapters.qdrant.codec import LENGTH, Payload, stored_in
 from memory.adapters.qdrant.config import CLAIMS, EdgeConfig, ServerConfig, claims_of, parse
 from memory.adapters.qdrant.engine import Engine, Index
 from memory.adapters.qdrant.filters import is_indexed, path_of
@@ -25,6 +26,7 @@ from memory.domain.errors import ConfigError, MemoryTiersError, Unsupported
 from memory.domain.time import micros
 from memory.ports.base import BaseStore
 from memory.ports.batch import carry_out
+from memory.ports.candidates import Candidates, Measured
 from memory.ports.capabilities import Capabilities
 from memory.ports.collections import Collection, FieldType
 from memory.ports.due import Due
@@ -39,7 +41,7 @@ PATIENCE = 30.0
 _SYSTEM_INDEXES = (
     Index("partition", "tenant"),
     *[Index(path, "keyword") for path in ("tenant", "scope", "collection", "kind", "role", "tier")],
-    *[Index(path, "integer") for path in ("rank", "created_at", "updated_at", "expires_at", "discard_at", "owing")],
+    *[Index(path, "integer") for path in ("rank", "created_at", "updated_at", "expires_at", "discard_at", "owing", LENGTH)],
 )
 _KINDS = {
     FieldType.TEXT: "keyword",
@@ -83,7 +85,8 @@ class QdrantStore(BaseStore):
     # -- life ---------------------------------------------------------------------------------------------------------
 
     async def _open(self, collections: Sequence[Collection]) -> None:
-        declared = [Index(path_of(c, f.name), _KINDS[f.type]) for c in collections for f in c.fields if is_indexed(f) or f.name in c.leading]
+        several = {c.name: {name for index in c.indexes for name in index} for c in collections}
+        declared = [Index(path_of(c, f.name), _KINDS[f.type]) for c in collections for f in c.fields if is_indexed(f) or f.name in several[c.name]]
         await self._engine.open(tuple(dict.fromkeys((*_SYSTEM_INDEXES, *declared))))
 
     async def _close(self) -> None:
@@ -130,6 +133,9 @@ class QdrantStore(BaseStore):
 
     async def _search(self, wanted: Search) -> list[Hit]:
         return await search(self._engine, wanted)
+
+    async def _candidates(self, asked: Candidates) -> Measured:
+        return await candidates(self._engine, asked)
 
     async def _delete_matching(self, query: Query, version: int, discard_at: datetime | None, carry: frozenset[str]) -> int:
         return await matching.delete_matching(self._engine, query, version, discard_at, carry)

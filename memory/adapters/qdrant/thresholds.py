@@ -13,7 +13,7 @@ class Thresholds:
     read_at_once: int = 500
     """Points read at once where all that matches is read, and those kept beyond twice a page until the first of them are chosen."""
     beyond_a_page: int = 8
-    """Points read beside a page, and a quarter of it, for ties at its end and what is filtered out here."""
+    """Points read beside a page, and a quarter of it, for ties at its end and what is filtered out here; of a search by words as well."""
     retrieved_at_once: int = 1_000
     """Points asked for by their ids in one request to a server."""
     changed_at_once: int = 100

@@ -67,6 +67,7 @@ PINNED: dict[str, Any] = {
     "vector": "AAAAPwAAAMA=",
     "bytes": 34,
     "counted": "1;1 t",
+    "length": 1,
     "untagged": ["tags"],
     "texts": {"title": "t"},
     "samples": {"type": "fact", "tags": [], "confidence": "1.0", "valid_from": 1714979289123456},
@@ -79,11 +80,12 @@ def test_the_form_of_a_payload_is_pinned() -> None:
     """What is on disks out there must be read for good: a new form takes a new schema number, and this stays readable."""
     assert payload_of(SAMPLES, row_of(SAMPLES, WHOLE)) == PINNED
     assert stored_in(SAMPLES, PINNED) == WHOLE
+    assert stored_in(SAMPLES, {name: value for name, value in PINNED.items() if name != "length"}) == WHOLE, "as earlier releases wrote it"
     assert record_point("samples", WHOLE.key) == "42b010c7-2099-8b07-bb2b-4af50d738a75"
     assert generation_point(WHOLE.partition) == "47af676d-2a60-8fab-8b01-74aa50d78a98"
 
 
-DERIVED = ("rank", "owing", "bytes", "counted", "untagged", "reals")
+DERIVED = ("rank", "owing", "bytes", "counted", "length", "untagged", "reals")
 """Of what is derived an audit takes care."""
 
 

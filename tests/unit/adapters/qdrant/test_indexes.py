@@ -10,10 +10,11 @@ import pytest
 
 from memory.adapters.qdrant.edge import EdgeEngine
 from memory.adapters.qdrant.store import QdrantStore
+from memory.ports.candidates import Around, Candidates
 from memory.ports.collections import Field, FieldType
 from memory.ports.contract.collections import SAMPLES
-from memory.ports.contract.support import T0, asked, done, id_of, put, record
-from memory.ports.query import Ge, Gt, IsNull, Or, Order
+from memory.ports.contract.support import HERE, T0, asked, done, id_of, put, record
+from memory.ports.query import Ge, Gt, IsNull, Or, Order, within
 
 pytestmark = pytest.mark.backend("qdrant_edge")
 
@@ -40,4 +41,20 @@ async def test_every_moment_has_an_index_also_one_that_is_declared_later(folder:
     assert {"samples.due", "samples.place"} <= _indexed(store)
     await done(store, put(record(9, fields={"due": T0}), collection=later))
     assert await asked(store, part=Or((IsNull("due"), Gt("due", T0))), collection=later) == [id_of(n) for n in range(4)]
+    await store.close()
+
+
+async def test_every_field_of_an_index_over_several_has_one(folder: Path) -> None:
+    """What stands beside a candidate is asked by its group and its numbers together; folders made before get theirs when they are opened."""
+    store = QdrantStore(f"qdrant+edge:///{folder}")
+    earlier = replace(SAMPLES, fields=(*SAMPLES.fields, Field("place", FieldType.INTEGER)))
+    await store.open((earlier,))
+    assert not {"samples.source", "samples.place"} & _indexed(store)
+    await done(store, *[put(record(n, fields={"source": "chat", "place": n}), collection=earlier) for n in range(4)])
+    await store.close()
+    later = replace(earlier, indexes=(("source", "place"),))
+    await store.open((later,))
+    assert {"samples.source", "samples.place"} <= _indexed(store)
+    beside = Candidates(later, within(HERE), among=(id_of(0),), around=Around("source", "place", 2))
+    assert set((await store.candidates(beside)).ids) == {id_of(n) for n in range(3)}
     await store.close()

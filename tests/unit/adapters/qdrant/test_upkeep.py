@@ -67,6 +67,8 @@ DAMAGE: dict[str, tuple[dict[str, Any] | None, Vectors | None]] = {
     "a vector of others": (None, Vectors(sparse_query("cormorant"), [0.0, 1.0])),
     "a number of others": ({"reals": {"confidence": 0.2}}, None),
     "no number": ({"reals": {}}, None),
+    "no number of words": ({"length": None}, None),
+    "another's number of words": ({"length": 7}, None),
 }
 
 
