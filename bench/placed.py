@@ -1,11 +1,14 @@
-"""A measurement on several topologies, each on a clean place of its own."""
+"""A measurement on several topologies, each on a clean place of its own, and a clean place in any store."""
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Awaitable, Callable, Iterable
 from pathlib import Path
+from typing import Any
 
 from bench.measure import Figure
+from memory import Memory
 from tests.support.backends import BACKENDS
 from tests.support.placings import Placing, forget
 
@@ -25,3 +28,8 @@ async def on_each(placings: Iterable[Placing], folder: Path, what: str, measured
         finally:
             forget(place)
     return figures
+
+
+def opened(config: str | dict[str, Any], embedder: str | None = None) -> Memory:
+    """A memory of a tenant that nothing was kept of yet, with no maintenance beside what is measured."""
+    return Memory(config, tenant=f"bench-{uuid.uuid4().hex}", embedder=embedder, durations={"sweep_every": 0})

@@ -1,7 +1,7 @@
 """How well what was said is found again, and how fast: `python -m bench retrieval --data FILE --out RUN.jsonl`, or this file as a program.
 
 Each turn becomes an entry, each conversation a scope, each session of it a conversation of entries, and each question a search. What was found is
-written a line a question, `{"qid": ..., "ids": [...]}`, best first. With `--speed` made-up texts are searched instead, on every topology there is.
+written a line a question, `{"qid": ..., "ids": [...]}`, best first. With `--speed` made-up texts are searched instead, on several topologies.
 """
 
 from __future__ import annotations
@@ -13,8 +13,7 @@ import random
 import sys
 import tempfile
 import time
-import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Coroutine, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
@@ -25,6 +24,8 @@ if not __package__:  # run as a file: beside it stand modules that are named lik
 
 from bench.locomo import DEPTH, Question, Turn, load, scores
 from bench.measure import Figure, percentile, report
+from bench.placed import opened
+from bench.speed import LARGEST, SIZES, of, speed
 from memory import EntryDraft, Memory, Scope
 
 OPEN = Path(__file__).resolve().parents[2] / "shared" / "data" / "locomo_open.json"
@@ -123,11 +124,6 @@ async def retrieval(folder: Path, rounds: int) -> list[Figure]:
     return found
 
 
-def opened(config: str | dict[str, Any], embedder: str | None = None) -> Memory:
-    """A memory of a tenant that nothing was kept of yet, with no maintenance beside what is measured."""
-    return Memory(config, tenant=f"bench-{uuid.uuid4().hex}", embedder=embedder, durations={"sweep_every": 0})
-
-
 async def _asked(arguments: argparse.Namespace, folder: Path) -> list[Figure]:
     turns, questions = load(arguments.data)
     way = Way(plain=arguments.plain, together=arguments.together)
@@ -136,6 +132,13 @@ async def _asked(arguments: argparse.Namespace, folder: Path) -> list[Figure]:
     asked.write(arguments.out)
     said = [name for name in ("plain", "together") if getattr(arguments, name)]
     return figures(", ".join([arguments.data.stem, *said]), questions, asked)
+
+
+def _speed(arguments: argparse.Namespace, folder: Path) -> Coroutine[Any, Any, list[Figure]]:
+    sizes = (*SIZES, LARGEST) if arguments.largest else SIZES
+    if arguments.config is None:
+        return speed(folder, arguments.rounds, sizes)
+    return of("as configured", opened(arguments.config, arguments.embedder), arguments.rounds, sizes)
 
 
 def _say(line: str) -> None:
@@ -150,12 +153,18 @@ def main(given: Sequence[str] | None = None) -> int:
     parser.add_argument("--embedder", metavar="NAME", help="instead of the configured one")
     parser.add_argument("--plain", action="store_true", help="the turns shuffled, without moment, conversation and speaker")
     parser.add_argument("--together", action="store_true", help="all conversations in one scope")
+    parser.add_argument("--speed", action="store_true", help=f"searches of scopes of {', '.join(f'{size:,}' for size in SIZES)} entries instead")
+    parser.add_argument("--largest", action="store_true", help=f"of {LARGEST:,} too")
+    parser.add_argument("--rounds", type=int, default=3, help="how often the searches are repeated; the median counts")
     parser.add_argument("--json", type=Path, metavar="FILE", help="also write the figures as JSON")
     arguments = parser.parse_args(given)
     if arguments.data is not None and arguments.out is None:
         parser.error("--data wants --out")
     with tempfile.TemporaryDirectory(prefix="memory-bench-") as folder:
-        measured = retrieval(Path(folder), 1) if arguments.data is None else _asked(arguments, Path(folder))
+        if arguments.speed:
+            measured = _speed(arguments, Path(folder))
+        else:
+            measured = retrieval(Path(folder), 1) if arguments.data is None else _asked(arguments, Path(folder))
         report(asyncio.run(measured), arguments.json)
     return 0
 

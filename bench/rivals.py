@@ -71,10 +71,10 @@ class LlamaMemory(Rival):
 
 
 async def rivals(folder: Path, rounds: int) -> list[Figure]:
-    if reason := _missing():
+    if reason := missing("agents", "llama_index.core"):
         return [Figure("sessions of others", None, "ms", note=reason)]
     named = (p for name in ("default", "redis-postgres-edge", "postgres-only") for p in MONTHS if p.name == name)
-    with _importable():
+    with importable():
         return await on_each(named, folder, "sessions of others", lambda placing, place: _on(placing, place, rounds))
 
 
@@ -140,9 +140,10 @@ def _postgres() -> str:
     return "postgresql+asyncpg" + postgres_servers.container().url().partition("?")[0].removeprefix("postgresql")
 
 
-def _missing() -> str | None:
-    with _importable():
-        for name in ("agents", "llama_index.core"):
+def missing(*modules: str) -> str | None:
+    """Why these cannot be measured, None where they can."""
+    with importable():
+        for name in modules:
             try:
                 importlib.import_module(name)
             except ImportError as error:
@@ -151,7 +152,7 @@ def _missing() -> str | None:
 
 
 @contextmanager
-def _importable() -> Iterator[None]:
+def importable() -> Iterator[None]:
     """Behind what this project has: its own versions of what both need are the ones that are used."""
     folder = os.environ.get("MEMORY_RIVALS", "")
     sys.path.append(folder)

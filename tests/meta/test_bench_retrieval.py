@@ -11,6 +11,8 @@ from typing import Any
 import pytest
 
 from bench.locomo import Question, load, measured, scores
+from bench.placed import opened
+from bench.speed import of
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -104,3 +106,19 @@ def test_scores_are_those_that_the_measures_are_defined_by() -> None:
     assert measured(["a"], [*map(str, range(20)), "a"])["MRR"] == 0
     questions = [Question("q1", "c", "?", 1, ("a",)), Question("q2", "c", "?", 2, ("b",)), Question("q3", "c", "?", 5, ("c",))]
     assert scores(questions, {"q1": ["a"], "q3": []})["recall@5"] == 50  # one that was not asked counts nought, an adversarial one nothing
+
+
+@pytest.mark.backend("sqlite")
+async def test_searches_are_timed_by_size_and_others_that_are_not_installed_are_not_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("MEMORY_RIVALS", raising=False)
+    figures = await of("here", opened(f"sqlite:///{tmp_path / 'memory.db'}"), 1, (20, 200), tmp_path)
+    assert [figure.name for figure in figures] == [
+        "here: search of 20, p50",
+        "here: search of 200, p50",
+        "here: search of a session of 1,000, p50",
+        "here: search of 200 and a session of 1,000, p50",
+        "search of 200, beside LangGraph's store in memory",
+        "search of 200, beside mem0 on local Qdrant",
+    ]
+    assert all(figure.value for figure in figures[:4])
+    assert all(figure.value is None and figure.note.startswith("not run, No module named") for figure in figures[4:])

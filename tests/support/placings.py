@@ -147,3 +147,9 @@ MONTHS = (
     Placing("mariadb-edge", ("mariadb", "qdrant_edge"), lambda folder: _tiers(mariadb := _mariadb(), mariadb, _edge(folder))),
 )
 """An ordinary month runs on these."""
+
+BESIDE_EDGE = (
+    Placing("postgres-edge", ("postgresql", "qdrant_edge"), lambda folder: _tiers(postgres := _postgres(), postgres, _edge(folder))),
+    Placing("mongo-edge", ("mongo_replica_set", "qdrant_edge"), lambda folder: _tiers(mongo := _mongo(), mongo, _edge(folder))),
+)
+"""A database for sessions and all else, Edge for what is found by meaning; the benchmark searches on these too."""
