@@ -87,7 +87,7 @@ MESSAGES = Collection(
         Field("uploads", FieldType.TAGS),  # of which it has large texts, those in `artifacts`
     ),
     (TextPart("content", 1.0),),
-    indexes=(("conversation_id", "message_id"), ("conversation_id", "event")),
+    indexes=(("conversation_id", "message_id"), ("conversation_id", "event"), ("conversation_id", "number_in_conversation")),
 )
 """The logs of conversations: a record for each event, most of which are messages."""
 

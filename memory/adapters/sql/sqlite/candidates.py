@@ -10,7 +10,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from memory.adapters.sql.columns import field_column
+from memory.adapters.sql.columns import column_of
 from memory.adapters.sql.partitions import Directory
 from memory.adapters.sql.scoring import Candidates as Ranked
 from memory.adapters.sql.scoring import Scores
@@ -70,7 +70,7 @@ class _Found:
 
     def add_beside(self, around: Around) -> None:
         """What stands beside those that there are: an index over group and number brings it."""
-        name, group, number = self._table.name, _column(around.group), _column(around.number)
+        name, group, number = self._table.name, column_of(around.group), column_of(around.number)
         same = f"t.tenant = c.tenant AND t.partition_no = c.partition_no AND t.[{group}] = c.[{group}]"
         near = f"t.[{number}] BETWEEN c.[{number}] - {around.reach} AND c.[{number}] + {around.reach}"
         beside: set[int] = set()
@@ -103,7 +103,7 @@ class _Columns:
     def __init__(self, table: SqliteTable, asked: Candidates) -> None:
         assert not isinstance(asked.where, Everywhere)  # noqa: S101 - that is refused
         self.tenant = asked.where.tenant
-        fields = {name: _column(name) for name in asked.select}
+        fields = {name: column_of(name) for name in asked.select}
         vector = ("vector",) if asked.width and asked.collection.vector else ()
         self.names = tuple(dict.fromkeys((*_HEAD, *sorted(fields.values()), *vector)))
         self.vector = len(self.names) if vector else None
@@ -132,10 +132,6 @@ class _Columns:
         if {*columns[_TENANT]} != {self.tenant} or texts != {str} or numbers != {int} or not all(map(is_id, columns[_ID])):
             raise ValueError("not a record's")
         return list(zip(*columns, strict=True))
-
-
-def _column(name: str) -> str:
-    return "owed" if name == "owing" else name if name in SYSTEM_TYPES else field_column(name)
 
 
 def _measured(table: SqliteTable, asked: Candidates, population: Population, found: _Found) -> Measured:

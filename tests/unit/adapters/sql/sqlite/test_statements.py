@@ -13,7 +13,10 @@ import pytest
 from memory.adapters.sql.sqlite.session import Session
 from memory.adapters.sql.sqlite.store import SqliteStore
 from memory.adapters.sql.sqlite.table import table_of
+from memory.orchestrator.collections import ENTRIES, ENTRY_VERSIONS, MESSAGES
+from memory.policies.ranking.fields import BESIDE
 from memory.ports.candidates import Around, Candidates
+from memory.ports.collections import Collection
 from memory.ports.contract.collections import MORE_SAMPLES, SAMPLES
 from memory.ports.contract.support import HERE, T0, delete, done, key_of, put, record, searched
 from memory.ports.query import And, Eq, Everywhere, Filter, Ge, Gt, Has, In, IsNull, Lt, Or, Order, Query, RowType, Search, Words, within
@@ -129,6 +132,20 @@ async def test_candidates_read_the_rows_they_bring_and_of_these_what_is_asked(fi
     plans = await _plans(store, lambda: store.candidates(asked), monkeypatch)
     assert not any(f"SCAN {table}" in plan for plan in plans for table in ("samples", "c", "t")), plans
     assert any("ix_samples_several_0 (tenant=? AND source=? AND field_number>? AND field_number<?)" in plan for plan in plans), plans
+    await store.close()
+
+
+@pytest.mark.parametrize("collection", [ENTRIES, ENTRY_VERSIONS, MESSAGES], ids=lambda c: c.name)
+async def test_what_stands_beside_is_found_by_an_index_wherever_the_engine_asks(
+    file: Path, monkeypatch: pytest.MonkeyPatch, collection: Collection
+) -> None:
+    store = SqliteStore(f"sqlite:///{file}")
+    await store.open((collection,))
+    await done(store, *[put(record(n, fields={BESIDE.group: "c1", BESIDE.number: n}), collection=collection) for n in range(5)])
+    asked = Candidates(collection, within(HERE), among=(key_of(2).id,), around=replace(BESIDE, reach=1))
+    assert set((await store.candidates(asked)).ids) == {key_of(n).id for n in (1, 2, 3)}
+    plans = await _plans(store, lambda: store.candidates(asked), monkeypatch)
+    assert any(f"tenant=? AND {BESIDE.group}=? AND {BESIDE.number}>?" in plan for plan in plans), plans
     await store.close()
 
 
