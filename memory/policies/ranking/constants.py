@@ -20,6 +20,7 @@ BESIDE = (0.7, 0.5, 0.3)  # previous, next and second neighbours in the window's
 SPEAKER = 0.8  # one speaker is named, and said it: design
 ENDS_ASKING = -0.2  # questions are no answers: design
 SESSION, SESSION_BEST = 0.2, 3  # the sum of the three best of its conversation: design
+DATED = ((0.3, 3.0), (0.3, 14.0))  # the question names days: weights, and the days in which each falls to a third; design
 LENGTHY = 0.1  # times ln(1 + words): longer texts say more; design
 ANSWERS = 0.1  # of the previous one's score, where that asks: design
 LEAST = 0.01  # a score stays above nought, so that multiplying keeps the order of what it multiplies

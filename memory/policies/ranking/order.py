@@ -67,8 +67,9 @@ class Ranked:
 
 def rank(question: Question, pool: Measured, near: bytes | None, asked: Asked, now: datetime) -> Ranked:
     """The pool, whose counted words are the question's stems, or none where it is asked for meaning alone."""
-    scored = score(question if asked.by != "meaning" else replace(question, text=""), pool, near)
-    multipliers = dict(boosted(question, pool, asked.preferred, asked.as_of or asked.known_at or now))
+    then = asked.as_of or asked.known_at or now
+    scored = score(question if asked.by != "meaning" else replace(question, text=""), pool, near, then)
+    multipliers = dict(boosted(question, pool, asked.preferred, then))
     order = scored.score
     for by in multipliers.values():
         order = order * by

@@ -8,6 +8,7 @@ terms fall away. The score only orders. `absolute` says how well a text answers,
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -18,6 +19,7 @@ import numpy.typing as npt
 
 from memory.policies import marks
 from memory.policies.asking import Question, mentioned
+from memory.policies.dates import period_of
 from memory.policies.ranking import constants as c
 from memory.ports.candidates import Measured
 from memory.ports.text import rarity, words
@@ -37,8 +39,9 @@ class Scored:
     terms: Mapping[str, Scores]
 
 
-def score(question: Question, pool: Measured, near: bytes | None, noise: float = c.NOISE) -> Scored:
-    """Measure the pool, whose counted words are the question's `stems`; `near` is the vector of the text that the question embeds."""
+def score(question: Question, pool: Measured, near: bytes | None, now: datetime, noise: float = c.NOISE) -> Scored:
+    """Measure the pool, whose counted words are the question's `stems`; `near` is the vector of the text that the question embeds, and `now` the
+    moment from which it counts days."""
     neighbours = _Neighbours(pool)
     rare = _rarities(question, pool)
     own = pool.counts / c.CONTENT
@@ -58,6 +61,7 @@ def score(question: Question, pool: Measured, near: bytes | None, noise: float =
         "asks": c.ENDS_ASKING * _shows(pool, marks.ENDS_ASKING),
         "session": c.SESSION * _in_parts(_sessions(pool, in_context)),
         "length": c.LENGTHY * np.log1p(pool.lengths),
+        "date": _dated(question, pool, now),
         "cues": sum((weight * _shows(pool, mark) for mark, weight in question.cues), np.zeros(len(pool))),
     }
     total: Scores = sum(terms.values(), np.zeros(len(pool)))
@@ -131,6 +135,17 @@ def _spoken(question: Question, pool: Measured) -> Scores:
     speakers = pool.fields["speaker"]
     named = mentioned(question, {one for one in speakers if isinstance(one, str)})
     return np.array([float(len(named) == 1 and one in named) for one in speakers])
+
+
+def _dated(question: Question, pool: Measured, now: datetime) -> Scores:
+    """How close to the days that the question names; nothing where it names none."""
+    period = period_of(question.text, now.date())
+    if period is None:
+        return np.zeros(len(pool))
+    days = [at.date() if isinstance(at, datetime) else None for at in pool.fields["valid_from"]]
+    away = {day: period.away(day) for day in days if day is not None}
+    worth = {day: sum(weight * math.exp(-gone / fades) for weight, fades in c.DATED) for day, gone in away.items()}
+    return np.array([0.0 if day is None else worth[day] for day in days])
 
 
 def _said_beside(question: Question, pool: Measured) -> Scores:

@@ -45,7 +45,7 @@ def _pool(question: Question, texts: Sequence[str], vectors: Sequence[Sequence[f
 
 
 def _order(question: Question, pool: Measured, near: bytes | None = None) -> list[int]:
-    return [int(row) for row in np.argsort(-score(question, pool, near).score, kind="stable")]
+    return [int(row) for row in np.argsort(-score(question, pool, near, NOW).score, kind="stable")]
 
 
 def test_more_of_the_questions_words_come_first() -> None:
@@ -56,7 +56,7 @@ def test_more_of_the_questions_words_come_first() -> None:
 def test_two_texts_that_are_nearly_alike_have_nearly_the_same_score() -> None:
     question = read("alpaca wool")
     pool = _pool(question, ["alpaca wool one two", "alpaca wool one two three", "zebra"])
-    first, second, _ = score(question, pool, None).score.tolist()
+    first, second, _ = score(question, pool, None, NOW).score.tolist()
     assert abs(first - second) / max(first, second) < 0.05
 
 
@@ -65,23 +65,23 @@ def test_an_answer_beside_the_words_of_the_question_is_found_by_them() -> None:
     texts = ["which wool do you use?", "Mostly alpaca.", "Nice weather."]
     beside: dict[str, Any] = {"conversation_id": ["c", "c", "d"], "number_in_conversation": [1, 2, 1]}
     pool = _pool(question, texts, **beside)
-    assert score(question, pool, None).score[1] > score(question, pool, None).score[2]
+    assert score(question, pool, None, NOW).score[1] > score(question, pool, None, NOW).score[2]
     apart = _pool(question, texts)
-    assert score(question, apart, None).terms["words"][1] == 0
+    assert score(question, apart, None, NOW).terms["words"][1] == 0
 
 
 def test_neighbours_are_those_of_the_same_scope_and_conversation() -> None:
     question = read("wool")
     pool = _pool(question, ["wool", "yes"], conversation_id=["c", "c"], number_in_conversation=[1, 2])
-    assert score(question, pool, None).terms["words"][1] > 0
+    assert score(question, pool, None, NOW).terms["words"][1] > 0
     elsewhere = replace(pool, scopes=["user:ann", "user:bob"])
-    assert score(question, elsewhere, None).terms["words"][1] == 0
+    assert score(question, elsewhere, None, NOW).terms["words"][1] == 0
 
 
 def test_a_number_without_a_conversation_has_no_neighbours() -> None:
     question = read("wool")
     pool = _pool(question, ["wool", "yes"], number_in_conversation=[1, 2])
-    assert score(question, pool, None).terms["words"][1] == 0
+    assert score(question, pool, None, NOW).terms["words"][1] == 0
 
 
 def test_the_speaker_who_is_named_is_preferred_and_of_two_neither() -> None:
@@ -89,7 +89,7 @@ def test_the_speaker_who_is_named_is_preferred_and_of_two_neither() -> None:
     one = reread(read("What does Melanie like?"), speakers)
     assert _order(one, _pool(one, texts, speaker=speakers)) == [1, 0]
     both = reread(read("What do Melanie and Caroline like?"), speakers)
-    assert not score(both, _pool(both, texts, speaker=speakers), None).terms["speaker"].any()
+    assert not score(both, _pool(both, texts, speaker=speakers), None, NOW).terms["speaker"].any()
 
 
 def test_what_asks_comes_behind_what_tells() -> None:
@@ -117,15 +117,15 @@ def test_meaning_orders_where_words_say_nothing() -> None:
 
 def test_a_record_without_a_vector_is_measured_by_its_words_alone() -> None:
     question = read("cat")
-    scored = score(question, _pool(question, ["a cat", "a car"], [[0, 0], [1, 0]]), pack_vector([1, 0]))
+    scored = score(question, _pool(question, ["a cat", "a car"], [[0, 0], [1, 0]]), pack_vector([1, 0]), NOW)
     assert np.isfinite(scored.score).all()
     assert scored.terms["own_meaning"][0] == 0
 
 
 def test_how_well_it_answers_does_not_depend_on_the_rest_of_the_pool() -> None:
     question = read("alpaca wool price")
-    alone = score(question, _pool(question, ["alpaca wool"]), None).absolute[0]
-    among = score(question, _pool(question, ["alpaca wool", "alpaca wool price", "zebra"]), None).absolute
+    alone = score(question, _pool(question, ["alpaca wool"]), None, NOW).absolute[0]
+    among = score(question, _pool(question, ["alpaca wool", "alpaca wool price", "zebra"]), None, NOW).absolute
     assert among[0] == alone == pytest.approx(2 / 3)
     assert among.tolist()[1:] == pytest.approx([1.0, 0.0])
 
@@ -133,18 +133,28 @@ def test_how_well_it_answers_does_not_depend_on_the_rest_of_the_pool() -> None:
 def test_a_near_meaning_answers_well_and_the_noise_of_a_model_does_not() -> None:
     question = read("zebra")
     pool = _pool(question, ["a", "b"], [[1, 0], [0.3, 1]])
-    absolute = score(question, pool, pack_vector([1, 0])).absolute
+    absolute = score(question, pool, pack_vector([1, 0]), NOW).absolute
     assert absolute.tolist() == pytest.approx([1.0, 0.0])
 
 
 def test_an_empty_pool_has_no_scores() -> None:
     question = read("alpaca")
-    assert len(score(question, _pool(question, []), None).score) == 0
+    assert len(score(question, _pool(question, []), None, NOW).score) == 0
 
 
 def test_a_score_stays_above_nought() -> None:
     question = read("zebra")
-    assert (score(question, _pool(question, ["?", ""]), None).score > 0).all()
+    assert (score(question, _pool(question, ["?", ""]), None, NOW).score > 0).all()
+
+
+def test_what_was_said_near_the_days_that_a_question_names_comes_first() -> None:
+    question = read("Which alpaca did Ada feed on 3 May, 2023?")
+    moments = [datetime(2023, 5, day, tzinfo=UTC) for day in (20, 3, 2, 5)] + [None]
+    scored = score(question, _pool(question, ["alpaca"] * 5, valid_from=moments), None, NOW)
+    assert np.argsort(-scored.terms["date"]).tolist() == [1, 3, 2, 0, 4]
+    assert scored.terms["date"][4] == 0
+    plain = read("Which alpaca did Ada feed?")
+    assert not score(plain, _pool(plain, ["alpaca"] * 5, valid_from=moments), None, NOW).terms["date"].any()
 
 
 # -- multipliers
@@ -186,7 +196,7 @@ def test_the_callers_conversation_wins_close_calls_and_no_others() -> None:
 
 
 def _boosted(question: Question, pool: Measured, preferred: Preferences) -> list[float]:
-    multiplied = score(question, pool, None).score
+    multiplied = score(question, pool, None, NOW).score
     for by in boosted(question, pool, preferred, NOW).values():
         multiplied = multiplied * by
     return [float(one) for one in multiplied]
@@ -214,7 +224,7 @@ def test_a_word_of_the_title_counts_for_more_than_one_of_the_content() -> None:
     question = read("kubernetes")
     pool = _pool(question, ["kubernetes deployment runbook", "kubernetes in generic notes"])
     titled = replace(pool, counts=np.array([[10.0], [4.0]]), lengths=np.array([4, 4]))
-    first, second = score(question, titled, None).score.tolist()
+    first, second = score(question, titled, None, NOW).score.tolist()
     assert first > second
 
 
@@ -237,7 +247,7 @@ def test_a_day_and_a_speaker_that_many_rows_share_are_told_of_each() -> None:
         "speaker": ["Caroline", "Caroline", "Caroline", "Bob", None],
         "valid_from": [NOW, NOW, NOW - 40 * DAY, NOW - 40 * DAY, NOW],
     }
-    told = score(question, _pool(question, ["x"] * 5, **fields), None).terms["words"]
+    told = score(question, _pool(question, ["x"] * 5, **fields), None, NOW).terms["words"]
     assert told[0] == told[1] > told[2] > told[3] > told[4] == 0
 
 
