@@ -41,13 +41,13 @@ class _Kept:
 
 
 class Forms:
-    """Those of one store, at most `most` bytes of them. What cannot be read on the way is `set_aside`.
+    """Those of one store, at most `most` bytes of them. What cannot be read on the way is `quarantine`.
 
     Copies that the server forgets by itself are in none of them: nobody would tell that they are gone.
     """
 
-    def __init__(self, connections: Connections, most: int, set_aside: Callable[[Entry, Corrupt], Awaitable[None]]) -> None:
-        self._connections, self._most, self._set_aside = connections, most, set_aside
+    def __init__(self, connections: Connections, most: int, quarantine: Callable[[Entry, Corrupt], Awaitable[None]]) -> None:
+        self._connections, self._most, self._quarantine = connections, most, quarantine
         self._kept: OrderedDict[_Name, _Kept] = OrderedDict()
         self._turns: WeakValueDictionary[_Name, asyncio.Lock] = WeakValueDictionary()
         self._declared: dict[str, Collection] = {}
@@ -132,7 +132,7 @@ class Forms:
         async for entry in paced(found):
             row, stands = entry.read(collection) if entry.value else (None, None)
             if isinstance(stands, Corrupt):
-                await self._set_aside(entry, stands)
+                await self._quarantine(entry, stands)
             kept = stands if isinstance(stands, Record) and stands.role is not Role.CACHED else None
             yield entry.address.id, kept, _words_of(collection, row)
 
