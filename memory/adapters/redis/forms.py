@@ -41,7 +41,7 @@ class _Kept:
 
 
 class Forms:
-    """Those of one store, at most `most` bytes of them. What cannot be read on the way is `quarantine`.
+    """Those of one store, at most `most` bytes of them. What cannot be read on the way goes to `quarantine`.
 
     Copies that the server forgets by itself are in none of them: nobody would tell that they are gone.
     """
