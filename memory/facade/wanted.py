@@ -23,8 +23,14 @@ class Only(TypedDict, total=False):
     """Of any of these types."""
     tags: Sequence[str] | None
     """With all of these tags."""
+    any_tags: Sequence[str] | None
+    """With any of these tags."""
+    metadata: Mapping[str, Scalar] | None
+    """Whose metadata have each of these keys with exactly its value. Stores have no index of them: what answers is read until enough is found."""
     since: Moment | None
     """Created at or after this moment."""
+    before: Moment | None
+    """Created before this moment."""
 
 
 def only_of(given: Only | None) -> Only:

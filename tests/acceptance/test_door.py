@@ -242,7 +242,13 @@ async def test_what_only_does_not_know_is_refused(plain: Memory, only: Any) -> N
 
 
 @pytest.mark.behaviour("D68")
-@pytest.mark.parametrize(("field", "value"), [("tags", ["a", ""]), ("tags", "a"), ("types", ["user", "note"]), ("types", "user"), ("since", "today")])
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        *[("tags", ["a", ""]), ("tags", "a"), ("any_tags", ["a", ""]), ("any_tags", "a"), ("types", ["user", "note"]), ("types", "user")],
+        *[("since", "today"), ("before", "today"), ("metadata", "a")],
+    ],
+)
 async def test_what_is_wrong_within_only_is_named_so(plain: Memory, field: str, value: Any) -> None:
     with pytest.raises(InvalidInput) as refused:
         await plain.search("x", scope=USER, only={field: value})  # type: ignore[arg-type]

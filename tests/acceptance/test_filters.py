@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Any
 
 import pytest
 
@@ -75,6 +76,40 @@ async def test_only_filters_before_the_limit(memory: Memory) -> None:
         await memory.write(f"tea {n}", scope=USER, tags=["t"])
         await memory.write(f"tea tea {n}", scope=USER, type="user")
     assert [hit.entry for hit in await memory.search("tea", scope=USER, only={"types": ["user"], "tags": ["t"]}, limit=1)] == [wanted]
+
+
+async def test_only_filters_by_any_tag_by_metadata_and_before_a_moment(memory: Memory, clock: Clock) -> None:
+    given: dict[str, dict[str, Any]] = {"one": {"n": 1, "on": True}, "true": {"n": True, "on": True}, "text": {"n": "1"}, "nothing": {}}
+    for name, metadata in given.items():
+        entry = await memory.write(f"tea {name}", scope=SESSION, tags=[name], metadata=metadata, created_at=clock.advance())
+        if name == "true":
+            await memory.admin.move([entry.id], "long")
+            middle = entry.created_at
+    filters: list[tuple[Only, list[str]]] = [
+        ({"any_tags": ["one", "text"]}, ["tea one", "tea text"]),
+        ({"any_tags": ["one", "text"], "tags": ["text"]}, ["tea text"]),
+        ({"metadata": {"n": 1}}, ["tea one"]),
+        ({"metadata": {"n": True, "on": True}}, ["tea true"]),
+        ({"metadata": {"on": None}}, []),
+        ({"metadata": {}}, sorted(f"tea {name}" for name in given)),
+        ({"before": middle}, ["tea one"]),
+        ({"before": middle + MICROSECOND, "metadata": {"on": True}}, ["tea one", "tea true"]),
+    ]
+    for only, wanted in filters:
+        assert found(await memory.search("tea", scope=SESSION, only=only)) == wanted, only
+        assert found(await memory.search("tea", scope=SESSION, only=only, known_at=clock.advance())) == wanted, only
+        assert found(await memory.search(" ", scope=SESSION, only=only)) == wanted, only
+
+
+async def test_what_is_rare_by_its_metadata_is_found_behind_what_answers_better(memory: Memory, clock: Clock) -> None:
+    drafts: list[dict[str, Any]] = [{"content": f"tea tea {n}", "scope": USER, "metadata": {"kind": "other"}} for n in range(300)]
+    await memory.write_many(
+        [*drafts, {"content": "tea, once among many other words that nobody asks for", "scope": USER, "metadata": {"kind": "rare"}}]
+    )
+    for known_at in (None, clock.advance()):
+        hits = await memory.search("tea", scope=USER, only={"metadata": {"kind": "rare"}}, limit=1, known_at=known_at, explain=True)
+        assert [hit.entry.metadata for hit in hits] == [{"kind": "rare"}]
+        assert hits.left_out == {"other_metadata": 300}
 
 
 @pytest.mark.behaviour("D68")

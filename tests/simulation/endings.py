@@ -84,8 +84,15 @@ ENDINGS: dict[str, Scene] = {
     "few are asked for beside a copy that does not count": Scene(
         (
             *(Turn(kind, entry=entry, pick=2) for entry in range(2) for kind in (_K.WRITE, _K.MOVE)),
-            *(Turn(_K.WRITE, entry=2), Turn(_K.MOVE, entry=2, pick=2, lure=("move.release", Fault.ERROR_BEFORE))),
-            *(Turn(_K.DELETE, entry=2, lure=("delete.elsewhere", Fault.ERROR_BEFORE)), Turn(_K.RETRIEVE, pick=2), Turn(_K.RETRIEVE, pick=2, who=1)),
+            *(
+                turn
+                for entry in (2, 3)
+                for turn in (
+                    *(Turn(_K.WRITE, entry=entry), Turn(_K.MOVE, entry=entry, pick=2, lure=("move.release", Fault.ERROR_BEFORE))),
+                    Turn(_K.DELETE, entry=entry, lure=("delete.elsewhere", Fault.ERROR_BEFORE)),
+                )
+            ),
+            *(Turn(_K.RETRIEVE, pick=2), Turn(_K.RETRIEVE, pick=2, who=1)),
         ),
         (Layout.THREE, Layout.FORGETFUL),
         (SESSION,),

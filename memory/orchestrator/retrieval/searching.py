@@ -26,7 +26,7 @@ from memory.policies.asking import Question, read
 from memory.policies.expansion import Expansion
 from memory.policies.ranking import closeness
 from memory.policies.rerank import Rerank
-from memory.policies.visibility import accepts
+from memory.policies.visibility import accepts, notes
 from memory.ports.pace import paced
 from memory.ports.query import MAX_LIMIT
 from memory.ports.record import Key, Record, Role, Stored
@@ -35,6 +35,7 @@ from memory.ports.store import Store
 if TYPE_CHECKING:
     from memory.policies.ranking.order import Ranked
 
+OTHER_METADATA = "other_metadata"
 AT_LEAST = 50
 """Candidates of each way that are asked for, however few are wanted (D82)."""
 READ_FOR_CLOSENESS = 50
@@ -138,8 +139,8 @@ class _Answering:
         self._placement, self._browsing = placement, browsing
         self._asked, self._question, self._pool, self._ranked = asked, question, pool, ranked
         self._records, self._lacking = records, lacking
-        self._gone: dict[int, str] = {}
         self._rows = ranked.best_first(ranked.answering(asked.min_score))
+        self._gone = {row: OTHER_METADATA for row in self._rows if row in records and not notes(records[row], asked.metadata)}
 
     async def choose(self) -> None:
         """Read the best until all that are to be shown have been. Who is gone, hidden or no longer matching makes room for the next."""
@@ -174,6 +175,8 @@ class _Answering:
             record = homes.get(self._pool.measured.ids[row])
             if record is not None and accepts(record, self._asked, ENTRIES, now):
                 self._records[row] = record
+            elif record is not None and not notes(record, self._asked.metadata):
+                self._gone[row] = OTHER_METADATA
             else:
                 self._gone[row] = "not_confirmed" if self._pool.measured.ids[row] in unknown else "changed_since"
 
@@ -208,10 +211,14 @@ class _Answering:
             yield FoundEntry(entry_of(self._records[row]), float(self._ranked.scored.absolute[row]), explanation)
 
     def left_out(self) -> dict[str, Any]:
-        """What was found and is not shown: how many for their score or for the limit, and which for what their homes say now."""
+        """What was found and is not shown: how many for their score, the limit or their metadata, and which for what their homes say now."""
         answering = len(self._ranked.answering(0.0))
         named = {why: sorted(self._pool.measured.ids[row] for row, of in self._gone.items() if of == why) for why in self._gone.values()}
-        counted = {"below_min_score": answering - len(self._rows), "beyond_limit": len(self._rows) - len(self._gone) - len(self._best)}
+        counted = {
+            "below_min_score": answering - len(self._rows),
+            "beyond_limit": len(self._rows) - len(self._gone) - len(self._best),
+            OTHER_METADATA: len(named.pop(OTHER_METADATA, ())),
+        }
         return {why: value for why, value in {**counted, **named}.items() if value}
 
 
