@@ -115,7 +115,7 @@ ALLOWED: Mapping[str, tuple[int | None, ...]] = {
     "twenty by a field": (2, 1, 1, 1),
     "count": (2, 1, 1, 1),
     "search by words": (None, 2, 6, 3),
-    "candidates": (6, 2, 6, 4),
+    "candidates": (1, 2, 6, 4),
 }
 """The trips of each call on each backend; None where the backend does not offer the call."""
 
