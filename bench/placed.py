@@ -31,5 +31,6 @@ async def on_each(placings: Iterable[Placing], folder: Path, what: str, measured
 
 
 def opened(config: str | dict[str, Any], embedder: str | None = None) -> Memory:
-    """A memory of a tenant that nothing was kept of yet, with no maintenance beside what is measured."""
-    return Memory(config, tenant=f"bench-{uuid.uuid4().hex}", embedder=embedder, durations={"sweep_every": 0})
+    """A memory of a tenant that nothing was kept of yet, with no maintenance beside what is measured. `embedder`: a name, or an encoder's folder."""
+    embeds = {"use": "folder", "path": embedder} if embedder and Path(embedder).is_dir() else embedder
+    return Memory(config, tenant=f"bench-{uuid.uuid4().hex}", embedder=embeds, durations={"sweep_every": 0})

@@ -150,7 +150,7 @@ def main(given: Sequence[str] | None = None) -> int:
     parser.add_argument("--data", type=Path, metavar="FILE", help="conversations with questions; the open ones, in every way, where none is named")
     parser.add_argument("--out", type=Path, metavar="RUN.jsonl", help="where what was found is written")
     parser.add_argument("--config", help="a memory.toml or a URL; a file of its own where none is given")
-    parser.add_argument("--embedder", metavar="NAME", help="instead of the configured one")
+    parser.add_argument("--embedder", metavar="NAME", help="instead of the configured one: its name, or the folder of an encoder")
     parser.add_argument("--plain", action="store_true", help="the turns shuffled, without moment, conversation and speaker")
     parser.add_argument("--together", action="store_true", help="all conversations in one scope")
     parser.add_argument("--speed", action="store_true", help=f"searches of scopes of {', '.join(f'{size:,}' for size in SIZES)} entries instead")

@@ -52,7 +52,7 @@ class BlockingMemory:
         config: str | os.PathLike[str] | Mapping[str, Any] | MemoryConfig | None = ...,
         *,
         tenant: str | None = ...,
-        embedder: Embedder | EmbedFunction | str | None = ...,
+        embedder: Embedder | EmbedFunction | Mapping[str, str] | str | None = ...,
         token_counter: TokenCounter | CountFunction | str | None = ...,
         clock: Clock = ...,
         onward: Onward | Literal["elsewhere"] | None = ...,

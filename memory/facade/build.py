@@ -13,7 +13,7 @@ from memory.adapters.wrappers.latecomer import Latecomer
 from memory.adapters.wrappers.retry import Retry
 from memory.adapters.wrappers.timeout import Timeout
 from memory.domain.errors import ConfigError
-from memory.facade.config import Guards, MemoryConfig, ServingStore
+from memory.facade.config import EmbedderSettings, Guards, MemoryConfig, ServingStore
 from memory.facade.values import scheme_of
 from memory.orchestrator.engine import Engine
 from memory.orchestrator.settings import EngineSettings
@@ -57,7 +57,7 @@ def build_engine(
     topology = Topology(**_tiers(config, made), accept_loss=forgetful or config.accept_loss)
     return Engine(
         topology,
-        embedder=embedder or embedder_named(config.embedder),
+        embedder=embedder or embedder_of(config.embedder),
         counter=counter or counter_named(config.token_counter),
         clock=clock,
         settings=config.engine,
@@ -128,10 +128,14 @@ def _observed(store: Store, tiers: Sequence[str]) -> Store:
     return Telemetry(store, tiers)
 
 
-def embedder_named(name: str) -> Embedder | None:
-    """The embedder of a configured name; None for 'none': then nothing is found by meaning."""
-    if name == "none":
+def embedder_of(settings: EmbedderSettings) -> Embedder | None:
+    """The embedder that is configured; None for 'none': then nothing is found by meaning."""
+    if settings.use == "none":
         return None
+    if settings.path is not None:
+        from memory.adapters.embedders.folder import FolderEmbedder
+
+        return FolderEmbedder(settings.path)
     from memory.adapters.embedders.wordllama import WordLlamaEmbedder
 
     return WordLlamaEmbedder()

@@ -97,8 +97,8 @@ _Shown = PlainSerializer(masked)
 _FROZEN = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
 
 
-def _one_number(name: str) -> Callable[[object], object]:
-    """Reads a table that is given as one number, or as its text: `retry = 3`."""
+def _one_value(name: str) -> Callable[[object], object]:
+    """Reads a table that is given as one value of it: `retry = 3`."""
 
     def read(value: object) -> object:
         return value if value is None or isinstance(value, Mapping | BaseModel) else {name: value}
@@ -130,8 +130,8 @@ class Guards(BaseModel):
     model_config = _FROZEN
 
     timeout: Duration | None = None
-    retry: Annotated[RetrySettings | None, BeforeValidator(_one_number("attempts"))] = None
-    breaker: Annotated[BreakerSettings | None, BeforeValidator(_one_number("failures"))] = None
+    retry: Annotated[RetrySettings | None, BeforeValidator(_one_value("attempts"))] = None
+    breaker: Annotated[BreakerSettings | None, BeforeValidator(_one_value("failures"))] = None
 
     def shown(self) -> dict[str, str | int]:
         """What is set, by dotted name."""
@@ -208,6 +208,27 @@ class Durations(BaseModel):
     advice: Duration = EngineSettings().advice
 
 
+class EmbedderSettings(BaseModel):
+    """What makes vectors of text: "wordllama"; "none", and nothing is found by meaning; or "folder", a sentence encoder in a folder (`path`)."""
+
+    model_config = _FROZEN
+
+    use: Literal["wordllama", "none", "folder"] = "wordllama"
+    path: str | None = None
+
+    @model_validator(mode="after")
+    def _has_a_folder(self) -> EmbedderSettings:
+        if self.use == "folder" and not self.path:
+            raise BadSetting("embedder.path", "is missing: the folder of the encoder")
+        if self.use != "folder" and self.path is not None:
+            raise BadSetting("embedder.path", f"belongs to use = \"folder\", not to '{self.use}'")
+        return self
+
+    def shown(self) -> dict[str, str]:
+        """What is set, by dotted name."""
+        return {"embedder": self.use} if self.path is None else {"embedder.use": self.use, "embedder.path": self.path}
+
+
 class ConversationSettings(BaseModel):
     """What is done with what is said in sessions.
 
@@ -245,7 +266,7 @@ class MemoryConfig(BaseModel):
     model_config = _FROZEN
 
     tenant: str = "default"
-    embedder: Literal["wordllama", "none"] = "wordllama"
+    embedder: Annotated[EmbedderSettings, BeforeValidator(_one_value("use"))] = EmbedderSettings()
     token_counter: str = DefaultCounter().name
     """What counts the tokens of messages, by name: that one, or one that an installed distribution registers under `memory.token_counters`."""
     accept_loss: bool | tuple[str, ...] = False
@@ -372,8 +393,8 @@ class MemoryConfig(BaseModel):
 
     def leaves(self) -> dict[str, Any]:
         """Every value by its dotted name, ready to show: secrets hidden, durations as text, and the stores in use."""
-        plain = ("tenant", "embedder", "token_counter", "accept_loss", "inclusion_rules", "telemetry")
-        shown: dict[str, Any] = {name: getattr(self, name) for name in plain}
+        plain = ("tenant", "token_counter", "accept_loss", "inclusion_rules", "telemetry")
+        shown: dict[str, Any] = {name: getattr(self, name) for name in plain} | self.embedder.shown()
         shown |= {f"tiers.{tier}": masked(getattr(self.tiers, tier)) for tier in TIERS}
         stores: dict[str, StoreConfig | ServingStore] = {**self.stores, **{s.name: s for s in self.stores_in_use() if s.name == MAIN}}
         for name, store in stores.items():
@@ -454,6 +475,7 @@ def _explained(exc: ValidationError) -> BadSetting:
 
 def _settings_under(location: tuple[int | str, ...]) -> list[str]:
     sections: dict[str, type[BaseModel]] = {
+        "embedder": EmbedderSettings,
         "tiers": Tiers,
         "routes": RouteConfig,
         "stores": StoreConfig,

@@ -66,7 +66,8 @@ class Memory:
             hits = await memory.search("what does Ada drink?", scope=Scope.user("ada"))
 
     `config` is a URL, the path of a SQLite file or of a `.toml` file, a mapping, or a `MemoryConfig`; `settings` override single values.
-    `embedder` is a configured name ('wordllama', 'none'), an `Embedder`, or any function from texts to vectors.
+    `embedder` is what may be configured ('wordllama', 'none', or `{"use": "folder", "path": ...}` for a sentence encoder of one's own),
+    an `Embedder`, or any function from texts to vectors.
     `token_counter` counts what messages cost a model: a configured name, a `TokenCounter`, or any function from a text to its tokens.
     `onward` makes entries of messages that leave the window of a session, by a compaction or by its end: it gets a `Leaving`, may be async, and
     returns texts, drafts or arguments of `write`, which go to the session's user unless they name a scope. It is called by the session's end and by
@@ -84,7 +85,7 @@ class Memory:
         config: str | os.PathLike[str] | Mapping[str, Any] | MemoryConfig | None = None,
         *,
         tenant: str | None = None,
-        embedder: Embedder | EmbedFunction | str | None = None,
+        embedder: Embedder | EmbedFunction | Mapping[str, str] | str | None = None,
         token_counter: TokenCounter | CountFunction | str | None = None,
         clock: Clock = system_clock,
         onward: Onward | Literal["elsewhere"] | None = None,
@@ -92,14 +93,14 @@ class Memory:
         reranker: Reranker | Advisor | ScoreFunction | None = None,
         **settings: Any,
     ) -> None:
-        if isinstance(embedder, str):
+        if isinstance(embedder, str | Mapping):
             settings["embedder"] = embedder
         if isinstance(token_counter, str):
             settings["token_counter"] = token_counter
         if tenant is not None:
             settings["tenant"] = tenant
         given = MemoryConfig.load(config, **settings)
-        embeds = None if embedder is None or isinstance(embedder, str) else as_embedder(embedder)
+        embeds = None if embedder is None or isinstance(embedder, str | Mapping) else as_embedder(embedder)
         counts = None if token_counter is None or isinstance(token_counter, str) else as_counter(token_counter)
         if onward is not None and onward != ELSEWHERE and not callable(onward):
             raise ConfigError(f"onward: must be a function from messages that leave to entries, or '{ELSEWHERE}', not {type(onward).__name__}")

@@ -179,7 +179,9 @@ def _file(path: Path) -> Layer:
 
 def _make_absolute(tree: Tree, folder: Path) -> None:
     """Files and folders that a config file names by a relative path lie beside it."""
-    stores, routes = tree.get("stores"), tree.get("routes")
+    stores, routes, embedder = tree.get("stores"), tree.get("routes"), tree.get("embedder")
+    if isinstance(embedder, dict) and isinstance(path := embedder.get("path"), str):
+        embedder["path"] = str(folder / Path(path).expanduser())
     holders = [tree.get("tiers"), *(stores.values() if isinstance(stores, dict) else ()), *(routes if isinstance(routes, list) else ())]
     for holder in holders:
         for name, value in holder.items() if isinstance(holder, dict) else ():

@@ -124,7 +124,7 @@ def test_the_contract_runs_from_the_installed_wheel(programs: Path, elsewhere: P
     assert "no harness: name one with --memory-harness" in result.stdout + result.stderr
 
 
-DRIVERS = {"asyncmy", "asyncpg", "grpcio", "pymongo", "qdrant-client", "qdrant-edge-py", "redis"}
+DRIVERS = {"asyncmy", "asyncpg", "grpcio", "onnxruntime", "pymongo", "qdrant-client", "qdrant-edge-py", "redis"}
 DOWNLOADS = {"hf-xet", "httpx2", "huggingface-hub", "requests", "safetensors", "toml", "urllib3"}
 """What brings models from elsewhere: WordLlama and its tokenizer ask pip for it, and nothing here uses it (docs/decisions/027)."""
 

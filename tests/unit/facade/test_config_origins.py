@@ -41,7 +41,7 @@ def test_arguments_win_over_environment_over_file_over_defaults(folder: Path) ->
     config = load(None, {"tenant": "from-argument"}, environ=environ, folder=folder)
     assert config.tenant == "from-argument"
     assert config.tiers.long == "sqlite:///env.db"
-    assert config.embedder == "wordllama"
+    assert config.embedder.use == "wordllama"
 
 
 def test_every_value_says_where_it_came_from(folder: Path) -> None:

@@ -1,0 +1,201 @@
+"""Any sentence encoder in a folder, as sentence-transformers exports it: an ONNX model, its tokenizer, and how tokens become the vector of a text.
+
+Read are `onnx/model.onnx` or `model.onnx`, `tokenizer.json`, `1_Pooling/config.json`, and for the longest text `sentence_bert_config.json`,
+`tokenizer_config.json` and `config.json`, where they are. Nothing is downloaded. What a text is longer than the model takes is cut off.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+from collections.abc import Callable, Mapping, Sequence
+from hashlib import blake2b, file_digest
+from importlib.util import find_spec
+from os import PathLike
+from pathlib import Path
+from threading import Lock
+from typing import Any
+
+import numpy
+import numpy.typing as npt
+
+from memory.domain.errors import ConfigError, InvalidInput
+from memory.ports.embedder import Fingerprint
+
+MODELS = "onnx/model.onnx", "model.onnx"
+TOKENIZER, POOLING, MODULES = "tokenizer.json", "1_Pooling/config.json", "modules.json"
+SENTENCE = "sentence_embedding"
+"""An output that is one vector a text already, where the model has it."""
+_AT_ONCE = 32
+"""Texts of about one length that go through the model together."""
+_LONGEST = 512
+"""Tokens of a text, where no file says how many the model takes."""
+_UNTOLD = 10**6
+"""What tokenizers that know no limit say is more."""
+
+Numbers = npt.NDArray[numpy.float32]
+Mask = npt.NDArray[numpy.int64]
+
+
+def _mean(hidden: Numbers, mask: Mask) -> Numbers:
+    return numpy.asarray((hidden * mask[:, :, None]).sum(axis=1) / mask.sum(axis=1, keepdims=True), numpy.float32)
+
+
+def _first(hidden: Numbers, mask: Mask) -> Numbers:
+    return numpy.asarray(hidden[:, 0])
+
+
+def _largest(hidden: Numbers, mask: Mask) -> Numbers:
+    return numpy.asarray(numpy.where(mask[:, :, None] > 0, hidden, -numpy.inf).max(axis=1), numpy.float32)
+
+
+def _last(hidden: Numbers, mask: Mask) -> Numbers:
+    return numpy.asarray(hidden[numpy.arange(len(hidden)), mask.sum(axis=1) - 1])
+
+
+POOLINGS: Mapping[str, Callable[[Numbers, Mask], Numbers]] = {"mean": _mean, "cls": _first, "max": _largest, "lasttoken": _last}
+"""How the vectors of a text's tokens become its own."""
+
+
+class FolderEmbedder:
+    """`FolderEmbedder("models/encoder")`. The model is loaded at the first use, in a thread, as everything is embedded.
+
+    Its fingerprint is of what the files hold and not of where they lie. A text has the same vector alone and among others to some six places.
+    """
+
+    def __init__(self, folder: str | PathLike[str]) -> None:
+        self._folder = Path(folder).expanduser()
+        self._encoder: _Encoder | None = None
+        self._loading = Lock()
+        if find_spec("onnxruntime") is None:
+            raise ConfigError("embedder: an encoder in a folder needs 'onnxruntime'; pip install 'memory-tiers[encoder]'")
+        _files(self._folder)
+
+    async def fingerprint(self) -> Fingerprint:
+        return (await asyncio.to_thread(self._loaded)).fingerprint
+
+    async def embed(self, texts: Sequence[str]) -> list[bytes]:
+        return await asyncio.to_thread(lambda: self._loaded().embed(list(texts))) if texts else []
+
+    def _loaded(self) -> _Encoder:
+        with self._loading:
+            if self._encoder is None:
+                self._encoder = _Encoder(self._folder)
+            return self._encoder
+
+
+class _Encoder:
+    """The loaded model, with one session for all threads."""
+
+    def __init__(self, folder: Path) -> None:
+        import onnxruntime
+        from tokenizers import Tokenizer
+
+        model, tokenizer = _files(folder)
+        longest, said = _longest(folder), _json(folder / POOLING)
+        try:
+            self._tokenizer = Tokenizer.from_file(str(tokenizer))
+            self._session: Any = onnxruntime.InferenceSession(str(model), providers=["CPUExecutionProvider"])
+        except Exception as error:  # both raise plain Exception, or classes of their own
+            raise ConfigError(f"embedder: {folder} holds no encoder that can be read: {error}") from error
+        self._tokenizer.no_padding()
+        self._tokenizer.enable_truncation(longest)
+        self._inputs = {given.name: numpy.int32 if given.type == "tensor(int32)" else numpy.int64 for given in self._session.get_inputs()}
+        outputs = [made.name for made in self._session.get_outputs()]
+        self._output = SENTENCE if SENTENCE in outputs else outputs[0]
+        self._pooling = SENTENCE if SENTENCE in outputs else _pooling(folder, said)
+        dimensions = self._made([self._tokenizer.encode("how many dimensions?").ids]).shape[1]
+        expected = said.get("embedding_dimension", said.get("word_embedding_dimension", dimensions))
+        if expected != dimensions:
+            raise ConfigError(f"embedder: {folder / POOLING} says {expected} dimensions, and {model.name} makes {dimensions}")
+        self.fingerprint = Fingerprint(f"encoder-{_digest(model, tokenizer, f'{self._pooling} {longest}')}", dimensions)
+
+    def embed(self, texts: list[str]) -> list[bytes]:
+        tokens = [e.ids if 0 in e.special_tokens_mask else [] for e in self._tokenizer.encode_batch(texts)]
+        vectors = [b""] * len(texts)
+        ordered = sorted((place for place, ids in enumerate(tokens) if ids), key=lambda place: len(tokens[place]))
+        for start in range(0, len(ordered), _AT_ONCE):
+            places = ordered[start : start + _AT_ONCE]
+            made = self._made([tokens[place] for place in places])
+            lengths = numpy.linalg.norm(made, axis=1)
+            if not numpy.isfinite(lengths).all():
+                raise InvalidInput("embedder", "made a vector with a number that is not finite")
+            for place, vector, length in zip(places, made, lengths, strict=True):
+                vectors[place] = (vector / length).astype("<f4").tobytes() if length else b""
+        return vectors
+
+    def _made(self, tokens: list[list[int]]) -> Numbers:
+        """One vector a text, of the length it comes in."""
+        width = max(map(len, tokens))
+        ids, mask = numpy.zeros((2, len(tokens), width), numpy.int64)
+        for row, some in enumerate(tokens):
+            ids[row, : len(some)] = some
+            mask[row, : len(some)] = 1
+        known = {"input_ids": ids, "attention_mask": mask, "token_type_ids": numpy.zeros_like(ids)}
+        if unknown := self._inputs.keys() - known.keys():
+            raise ConfigError(f"embedder: the model asks for {', '.join(sorted(unknown))}; what can be given is {', '.join(known)}")
+        (made,) = self._session.run([self._output], {name: known[name].astype(kind) for name, kind in self._inputs.items()})
+        numbers = numpy.asarray(made, numpy.float32)
+        return numbers if self._pooling == SENTENCE else POOLINGS[self._pooling](numbers, mask)
+
+
+def _files(folder: Path) -> tuple[Path, Path]:
+    """The model and the tokenizer."""
+    if not folder.is_dir():
+        raise ConfigError(f"embedder: there is no folder {folder}")
+    model = next((file for name in MODELS if (file := folder / name).is_file()), None)
+    if model is None:
+        raise ConfigError(f"embedder: {folder} has neither {' nor '.join(MODELS)}; export the encoder to ONNX, as sentence-transformers does")
+    if not (folder / TOKENIZER).is_file():
+        raise ConfigError(f"embedder: {folder} has no {TOKENIZER}")
+    return model, folder / TOKENIZER
+
+
+def _json(file: Path) -> Any:
+    """What a file says; nothing where it is not there."""
+    if not file.is_file():
+        return {}
+    try:
+        return json.loads(file.read_text("utf-8"))
+    except ValueError as error:
+        raise ConfigError(f"embedder: {file} is not JSON: {error}") from error
+
+
+def _longest(folder: Path) -> int:
+    """How many tokens of a text the model is given: what the first file that tells says, and no more than the model has places for."""
+    places = _json(folder / "config.json").get("max_position_embeddings")
+    told = [
+        _json(folder / "sentence_bert_config.json").get("max_seq_length"),
+        _json(folder / "tokenizer_config.json").get("model_max_length"),
+        (_json(folder / TOKENIZER).get("truncation") or {}).get("max_length"),
+        places,
+    ]
+    longest = next(filter(None, told), _LONGEST)
+    return int(min(longest, places or (longest if longest < _UNTOLD else _LONGEST)))
+
+
+def _pooling(folder: Path, said: Mapping[str, Any]) -> str:
+    """The one way of pooling; refuses several, one that is not known, and what is done to a vector after it but bringing it to length one."""
+    old = [
+        re.sub("_tokens?$", "", name.removeprefix("pooling_mode_")) for name, on in said.items() if name.startswith("pooling_mode_") and on is True
+    ]
+    modes = said.get("pooling_mode", old or ["mean"])
+    modes = [modes] if isinstance(modes, str) else modes
+    if len(modes) != 1 or modes[0] not in POOLINGS:
+        raise ConfigError(f"embedder: {folder / POOLING} asks for {' and '.join(modes)}; what can be done is one of {', '.join(POOLINGS)}")
+    kinds = [str(module["type"]).rpartition(".")[2] for module in _json(folder / MODULES) or []]
+    if others := [kind for kind in kinds if kind not in ("Transformer", "Pooling", "Normalize")]:
+        raise ConfigError(
+            f"embedder: {folder / MODULES} names {', '.join(others)}, which the model does not do; export it with its output '{SENTENCE}'"
+        )
+    return str(modes[0])
+
+
+def _digest(model: Path, tokenizer: Path, said: str) -> str:
+    """Of all that vectors are made by: the model, with the numbers that may lie in files beside it, the tokenizer, and what else was said."""
+    whole = blake2b(said.encode(), digest_size=8)
+    for file in [*sorted(model.parent.glob(f"{model.name}*")), tokenizer]:
+        with file.open("rb") as opened:
+            whole.update(file_digest(opened, "blake2b").digest())
+    return whole.hexdigest()
