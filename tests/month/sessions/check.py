@@ -13,7 +13,7 @@ from memory.ports.collections import Collection
 from memory.ports.record import Record
 from tests.month.said import Said, Wrong, plain
 from tests.month.sessions.calls import Of
-from tests.month.sessions.talk import Line, Talk, arranged, fitting, notes_of, shown, told_of
+from tests.month.sessions.talk import Line, Talk, arranged, fitting, made_of, notes_of, shown, told_of
 
 if TYPE_CHECKING:
     from tests.month.run import Run
@@ -284,7 +284,7 @@ async def noted(run: Run, said: Said, talks: Sequence[Talk]) -> list[str]:
     made: list[str] = []
     for talk in talks:
         owed, talk.owed = talk.owed, []
-        texts = [(text, lines) for lines in map(told_of, owed) for text in notes_of(lines)]
+        texts = [(text, made_of(lines, summary)) for lines, summary in owed for text in notes_of(told_of(lines))]
         scope = f"session:{talk.id}" if talk.user is None else f"user:{talk.user}"
         if not texts:
             continue

@@ -119,8 +119,8 @@ class Talk:
     turn: int = 0
     let_go: int = 0
     """Lines of which an end has let go: nothing of them goes onward again."""
-    owed: list[list[Line]] = field(default_factory=list)
-    """Lines that left together, of which what is to be noted has not been noted yet."""
+    owed: list[tuple[list[Line], Line | None]] = field(default_factory=list)
+    """Lines that left together, with the summary that stands for them, of which what is to be noted has not been noted yet."""
     noted: dict[str, list[Line]] = field(default_factory=dict)
     """By the id of an entry: the lines that left together, of which it was made."""
     tasks: dict[str, dict[str, Any]] = field(default_factory=dict)
@@ -220,10 +220,12 @@ class Talk:
         return len(lines)
 
     def compacted(self, compaction_id: str, summary: Shown, archived: Sequence[Line], counts: tuple[int, int], reason: str, ref: str) -> None:
-        self._let_go(archived)
+        let_go = self._let_go(archived)
         for line in archived:
             line.leaves(archived_by=compaction_id)
         line = self.says(summary | {"id": summary["id"] or compaction_id}, ref, is_summary=True)
+        if let_go:
+            self.owed[-1] = (self.owed[-1][0], line)
         self.compactions.append(Made(compaction_id, line, list(archived), [one.id for one in archived], counts, reason))
 
     def ended(self) -> None:
@@ -235,7 +237,7 @@ class Talk:
     def _let_go(self, lines: Sequence[Line]) -> bool:
         leaving = [line for line in lines if line.at >= self.let_go]
         if leaving:
-            self.owed.append(leaving)
+            self.owed.append((leaving, None))
         return bool(leaving)
 
     def erased(self, line: Line) -> list[str]:
@@ -256,6 +258,11 @@ def told_of(owed: Iterable[Line]) -> list[Line]:
     """What the callback is told of lines that left together: those that were excluded or erased since are left out."""
     left = [line for line in owed if line.number is not None and not line.is_summary and not line.is_redacted and line.excluded is None]
     return sorted(left, key=lambda line: line.at)
+
+
+def made_of(owed: Iterable[Line], summary: Line | None) -> list[Line]:
+    """What takes with it, when it is erased, what was made of these lines: each that was told, and the summary that stands for them, told with them."""
+    return told_of(owed) + ([] if summary is None or summary.is_redacted else [summary])
 
 
 def notes_of(told: Iterable[Line]) -> list[str]:
