@@ -114,8 +114,8 @@ ALLOWED: Mapping[str, tuple[int | None, ...]] = {
     "newest twenty": (1, 1, 1, 1),
     "twenty by a field": (2, 1, 1, 1),
     "count": (2, 1, 1, 1),
-    "search by words": (None, 2, 6, 3),
-    "candidates": (1, 2, 6, 4),
+    "search by words": (None, 2, 4, 3),
+    "candidates": (1, 2, 3, 4),
 }
 """The trips of each call on each backend; None where the backend does not offer the call."""
 

@@ -4,29 +4,32 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import zip_longest
 from typing import Any
 
 import numpy as np
 import sqlalchemy as sa
 
 from memory.adapters.sql.conditions import constant
-from memory.adapters.sql.mysql.codec import shown
+from memory.adapters.sql.mysql.codec import id_bytes, shown
 from memory.adapters.sql.mysql.connection import Connection
 from memory.adapters.sql.mysql.partitions import MyDirectory
 from memory.adapters.sql.mysql.table import MyTable
 from memory.adapters.sql.mysql.words import Postings, counted
-from memory.adapters.sql.questions import question, summed
+from memory.adapters.sql.questions import Question, question
 from memory.adapters.sql.scoring import Candidates, Ints, gained, norms
+from memory.adapters.sql.selection import Selection
 from memory.adapters.sql.several import in_list, padded, portions
-from memory.adapters.sql.shapes import Shape, Values
+from memory.adapters.sql.shapes import TRUE, Shape, Values
 from memory.adapters.sql.table import Columns
-from memory.ports import lexical
+from memory.ports import candidates, lexical
+from memory.ports.collections import Collection
 from memory.ports.pace import paced
-from memory.ports.query import Hit, RowType, Search, Words
+from memory.ports.query import Everywhere, Head, Hit, RowType, Search, Words
 from memory.ports.record import Role
 from memory.ports.text import query_words, rarity
 
-_RECORDS = frozenset({RowType.RECORD})
+RECORDS = frozenset({RowType.RECORD})
 _MOST_WORDS = 128
 """Words weighed before others get a turn."""
 
@@ -45,87 +48,98 @@ async def search(connection: Connection, table: MyTable, directory: MyDirectory,
     partitions = await directory.numbers(connection, wanted.where)
     if not stems or not partitions or not table.collection.texts:
         return []
-    candidates = await _candidates(connection, table, partitions, stems, wanted.roles, most_waiting)
-    there = _There(connection, table, wanted, frozenset(partitions))
-    hits: list[Hit] = []
-    seen, step = 0, wanted.limit + wanted.limit // 4
-    while seen < len(candidates.numbers) and len(hits) < wanted.limit:
-        ranked, scores = candidates.best(seen + step)
-        hits += await _hits(there, dict(zip(ranked[seen:], scores[seen:], strict=True)), wanted.limit - len(hits))
-        seen, step = len(ranked), min(4 * step, table.thresholds.ranked_at_once)
-    hits.sort(key=lambda hit: (-hit.score, hit.head.key.id))
-    return hits[: wanted.limit]
+    found = await find(connection, table, partitions, stems, wanted.roles, most_waiting)
+    there, selection = There(connection, table, wanted, frozenset(partitions)), table.selection(wanted.select)
+    best, _ = await best_of(there, await found.scored(table.collection, stems), wanted.limit, selection)
+    return [Hit(head, score) for head, score in best]
 
 
-# -- candidates -------------------------------------------------------------------------------------------------------
+# -- what is found ----------------------------------------------------------------------------------------------------
 
 
-async def _candidates(
+@dataclass(frozen=True, slots=True)
+class Found:
+    """How many records there are, how many words in them, and the postings of each word: rows of number, packed counts, and number of words."""
+
+    documents: int
+    total: int
+    held: Mapping[str, Sequence[Postings]]
+
+    def containing(self, stem: str) -> int:
+        """How many records hold the word."""
+        return sum(map(len, self.held[stem]))
+
+    async def scored(self, collection: Collection, stems: Sequence[str]) -> Candidates:
+        """Every record that holds one of these words, scored by BM25F with the statistics of exactly the asked partitions and roles."""
+        average = self.total / self.documents if self.documents else 0.0
+        held = [np.concatenate(self.held[stem]) for stem in stems if self.held[stem]]
+        if not held:
+            return Candidates(np.empty(0, np.int64), np.empty(0, np.float64))
+        ids: Ints = np.unique(np.concatenate([rows[:, 0] for rows in held]))
+        scores, matched = np.zeros(len(ids)), np.zeros(len(ids), np.bool_)
+        async for rows in paced(held, _MOST_WORDS):
+            frequencies = lexical.weighed(collection, rows[:, 1])
+            rows, frequencies = rows[frequencies > 0], frequencies[frequencies > 0]
+            at = np.searchsorted(ids, rows[:, 0])
+            scores[at] += gained(rarity(self.documents, len(rows)), frequencies, norms(rows[:, 2].astype(np.float64), average))
+            matched[at] = True
+        return Candidates(ids[matched], scores[matched])
+
+
+_WAITING, _COUNTED, _POSTINGS = range(3)
+"""What the rows of one answer are."""
+
+
+async def find(
     connection: Connection, table: MyTable, numbers: Sequence[int], stems: Sequence[str], roles: frozenset[Role], most_waiting: int
-) -> Candidates:
-    """Every record of these roles that holds one of the words, scored by BM25F with the statistics of exactly these partitions and roles."""
-    assert table.words is not None  # noqa: S101 - its collection has texts
+) -> Found:
+    """What these partitions' records of these roles hold of the words, of which there may be none."""
     documents = total = 0
     found: dict[str, list[Postings]] = {stem: [] for stem in stems}
     for some in portions(numbers, table.thresholds.listed):
-        # Before the index is asked: what moves there meanwhile is then seen twice, not missed.
-        seen = await _waiting(connection, table, some, roles, found, most_waiting)
-        d, t, others = await _counted(connection, table, some, roles)
+        sql, values = _asking(table, some, stems, roles, most_waiting)
+        rows = await connection.fetch(sql, *values)
+        waiting = [row[1:] for row in rows if row[0] == _WAITING]
+        if len(waiting) > most_waiting:
+            raise TooManyPending
+        ((everything, d, t),) = [row[1:4] for row in rows if row[0] == _COUNTED]
         documents, total = documents + d, total + t
-        if others:
+        if table.words is None or not stems:
+            continue
+        seen = _add_waiting(waiting, roles, found)
+        if d != everything:
             seen = np.concatenate([seen, await _others(connection, table, some, roles)])
-        for word, rows in await table.words.find(connection, some, stems):
-            found[word].append(rows[~np.isin(rows[:, 0], seen)] if len(seen) else rows)
-    average = total / documents if documents else 0.0
-    held = {stem: np.concatenate(arrays) for stem, arrays in found.items() if arrays}
-    if not held:
-        return Candidates(np.empty(0, np.int64), np.empty(0, np.float64))
-    ids: Ints = np.unique(np.concatenate([rows[:, 0] for rows in held.values()]))
-    scores, matched = np.zeros(len(ids)), np.zeros(len(ids), np.bool_)
-    async for rows in paced(held.values(), _MOST_WORDS):
-        frequencies = lexical.weighed(table.collection, rows[:, 1])
-        rows, frequencies = rows[frequencies > 0], frequencies[frequencies > 0]
-        at = np.searchsorted(ids, rows[:, 0])
-        scores[at] += gained(rarity(documents, len(rows)), frequencies, norms(rows[:, 2].astype(np.float64), average))
-        matched[at] = True
-    return Candidates(ids[matched], scores[matched])
+        for word, postings in await table.words.found(stems, [(row[1], row[5]) for row in rows if row[0] == _POSTINGS]):
+            found[word].append(postings[~np.isin(postings[:, 0], seen)] if len(seen) else postings)
+    return Found(documents, total, found)
 
 
-async def _waiting(
-    connection: Connection, table: MyTable, numbers: Sequence[int], roles: frozenset[Role], found: dict[str, list[Postings]], most: int
-) -> Ints:
+def _asking(table: MyTable, numbers: Sequence[int], stems: Sequence[str], roles: frozenset[Role], most_waiting: int) -> tuple[str, Values]:
+    """One statement, so that all is as it stood in one moment: how many records there are, of these roles, and how many words in them; the rows whose
+    words are not indexed; the contents of the words' buckets."""
+    wanted = padded(numbers)
+    there = f"partition_no IN {in_list(len(wanted))}"
+    ours = f"role IN ({', '.join([repr(role.value) for role in sorted(roles)])})"
+    sums = ", ".join([f"CAST(COALESCE(SUM(CASE WHEN {ours} THEN {what} ELSE 0 END), 0) AS SIGNED)" for what in ("1", "length")])
+    counted = f"SELECT {_COUNTED}, COUNT(*), {sums}, NULL, NULL FROM `{table.name}` FORCE INDEX (`ix_{table.name}_members`) WHERE {there}"  # noqa: S608
+    if table.words is None or not stems:
+        return counted, wanted
+    postings, values = table.words.asking(numbers, stems)
+    waiting = f"SELECT {_WAITING}, w.number, 0, 0, w.role, w.words FROM ({table.pending} AND {there} LIMIT ?) AS w"  # noqa: S608
+    held = f"SELECT {_POSTINGS}, p.bucket, 0, 0, NULL, p.postings FROM ({postings}) AS p"  # noqa: S608
+    return f"{counted} UNION ALL {waiting} UNION ALL {held}", [*wanted, *wanted, most_waiting + 1, *values]
+
+
+def _add_waiting(rows: Sequence[Sequence[Any]], roles: frozenset[Role], found: Mapping[str, list[Postings]]) -> Ints:
     """Add what rows hold whose words are not indexed; the numbers of all such rows."""
-    asked, wanted = {role.value for role in roles}, padded(numbers)
-    rows = await connection.fetch(f"{table.pending} AND partition_no IN {in_list(len(wanted))} LIMIT ?", *wanted, most + 1)
-    if len(rows) > most:
-        raise TooManyPending
-    for number, _, role, words in rows:
+    asked = {role.value for role in roles}
+    for number, _, _, role, words in rows:
         if shown(role) in asked:
             length, counts = counted(words)
             for stem, held in found.items():
                 if stem in counts:
                     held.append(np.array([(number, counts[stem], length)], np.int64))
     return np.array([row[0] for row in rows], np.int64)
-
-
-async def _counted(connection: Connection, table: MyTable, numbers: Sequence[int], roles: frozenset[Role]) -> tuple[int, int, bool]:
-    """How many records of these roles there are, how many words in them, and whether there are records of other roles."""
-    values: Values = padded(numbers)
-    asked = question(table, _count, (len(values), roles), values)
-    ((everything, documents, total),) = await connection.fetch(asked.sql, *asked.arguments)
-    return int(documents), int(total), documents != everything
-
-
-def _count(table: Any, shape: Shape) -> sa.Select[Any]:
-    wide, roles = shape
-    c = table.table.c
-    there = table.conditions().some(c.partition_no, "i", wide)
-    wanted = c.role.in_([constant(role.value) for role in sorted(roles)])
-    none: sa.ColumnElement[int] = sa.literal_column("0")
-    one: sa.ColumnElement[int] = sa.literal_column("1")
-    columns: list[sa.ColumnElement[Any]] = [sa.func.count(), *[summed(sa.case((wanted, what), else_=none)) for what in (one, c.length)]]
-    counted = sa.select(*columns).select_from(table.table).where(there)
-    return counted.with_hint(table.table, f"FORCE INDEX (`ix_{table.name}_members`)", "mysql")
 
 
 async def _others(connection: Connection, table: MyTable, numbers: Sequence[int], roles: frozenset[Role]) -> Ints:
@@ -143,49 +157,81 @@ def _of_other_roles(table: Any, shape: Shape) -> sa.Select[Any]:
     return named.with_hint(table.table, f"FORCE INDEX (`ix_{table.name}_members`)", "mysql")
 
 
-# -- hits -------------------------------------------------------------------------------------------------------------
+# -- rows -------------------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
-class _There:
-    """Where hits are read: what was asked, and the partitions. A record that has moved elsewhere since it was found is no hit any more."""
+class There:
+    """Where rows are read: what was asked, and the partitions. A record that has moved elsewhere since it was found is no hit any more."""
 
     connection: Connection
     table: MyTable
-    search: Search
+    asked: Search | candidates.Candidates
     partitions: frozenset[int]
 
-    async def rows(self, numbers: Sequence[int], columns: tuple[str, ...]) -> list[Columns]:
-        """The live rows of these numbers, in the asked roles, that the filter lets through, each with its number before it."""
-        rows: list[Columns] = []
-        for some in portions(numbers, self.table.thresholds.listed):
-            values: Values = padded(some)
-            wide = len(values)
-            chosen = self.table.shaper.filter(self.search.filter, values)
-            asked = question(self.table, _choose, (columns, wide, self.search.roles, chosen), values)
-            found = await self.connection.fetch(asked.sql, *asked.arguments)
-            rows += [row[1:] for row in found if row[0] in self.partitions]
-        return rows
+    @property
+    def tenant(self) -> str:
+        assert not isinstance(self.asked.where, Everywhere)  # noqa: S101 - only candidates ask for it
+        return self.asked.where.tenant
+
+    async def rows(self, numbers: Sequence[int], columns: tuple[str, ...], named: Sequence[str] = ()) -> list[Columns]:
+        """The live rows of these numbers, and of these ids, in the asked roles, that the filter lets through, each with its number before it."""
+        rows: dict[int, Columns] = {}
+        most = self.table.thresholds.listed
+        for some, ids in zip_longest(portions(numbers, most), portions(named, most), fillvalue=()):
+            question = self._chosen(padded(some) if some else [], columns, padded(ids) if ids else [])
+            found = await self.connection.fetch(question.sql, *question.arguments)
+            rows |= {row[1]: row[1:] for row in found if row[0] in self.partitions}
+        return list(rows.values())
+
+    def _chosen(self, numbers: Sequence[Any], columns: tuple[str, ...], named: Sequence[Any]) -> Question:
+        values: Values = [*numbers]
+        chosen = self.table.shaper.filter(self.asked.filter, values) if numbers else TRUE
+        if named:
+            values += (self.tenant, *map(id_bytes, named))
+            chosen = self.table.shaper.filter(self.asked.filter, values)
+        return question(self.table, _choose, (columns, len(numbers), len(named), self.asked.roles, chosen), values)
 
 
-async def _hits(there: _There, scores: Mapping[int, float], wanted: int) -> list[Hit]:
-    """The best `wanted` among the records of these numbers that the filter lets through, in no order."""
+async def best_of(
+    there: There, scored: Candidates, limit: int, selection: Selection, named: Sequence[str] = ()
+) -> tuple[list[tuple[Head, float]], list[Head]]:
+    """The best so many that the filter lets through, with their scores, best first and ties by id; and those of these ids that it does."""
+    best: list[tuple[Head, float]] = []
+    those: list[Head] = []
+    seen, step, wanted = 0, limit + limit // 4, frozenset(named)
+    while named or (seen < len(scored.numbers) and len(best) < limit):
+        ranked, scores = scored.best(seen + step)
+        these = dict(zip(ranked[seen:], scores[seen:], strict=True))
+        heads = await _heads(there, these, limit - len(best), selection, named)
+        best += [(head, these[number]) for number, head in heads if number in these]
+        those += [head for _, head in heads if head.key.id in wanted]
+        named, seen, step = (), len(ranked), min(4 * step, there.table.thresholds.ranked_at_once)
+    best.sort(key=lambda one: (-one[1], one[0].key.id))
+    return best[:limit], those
+
+
+async def _heads(there: There, scores: Mapping[int, float], wanted: int, selection: Selection, named: Sequence[str]) -> list[tuple[int, Head]]:
+    """The best `wanted` among the records of these numbers that the filter lets through, and those of these ids, in no order."""
     numbers = list(scores)
     if len(numbers) > 2 * wanted:  # where many tie the id decides: only ids are read first
-        named = [(row[0], row[1]) for row in await there.rows(numbers, ("id",))]
-        numbers = [number for number, _ in sorted(named, key=lambda row: (-scores[row[0]], row[1]))[:wanted]]
-    selection = there.table.selection(there.search.select)
-    hits: list[Hit] = []
-    async for number, *row in paced(await there.rows(numbers, selection.columns)):
-        head = selection.read(dict(zip(selection.columns, row, strict=True)))
-        hits += [] if head is None else [Hit(head, scores[number])]
-    return hits
+        told = await there.rows(numbers, ("id",))
+        numbers = [number for number, _ in sorted(told, key=lambda row: (-scores[row[0]], row[1]))[:wanted]]
+    rows = await there.rows(numbers, selection.columns, named)
+    read = [(number, selection.read(dict(zip(selection.columns, row, strict=True)))) async for number, *row in paced(rows)]
+    return [(number, head) for number, head in read if head is not None]
 
 
-def _choose(table: Any, shape: Shape) -> sa.Select[Any]:
-    columns, wide, roles, chosen = shape
+def _choose(table: Any, shape: Shape) -> Any:
+    columns, wide, named, roles, chosen = shape
     conditions = table.conditions()
     c = table.table.c
-    these = conditions.some(c.number, "i", wide)
-    before = (c.partition_no.label("row_partition"), c.number.label("row_number"))
-    return sa.select(*before, *[c[name] for name in columns]).where(these, conditions.standing(roles, _RECORDS), conditions.filter(chosen))
+
+    def live(*these: sa.ColumnElement[bool]) -> sa.Select[Any]:
+        before = (c.partition_no.label("row_partition"), c.number.label("row_number"))
+        asked = [conditions.standing(roles, RECORDS), conditions.filter(chosen)]
+        return sa.select(*before, *[c[name] for name in columns]).where(*these, *asked)
+
+    parts = [live(conditions.some(c.number, "i", wide))] if wide else []
+    parts += [live(c.tenant == conditions.value("s"), conditions.some(c.id, "b", named))] if named else []
+    return parts[0] if len(parts) == 1 else sa.union_all(*parts)

@@ -5,11 +5,12 @@ from __future__ import annotations
 import logging
 import sys
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypeVar
 
 from memory.adapters.sql.migrate import FORM, VERSION_TABLE
 from memory.adapters.sql.mysql.audit import audit_registries, audit_rows, audit_words
 from memory.adapters.sql.mysql.batch import MyBatch, Numbers, annotate, put_absent
+from memory.adapters.sql.mysql.candidates import candidates
 from memory.adapters.sql.mysql.config import CLAIMS, parse
 from memory.adapters.sql.mysql.connection import Connection, connect
 from memory.adapters.sql.mysql.errors import NO_COLUMN, is_collision, number_of, server_said, translate
@@ -23,6 +24,7 @@ from memory.adapters.sql.server.store import Audited, ServerStore
 from memory.domain.errors import MemoryTiersError, NotOpen
 from memory.ports.answering import expecting
 from memory.ports.batch import Collided, NotTogether
+from memory.ports.candidates import Candidates, Measured
 from memory.ports.capabilities import Capabilities
 from memory.ports.collections import Collection
 from memory.ports.query import Hit, Search
@@ -30,6 +32,8 @@ from memory.ports.record import JsonValue, Record
 from memory.ports.storable import Unstorable
 from memory.ports.store import Health
 from memory.ports.writes import Absent, Annotate, Outcome, Put, RaiseGeneration, Status, Write
+
+T = TypeVar("T")
 
 log = logging.getLogger(__name__)
 
@@ -172,16 +176,22 @@ class MySqlStore(ServerStore[Connection, MyTable]):
         return outcomes
 
     async def _search(self, wanted: Search) -> list[Hit]:
+        directory = self._my_directory
+        return await self._indexed(wanted.collection, lambda connection, table, most: search(connection, table, directory, wanted, most))
+
+    async def _candidates(self, asked: Candidates) -> Measured:
+        directory = self._my_directory
+        return await self._indexed(asked.collection, lambda connection, table, most: candidates(connection, table, directory, asked, most))
+
+    async def _indexed(self, collection: Collection, ask: Callable[[Connection, MyTable, int], Awaitable[T]]) -> T:
+        """Ask about words: where more records wait to be indexed than one question reads by itself, some are taken up first."""
         most = self._thresholds.waiting_read
         for _ in range(self._thresholds.waiting_rounds):
             try:
-                return await self._searched(wanted, most)
+                return await self._with(lambda connection: ask(connection, self._table(collection), most))
             except TooManyPending:
-                await self._take_up(self._table(wanted.collection))
-        return await self._searched(wanted, sys.maxsize - 1)
-
-    async def _searched(self, wanted: Search, most: int) -> list[Hit]:
-        return await self._with(lambda connection: search(connection, self._table(wanted.collection), self._my_directory, wanted, most))
+                await self._take_up(self._table(collection))
+        return await self._with(lambda connection: ask(connection, self._table(collection), sys.maxsize - 1))
 
     # -- upkeep -------------------------------------------------------------------------------------------------------
 

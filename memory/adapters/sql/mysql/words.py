@@ -180,15 +180,15 @@ class WordTable:
 
     # -- finding ------------------------------------------------------------------------------------------------------
 
-    async def find(self, connection: Connection, partitions: Sequence[int], words: Iterable[str]) -> list[tuple[str, Postings]]:
-        """The postings of each of these words in these partitions: rows of number, packed counts, and the record's number of words."""
-        by_bucket: dict[int, list[tuple[str, int]]] = {}
-        for word in words:
-            digest = _digest(word)
-            by_bucket.setdefault(_bucket(digest), []).append((word, digest))
-        places, buckets = padded(partitions), padded(list(by_bucket))
-        contents: dict[int, list[bytes]] = {}
-        for bucket, content in await connection.fetch(self._find.format(in_list(len(places)), in_list(len(buckets))), *places, *buckets):
+    def asking(self, partitions: Sequence[int], words: Iterable[str]) -> tuple[str, list[int]]:
+        """A statement that brings buckets with their contents, those in which these words are, and its values."""
+        places, buckets = padded(partitions), padded(list(_by_bucket(words)))
+        return self._find.format(in_list(len(places)), in_list(len(buckets))), [*places, *buckets]
+
+    async def found(self, words: Iterable[str], rows: Iterable[tuple[int, bytes]]) -> list[tuple[str, Postings]]:
+        """The postings of each of these words in what was brought: rows of number, packed counts, and the record's number of words."""
+        by_bucket, contents = _by_bucket(words), dict[int, list[bytes]]()
+        for bucket, content in rows:
             contents.setdefault(bucket, []).append(_whole(content))
         found = [(_postings(b"".join(several)), by_bucket[bucket]) for bucket, several in contents.items()]
         return [(word, postings[postings[:, _WORD] == digest, _NUMBER:]) async for postings, wanted in paced(found, 8) for word, digest in wanted]
@@ -216,6 +216,15 @@ def counted(words: bytes | None) -> tuple[int, Mapping[str, int]]:
 
 def _bucket(digest: int) -> int:
     return digest % BUCKETS
+
+
+def _by_bucket(words: Iterable[str]) -> dict[int, list[tuple[str, int]]]:
+    """Words with their digests, by the bucket that they are in."""
+    by_bucket: dict[int, list[tuple[str, int]]] = {}
+    for word in words:
+        digest = _digest(word)
+        by_bucket.setdefault(_bucket(digest), []).append((word, digest))
+    return by_bucket
 
 
 def _buckets(partition: int, segment: int, records: Sequence[Indexed], most: int) -> Iterator[_Row]:
