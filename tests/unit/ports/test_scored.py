@@ -120,10 +120,12 @@ async def test_vectors_too_short_or_too_long_for_single_precision_are_as_near_as
 @pytest.mark.asyncio
 async def test_what_is_too_near_to_tell_apart_in_single_precision_is_told_apart() -> None:
     chance = random.Random(2)  # noqa: S311
-    records = [record(n, vector=pack_vector([1, chance.random() * 1e-4])) for n in range(300)]
+    towards = [chance.gauss(0, 1) for _ in range(64)]
+    records = [record(n, vector=pack_vector([x + chance.gauss(0, 1e-3) for x in towards]), fields={"number": n % 3}) for n in range(300)]
     store = await specification(records)
-    for limit in (1, 10, 100):
-        await answered_alike(Candidates(SAMPLES, within(HERE), near=pack_vector([1, 0]), limit=limit), {HERE: made(records)}, store)
+    for part in (None, Eq("number", 1)):
+        for limit in (1, 10, 40):
+            await answered_alike(Candidates(SAMPLES, within(HERE), near=pack_vector(towards), limit=limit, filter=part), {HERE: made(records)}, store)
 
 
 @pytest.mark.asyncio

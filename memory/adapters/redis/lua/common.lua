@@ -147,7 +147,6 @@ local function has_any(address, partition)
   local index = partition_index(address, partition)
   if call('EXISTS', index) == 1 then return true end
   surely_missing(address.bucket, index)
-  call('DEL', changes_key(address.bucket, address.collection, partition))
   local collections = keys_of(address.bucket) .. 's:' .. partition
   call('SREM', collections, address.collection)
   if call('EXISTS', collections) == 0 then unnamed(address.bucket, 'e', address.tenant, partition) end

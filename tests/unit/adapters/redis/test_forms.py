@@ -175,6 +175,16 @@ async def test_more_changes_than_are_told_in_one_call_are_all_seen(server: Serve
             assert await lanterns(store) == ids(*range(8))
 
 
+async def test_what_is_changed_again_and_again_takes_no_more_and_more_room(store: RedisStore) -> None:
+    await done(store, *[put(lantern(n)) for n in range(10)])
+    assert await lanterns(store) == ids(*range(10))
+    few = store._forms.bytes
+    for version in range(2, 40):
+        await done(store, *[put(lantern(n, version=version), Newer()) for n in range(10)])
+        assert await lanterns(store) == ids(*range(10))
+        assert store._forms.bytes < 12 * few
+
+
 async def test_a_partition_of_many_pages_is_read_once(server: Server, prefix: str, other: RedisStore) -> None:
     tiny = replace(THRESHOLDS, page=3, answer_bytes=1)
     async with Counting(server.port) as way, opened(server, prefix, port=way.port, thresholds=tiny) as store:
