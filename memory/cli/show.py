@@ -122,7 +122,8 @@ def explained(explanation: Mapping[str, Any]) -> list[Text]:
     factors = [f"× {_named(name)} {by:.2f}" for name, by in explanation.get("multipliers", {}).items() if f"{by:.2f}" != "1.00"]
     order = [] if (reached := explanation.get("order")) is None else [f"= {reached:.2f}"]
     where = f"in {explanation['store']}" if explanation.get("store") else ""
-    lines = (ranked(explanation.get("ranks", {})), _sum(explanation.get("terms", {})), " ".join(factors + order), where)
+    supposed = ", ".join(f"'{said}' taken for '{meant}'" for said, meant in explanation.get("corrected", {}).items())
+    lines = (supposed, ranked(explanation.get("ranks", {})), _sum(explanation.get("terms", {})), " ".join(factors + order), where)
     return [plain(line) for line in lines if line]
 
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 from memory.policies.cues import cued, intents
+from memory.policies.typos import corrected
 from memory.ports.text import STOPWORDS, cut, query_words, stem
 
 _LETTER = re.compile(r"[^\W\d_]")
@@ -23,6 +24,8 @@ class Question:
     embedded: str
     """The text without them, where as much is left as leaves: a name says little of what is meant, and a vector much of the name (retrieval.md: 41 to
     57 for vectors alone)."""
+    corrections: Mapping[str, str] = field(default_factory=dict)
+    """Which folded words of what was asked are taken for others, which stand in this text instead."""
 
     @cached_property
     def stems(self) -> tuple[str, ...]:
@@ -36,6 +39,12 @@ class Question:
     @cached_property
     def intents(self) -> frozenset[str]:
         return intents(self.text)
+
+    @property
+    def supposed(self) -> tuple[bool, ...]:
+        """Which of the stems stand for words that were asked otherwise."""
+        meant = {stem(word) for word in self.corrections.values()}
+        return tuple(one in meant for one in self.stems)
 
     @property
     def names(self) -> tuple[bool, ...]:
@@ -53,6 +62,11 @@ def reread(question: Question, speakers: Iterable[str]) -> Question:
     """The question again, by who speaks in what was found: names are the speakers whose first word it mentions. The same where none speaks."""
     firsts = {words[0] for speaker in speakers if (words := cut(speaker))}
     return _question(question.text, frozenset(firsts & set(cut(question.text)))) if firsts else question
+
+
+def read_as(question: Question, corrections: Mapping[str, str]) -> Question:
+    """The question with other words in place of what are probably typos."""
+    return replace(read(corrected(question.text, corrections)), corrections=corrections)
 
 
 def mentioned(question: Question, speakers: Iterable[str]) -> frozenset[str]:

@@ -112,6 +112,16 @@ async def test_another_tenant_changes_no_ranking(memory: Memory) -> None:
     assert [(hit.entry.content, hit.score) for hit in await memory.search("walrus lantern penguin", scope=USER)] == before
 
 
+async def test_a_typo_finds_what_was_meant_counts_less_and_is_told(memory: Memory) -> None:
+    await _write(memory, "the tournament in the harbour", "the harbour at night", *FILLER)
+    (hit, *_) = await memory.search("torunament harbour", scope=USER, explain=True)
+    assert hit.entry.content == "the tournament in the harbour"
+    assert hit.explanation["corrected"] == {"torunament": "tournament"}
+    (right, *_) = await memory.search("tournament harbour", scope=USER, explain=True)
+    assert "corrected" not in right.explanation
+    assert 0.5 < hit.score < right.score
+
+
 # -- multipliers -----------------------------------------------------------------------------------------------------------
 
 

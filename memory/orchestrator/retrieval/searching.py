@@ -22,10 +22,11 @@ from memory.orchestrator.retrieval.past import Past
 from memory.orchestrator.retrieval.pool import Gathering, Pool
 from memory.orchestrator.steps import step
 from memory.policies.asked import Asked
-from memory.policies.asking import Question, read
+from memory.policies.asking import Question, read, read_as
 from memory.policies.expansion import Expansion
 from memory.policies.ranking import closeness
 from memory.policies.rerank import Rerank
+from memory.policies.typos import corrections, unheard
 from memory.policies.visibility import accepts, notes
 from memory.ports.pace import paced
 from memory.ports.query import MAX_LIMIT
@@ -38,6 +39,8 @@ if TYPE_CHECKING:
 OTHER_METADATA = "other_metadata"
 AT_LEAST = 50
 """Candidates of each way that are asked for, however few are wanted (D82)."""
+READ_FOR_TYPOS = 50
+"""Of so many of the best the texts are searched for what was meant by words that nothing holds."""
 READ_FOR_CLOSENESS = 50
 """Of so many of the best, those that hold every word of the question are read, to see how close these stand."""
 
@@ -93,22 +96,25 @@ class Searching:
             browsed = await self._browsing.browse(asked)
             return SearchResult([FoundEntry(e, 0.0, {"tier": e.tier} if explain else {}) for e in browsed], browsed.degraded)
         question, lacking = read(text), Lacking()
-        near = None if asked.by == "words" else await self._meaning.of_query(question.embedded)
         limit = min(max(3 * asked.limit, AT_LEAST), MAX_LIMIT)
         while True:
-            answering = await self._answering(asked, question, near, limit, lacking)
+            answering = await self._answering(asked, question, limit, lacking)
             if answering is None:
                 return SearchResult([], lacking.notes)
+            if not question.corrections and (meant := await answering.typos()):
+                question = read_as(question, meant)
+                continue
             await answering.choose()
             if not answering.wants_more or limit == MAX_LIMIT:
                 left_out = answering.left_out() if explain else None
                 return SearchResult([hit async for hit in answering.shown(explain)], lacking.notes, left_out)
             limit = min(4 * limit, MAX_LIMIT)
 
-    async def _answering(self, asked: Asked, question: Question, near: bytes | None, limit: int, lacking: Lacking) -> _Answering | None:
+    async def _answering(self, asked: Asked, question: Question, limit: int, lacking: Lacking) -> _Answering | None:
         """The ranked pool; None where there is none."""
         from memory.policies.ranking.order import rank  # calculates with numpy: for who searches
 
+        near = None if asked.by == "words" else await self._meaning.of_query(question.embedded)
         records: dict[int, Record] = {}
         if asked.known_at is None:
             pool = await self._gathering.gather(asked, question, near, limit, lacking)
@@ -141,6 +147,16 @@ class _Answering:
         self._records, self._lacking = records, lacking
         self._rows = ranked.best_first(ranked.answering(asked.min_score))
         self._gone = {row: OTHER_METADATA for row in self._rows if row in records and not notes(records[row], asked.metadata)}
+
+    async def typos(self) -> dict[str, str]:
+        """Words of the question that no asked entry holds, and what was probably meant, by the texts of what was found otherwise."""
+        known = self._pool.measured.statistics.containing
+        words = unheard(self._question.text, {stem for stem in known if not known[stem]})
+        if not words:
+            return {}
+        best = self._rows[:READ_FOR_TYPOS]
+        await self._read([row for row in best if row not in self._records])
+        return corrections(words, [said for row in best if row in self._records for said in said_by(self._records[row])])
 
     async def choose(self) -> None:
         """Read the best until all that are to be shown have been. Who is gone, hidden or no longer matching makes room for the next."""
@@ -203,11 +219,12 @@ class _Answering:
     async def shown(self, explain: bool) -> AsyncIterator[FoundEntry]:
         """The hits, best first."""
         best = self._best
+        corrected = {"corrected": dict(self._question.corrections)} if self._question.corrections else {}
         async for place, row in paced(list(enumerate(best, start=1))):
             explanation: dict[str, Any] = {}
             if explain:
                 record, store = self._records[row], self._pool.stores[row]
-                explanation = {"rank": place, **self._ranked.explained(row), "tier": record.tier, "store": store.name}
+                explanation = {"rank": place, **self._ranked.explained(row), **corrected, "tier": record.tier, "store": store.name}
             yield FoundEntry(entry_of(self._records[row]), float(self._ranked.scored.absolute[row]), explanation)
 
     def left_out(self) -> dict[str, Any]:

@@ -44,7 +44,8 @@ def score(question: Question, pool: Measured, near: bytes | None, now: datetime,
     moment from which it counts days."""
     neighbours = _Neighbours(pool)
     rare = _rarities(question, pool)
-    own = pool.counts / c.CONTENT
+    sure: Scores = np.where(question.supposed, c.CORRECTED, 1.0)
+    own = pool.counts * sure / c.CONTENT
     asks = _shows(pool, marks.ASKS)
     norm: Scores = (c.K1 * (1 - c.LENGTH + c.LENGTH * pool.lengths.astype(np.float64) / max(_average(pool), 1e-9)))[:, None]
     previous = np.where(neighbours.of(asks, -1) > 0, c.ASKED, c.PREVIOUS)[:, None]
@@ -66,7 +67,7 @@ def score(question: Question, pool: Measured, near: bytes | None, now: datetime,
     }
     total: Scores = sum(terms.values(), np.zeros(len(pool)))
     terms["answers"] = c.ANSWERS * np.where(neighbours.of(_shows(pool, marks.ENDS_ASKING), -1) > 0, neighbours.of(total, -1), 0.0)
-    found = np.where(own > 0, rare, 0.0).sum(axis=1) / max(rare.sum(), 1e-9)
+    found = np.where(own > 0, rare * sure, 0.0).sum(axis=1) / max(rare.sum(), 1e-9)
     absolute = np.clip(np.maximum(found, (cosine - noise) / (1 - noise)), 0.0, 1.0)
     return Scored(np.maximum(total + terms["answers"], c.LEAST), absolute, terms)
 
