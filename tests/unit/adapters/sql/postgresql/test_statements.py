@@ -178,7 +178,9 @@ async def test_the_right_indexes_serve_a_tenant_that_the_server_has_not_counted_
     ids = [key_of(n, NEW).id for n in range(0, 5_000, 100)]
     asked = among(table, Search(PAIRS, within(NEW), Words("x"), 10, VISIBLE), NEW.tenant, ids)
     beside = rows(table, CANDIDATES, [place.number], ids)
-    assert "ix_samples_several_1" in await plan(beside.sql, beside.arguments)
+    told = await plan(beside.sql, beside.arguments)
+    assert "ix_samples_several_1" in told, told
+    assert "Seq Scan" not in told, told
     for sql, arguments in (
         (asked.sql, asked.arguments),
         (beside.sql, beside.arguments),
