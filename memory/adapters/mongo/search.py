@@ -8,16 +8,50 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping, Sequence
-from typing import Any
+from dataclasses import dataclass
 
 from memory.adapters.mongo.codec import Document, head_in, key_in, projection
-from memory.adapters.mongo.filters import records_in
+from memory.adapters.mongo.filters import both, records_in
 from memory.adapters.mongo.table import Table
 from memory.ports import lexical
 from memory.ports.pace import paced
-from memory.ports.query import Hit, Search
+from memory.ports.query import Head, Hit, Search
 from memory.ports.record import Key
 from memory.ports.text import query_words, scored
+
+COUNTED_AT_A_TIME = 25
+"""Records whose words are counted between which nobody else has a turn: it takes some five microseconds, of the largest a millisecond."""
+HEADS_AT_A_TIME = 50
+"""The same of heads that are made: one takes some ten microseconds."""
+FURTHER = 4
+"""Where too few of the best pass the filter, so many times as many are looked at next."""
+
+
+@dataclass(frozen=True, slots=True)
+class Holding:
+    """What holds one of some words, and of how many records with how many words in all. No filter is applied: what it hides still tells how rare a
+    word is."""
+
+    documents: int
+    words: int
+    counted: Sequence[tuple[Key, Mapping[str, float], int]]
+    """Of each its key, the words' weighted counts and its length."""
+
+    def ranked(self, words: Sequence[str]) -> list[tuple[Key, float]]:
+        """All that holds one of these words, by BM25F with the statistics of exactly the asked records: the best first."""
+        counted = [(key, {word: counts[word] for word in words if word in counts}, length) for key, counts, length in self.counted]
+        return sorted(scored(counted, self.documents, self.words), key=lambda one: (-one[1], one[0].id))
+
+
+async def holding(table: Table, there: Document, words: Sequence[str]) -> Holding:
+    """What holds one of these words there; without words, the statistics alone."""
+    (documents, total), holders = await asyncio.gather(_statistics(table, there), _holders(table, there, words))
+    counted: list[tuple[Key, Mapping[str, float], int]] = []
+    async for holder in paced(holders, COUNTED_AT_A_TIME):
+        packed = holder.get("words", lexical.NO_WORDS)  # of a damaged one there may be none
+        if frequencies := lexical.counts(table.collection, packed, words):
+            counted.append((key_in(holder), frequencies, lexical.length(packed)))
+    return Holding(documents, total, counted)
 
 
 async def search(table: Table, search: Search, text: str) -> list[Hit]:
@@ -26,18 +60,9 @@ async def search(table: Table, search: Search, text: str) -> list[Hit]:
     if not words or not table.collection.texts:
         return []
     there = records_in(search.where, search.roles)
-    found = there | {"stems": {"$in": [lexical.token(word) for word in words]}}
-    (documents, total), candidates, passing = await asyncio.gather(
-        _statistics(table, there), _candidates(table, found), _passing(table, search, found)
-    )
-    scores = await _scored(table, words, candidates, documents, total)
-    ranked = sorted(((key, score) for key, score in scores if passing is None or key in passing), key=lambda pair: (-pair[1], pair[0].id))
-    hits: list[Hit] = []
-    start = 0
-    while start < len(ranked) and len(hits) < search.limit:  # more than once only where records changed in between
-        some = dict(ranked[start : start + search.limit])
-        hits += await _hits(table, search, some)
-        start += search.limit
+    scores = dict((await holding(table, there, words)).ranked(words))
+    heads = await first(table, list(scores), search.limit, both(there, table.conditions.filter(search.filter)), search.select)
+    hits = [Hit(head, scores[head.key]) for head in heads]
     hits.sort(key=lambda hit: (-hit.score, hit.head.key.id))
     return hits[: search.limit]
 
@@ -50,32 +75,21 @@ async def _statistics(table: Table, there: Document) -> tuple[int, int]:
     return 0, 0
 
 
-async def _candidates(table: Table, found: Document) -> list[Document]:
-    """The words of each record that holds one of those asked for."""
-    return await table.settled.find(found, {"words": 1}, batch_size=table.thresholds.counted_at_once).to_list()
+async def _holders(table: Table, there: Document, words: Sequence[str]) -> list[Document]:
+    """The words of each record that holds one of these."""
+    found = there | {"stems": {"$in": [lexical.token(word) for word in words]}}
+    return await table.settled.find(found, {"words": 1}, batch_size=table.thresholds.counted_at_once).to_list() if words else []
 
 
-async def _passing(table: Table, search: Search, found: Document) -> set[Key] | None:
-    """Those that the filter lets through; None for all. Words are weighed before the filter: what it hides still tells how rare a word is."""
-    if search.filter is None:
-        return None
-    wanted = {"$and": [found, table.conditions.filter(search.filter)]}
-    return {key_in(document) async for document in table.settled.find(wanted, {"_id": 1}, batch_size=table.thresholds.counted_at_once)}
+async def first(table: Table, ranked: Sequence[Key], limit: int, passing: Document, select: frozenset[str]) -> list[Head]:
+    """The heads of the first so many that pass, if not of more. Mostly all do."""
+    found, start, size = list[Head](), 0, limit
+    while start < len(ranked) and len(found) < limit:
+        found += await heads(table, both(table.among(ranked[start : start + size]), passing), select)
+        start, size = start + size, size * FURTHER
+    return found
 
 
-async def _scored(table: Table, words: Sequence[str], candidates: Sequence[Mapping[str, Any]], documents: int, total: int) -> list[tuple[Key, float]]:
-    """BM25F with the statistics of exactly the asked records."""
-    counted: list[tuple[Key, dict[str, float], int]] = []
-    async for candidate in paced(candidates):
-        packed = candidate.get("words", lexical.NO_WORDS)  # of a damaged one there may be none
-        if frequencies := lexical.counts(table.collection, packed, words):
-            counted.append((key_in(candidate), frequencies, lexical.length(packed)))
-    return scored(counted, documents, total)
-
-
-async def _hits(table: Table, search: Search, scores: Mapping[Key, float]) -> list[Hit]:
-    """The hits of these keys, as far as they still are what was asked for."""
-    wanted = table.among(scores) | records_in(search.where, search.roles)
-    found = table.settled.find(wanted, projection(search.select), batch_size=len(scores) + 1)
-    heads = [head_in(table.collection, document, search.select) async for document in found]
-    return [Hit(head, scores[head.key]) for head in heads if head is not None]
+async def heads(table: Table, wanted: Document, select: frozenset[str]) -> list[Head]:
+    found = await table.settled.find(wanted, projection(select), batch_size=table.thresholds.counted_at_once).to_list()
+    return [head async for document in paced(found, HEADS_AT_A_TIME) if (head := head_in(table.collection, document, select)) is not None]

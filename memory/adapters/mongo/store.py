@@ -15,6 +15,7 @@ from pymongo.errors import OperationFailure
 from memory.adapters.mongo import reading
 from memory.adapters.mongo.audit import audit_copies, audit_words
 from memory.adapters.mongo.batch import Turns, WriteBatch
+from memory.adapters.mongo.candidates import candidates
 from memory.adapters.mongo.codec import Document
 from memory.adapters.mongo.config import CLAIMS, parse
 from memory.adapters.mongo.connection import Heartbeats, Inspection, client_of, database_of, inspect, require_uri
@@ -31,6 +32,7 @@ from memory.domain.errors import NotOpen
 from memory.ports.answering import expecting
 from memory.ports.base import BaseStore
 from memory.ports.batch import carry_out
+from memory.ports.candidates import Candidates, Measured
 from memory.ports.capabilities import Capabilities
 from memory.ports.collections import Collection
 from memory.ports.quarantine import quarantined, sound
@@ -219,6 +221,9 @@ class MongoStore(BaseStore):
             return await super()._search(wanted)
         table, text = self._table(wanted.collection), wanted.by.text
         return await self._to_its_end(search(table, wanted, text))
+
+    async def _candidates(self, asked: Candidates) -> Measured:
+        return await self._to_its_end(candidates(self._table(asked.collection), asked))
 
     async def _delete_matching(self, query: Query, version: int, discard_at: datetime | None, carry: frozenset[str]) -> int:
         backing, deletion = self._ready(), Deletion(query, version, discard_at, carry)

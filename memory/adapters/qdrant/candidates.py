@@ -58,8 +58,8 @@ class _Looking:
     async def around(self, found: Mapping[str, Head], around: Around) -> list[Head]:
         """What stands beside them."""
         places = neighbours(found.values(), around)
-        heads = [head for part in asking_for(places, around) for head in await self._heads(all_of(self._asked.filter, part))]
-        return [head for head in heads if head.key.id not in found and place_of(head, around) in places]
+        parts = await asyncio.gather(*[self._heads(all_of(self._asked.filter, part)) for part in asking_for(places, around)])
+        return [head for heads in parts for head in heads if head.key.id not in found and place_of(head, around) in places]
 
     async def _heads(self, part: Filter | None, there: Part = Always.YES) -> list[Head]:
         """What the filter and the condition let through."""

@@ -115,7 +115,7 @@ ALLOWED: Mapping[str, tuple[int | None, ...]] = {
     "twenty by a field": (2, 1, 1, 1),
     "count": (2, 1, 1, 1),
     "search by words": (None, 2, 4, 3),
-    "candidates": (1, 2, 3, 4),
+    "candidates": (1, 2, 3, 3),
 }
 """The trips of each call on each backend; None where the backend does not offer the call."""
 
