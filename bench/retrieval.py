@@ -13,7 +13,7 @@ import random
 import sys
 import tempfile
 import time
-from collections.abc import Coroutine, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
@@ -24,8 +24,8 @@ if not __package__:  # run as a file: beside it stand modules that are named lik
 
 from bench.locomo import DEPTH, Question, Turn, load, scores
 from bench.measure import Figure, percentile, report
-from bench.placed import opened
-from bench.speed import LARGEST, SIZES, of, speed
+from bench.placed import on_each, opened
+from bench.speed import LARGEST, NAMES, SIZES, named, of, speed
 from memory import EntryDraft, Memory, Scope
 
 OPEN = Path(__file__).resolve().parents[2] / "shared" / "data" / "locomo_open.json"
@@ -124,21 +124,30 @@ async def retrieval(folder: Path, rounds: int) -> list[Figure]:
     return found
 
 
-async def _asked(arguments: argparse.Namespace, folder: Path) -> list[Figure]:
+async def _asked(arguments: argparse.Namespace, name: str, memory: Memory) -> list[Figure]:
     turns, questions = load(arguments.data)
-    way = Way(plain=arguments.plain, together=arguments.together)
-    async with opened(arguments.config or f"sqlite:///{folder / 'retrieval.db'}", arguments.embedder) as memory:
-        asked = await run(memory, turns, questions, way)
+    async with memory:
+        asked = await run(memory, turns, questions, Way(plain=arguments.plain, together=arguments.together))
     asked.write(arguments.out)
     said = [name for name in ("plain", "together") if getattr(arguments, name)]
-    return figures(", ".join([arguments.data.stem, *said]), questions, asked)
+    return figures(", ".join([arguments.data.stem, name, *said]), questions, asked)
 
 
-def _speed(arguments: argparse.Namespace, folder: Path) -> Coroutine[Any, Any, list[Figure]]:
+async def _measured(arguments: argparse.Namespace, folder: Path) -> list[Figure]:
+    """What was asked for, where it was asked for."""
     sizes = (*SIZES, LARGEST) if arguments.largest else SIZES
-    if arguments.config is None:
-        return speed(folder, arguments.rounds, sizes)
-    return of("as configured", opened(arguments.config, arguments.embedder), arguments.rounds, sizes)
+
+    async def there(name: str, config: str | dict[str, Any]) -> list[Figure]:
+        memory = opened(config, arguments.embedder)
+        return await (of(name, memory, arguments.rounds, sizes) if arguments.speed else _asked(arguments, name, memory))
+
+    if arguments.config is not None:
+        return await there("as configured", arguments.config)
+    if arguments.on is None and arguments.speed:
+        return await speed(folder, arguments.rounds, sizes)
+    if arguments.on is None and arguments.data is None:
+        return await retrieval(folder, 1)
+    return await on_each([named(arguments.on or "default")], folder, "searches", lambda placing, place: there(placing.name, placing.config(place)))
 
 
 def _say(line: str) -> None:
@@ -149,7 +158,8 @@ def main(given: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m bench retrieval", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data", type=Path, metavar="FILE", help="conversations with questions; the open ones, in every way, where none is named")
     parser.add_argument("--out", type=Path, metavar="RUN.jsonl", help="where what was found is written")
-    parser.add_argument("--config", help="a memory.toml or a URL; a file of its own where none is given")
+    parser.add_argument("--config", help="a memory.toml or a URL")
+    parser.add_argument("--on", choices=NAMES, help="a topology, on servers that are started for it; one file where neither is given")
     parser.add_argument("--embedder", metavar="NAME", help="instead of the configured one: its name, or the folder of an encoder")
     parser.add_argument("--plain", action="store_true", help="the turns shuffled, without moment, conversation and speaker")
     parser.add_argument("--together", action="store_true", help="all conversations in one scope")
@@ -160,12 +170,14 @@ def main(given: Sequence[str] | None = None) -> int:
     arguments = parser.parse_args(given)
     if arguments.data is not None and arguments.out is None:
         parser.error("--data wants --out")
+    if (
+        arguments.data is None
+        and not arguments.speed
+        and any((arguments.config, arguments.on, arguments.embedder, arguments.plain, arguments.together))
+    ):
+        parser.error("say what is asked for: --data, or --speed")
     with tempfile.TemporaryDirectory(prefix="memory-bench-") as folder:
-        if arguments.speed:
-            measured = _speed(arguments, Path(folder))
-        else:
-            measured = retrieval(Path(folder), 1) if arguments.data is None else _asked(arguments, Path(folder))
-        report(asyncio.run(measured), arguments.json)
+        report(asyncio.run(_measured(arguments, Path(folder))), arguments.json)
     return 0
 
 

@@ -36,8 +36,11 @@ async def speed(folder: Path, rounds: int, sizes: Sequence[int] = SIZES) -> list
     async def measured(placing: Placing, place: Path) -> list[Figure]:
         return await of(placing.name, opened(placing.config(place)), rounds, sizes, place if placing.name == "default" else None)
 
-    named = (p for name in NAMES for p in (*MONTHS, *BESIDE_EDGE) if p.name == name)
-    return await on_each(named, folder, "searches", measured)
+    return await on_each(map(named, NAMES), folder, "searches", measured)
+
+
+def named(name: str) -> Placing:
+    return next(placing for placing in (*MONTHS, *BESIDE_EDGE) if placing.name == name)
 
 
 async def of(name: str, memory: Memory, rounds: int, sizes: Sequence[int] = SIZES, rivals: Path | None = None) -> list[Figure]:

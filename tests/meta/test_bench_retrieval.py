@@ -45,6 +45,8 @@ ASKED = {
 }
 """Question, category, evidence: as people slip when they write it, too."""
 
+COMMAND = ["-m", "bench", "retrieval"]
+
 
 @pytest.fixture
 def file(tmp_path: Path) -> Path:
@@ -65,8 +67,11 @@ def file(tmp_path: Path) -> Path:
 
 
 @pytest.mark.backend("sqlite")
-@pytest.mark.parametrize("way", [[], ["--plain"], ["--together"]], ids=["told in order", "plain", "together"])
-@pytest.mark.parametrize("program", [["-m", "bench", "retrieval"], ["bench/retrieval.py"]], ids=["as a command", "as a file"])
+@pytest.mark.parametrize(
+    ("program", "way"),
+    [(COMMAND, []), (COMMAND, ["--plain"]), (COMMAND, ["--together"]), (["bench/retrieval.py"], [])],
+    ids=["told in order", "plain", "together", "as a file"],
+)
 def test_what_was_said_is_written_asked_for_and_found(file: Path, tmp_path: Path, program: list[str], way: list[str]) -> None:
     run, figures = tmp_path / "run.jsonl", tmp_path / "figures.json"
     command = [sys.executable, *program, "--data", str(file), "--out", str(run), "--json", str(figures), *way]
@@ -83,6 +88,7 @@ def test_what_was_said_is_written_asked_for_and_found(file: Path, tmp_path: Path
     assert measured["recall@10"] == 100
     assert measured["MRR"] > 80
     assert 0 < measured["a search, p50"] <= measured["a search, p95"]
+    assert name.startswith("talks, default")
     assert f"| {name}: recall@5 | 100 % |" in done.stdout
 
 
