@@ -22,14 +22,12 @@ _WORD = re.compile(r"[^\W\d_]+")
 
 def unheard(text: str, unknown: Collection[str]) -> tuple[str, ...]:
     """The folded words of the text whose stems are among the unknown, as far as they may be slips."""
-    return tuple(
-        dict.fromkeys(w for w in cut(text) if len(w) >= SHORTEST and w.isascii() and w.isalpha() and w not in STOPWORDS and stem(w) in unknown)
-    )
+    return tuple(dict.fromkeys(word for word in cut(text) if len(word) >= SHORTEST and _in_letters(word) and stem(word) in unknown))
 
 
 def corrections(words: Iterable[str], texts: Iterable[str]) -> dict[str, str]:
     """For each of these words the word of the texts that is nearest, the most frequent of such; those without one are left out."""
-    heard = Counter(word for text in texts for word in set(cut(text)) if len(word) >= SHORTEST - 1 and word.isascii() and word.isalpha())
+    heard = Counter(word for text in texts for word in set(cut(text)) if len(word) >= SHORTEST - 1 and _in_letters(word))
     found = {}
     for word in words:
         slips = 1 + (len(word) >= LONG)
@@ -37,6 +35,10 @@ def corrections(words: Iterable[str], texts: Iterable[str]) -> dict[str, str]:
         if near:
             found[word] = min(near)[2]
     return found
+
+
+def _in_letters(word: str) -> bool:
+    return word.isascii() and word.isalpha() and word not in STOPWORDS
 
 
 def corrected(text: str, corrections: Mapping[str, str]) -> str:

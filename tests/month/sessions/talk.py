@@ -261,7 +261,7 @@ def told_of(owed: Iterable[Line]) -> list[Line]:
 
 
 def made_of(owed: Iterable[Line], summary: Line | None) -> list[Line]:
-    """What takes with it, when it is erased, what was made of these lines: each that was told, and the summary that stands for them, told with them."""
+    """What takes with it, when it is erased, what was made of these lines: each that was told, and the summary told with them."""
     return told_of(owed) + ([] if summary is None or summary.is_redacted else [summary])
 
 
