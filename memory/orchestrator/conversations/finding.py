@@ -50,8 +50,7 @@ class Finding:
 
         async def choosing(question: Question, width: int) -> Choosing[FoundMessage, FoundMessage] | None:
             pool = await self._gathering.gather(Heard(where, asked, question, by), width, lacking)
-            way: By = by if pool.said_at or by == "meaning" else "words"  # as it is where messages are not found by meaning
-            return self._choosing(Asked(where.tenant, (), limit=limit, by=way, preferred=INDIFFERENT), question, pool)
+            return self._choosing(Asked(where.tenant, (), limit=limit, by=by, preferred=INDIFFERENT), question, pool)
 
         choice = await chosen(read(text), limit, choosing)
         return FoundMessages([] if choice is None else [hit async for hit in choice.shown(explain=False)], lacking.notes)
@@ -62,7 +61,7 @@ class Finding:
 
         if not len(pool.measured):
             return None
-        ranked = rank(question, pool.measured, pool.near, asked, self._placement.now())
+        ranked = rank(question, pool.measured, pool.near, asked, self._placement.now(), alone=True)
         reading = Messages(self._placement, self._sessions, asked.tenant, pool)
         return Choosing(asked, question, pool.measured, ranked, reading, full=pool.full)
 
@@ -98,7 +97,7 @@ class Messages:
         for log, events in logs:
             there = await log.whole([event for event in events if event.number is not None and gone[event.key].excluded is None])
             of = log.life.session_id
-            shown |= {event.key: FoundMessage(item_of(event, gone[event.key]), 0.0, of) for event in there if _is_found(event)}
+            shown |= {event.key: FoundMessage(item_of(event, gone[event.key]), 0.0, of) for event in there if not event.is_redacted}
         return shown
 
     def texts_of(self, one: FoundMessage) -> Sequence[str]:
@@ -106,9 +105,3 @@ class Messages:
 
     def hit(self, row: int, one: FoundMessage, score: float, explanation: dict[str, Any]) -> FoundMessage:
         return FoundMessage(one.item, score, one.session_id)
-
-
-def _is_found(event: Event) -> bool:
-    """Whether it says something to be found by: what stands beside an answer, and says nothing, is none."""
-    said = event.draft.message
-    return not event.is_redacted and said is not None and bool(found_by(said).strip())
