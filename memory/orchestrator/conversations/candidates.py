@@ -14,6 +14,7 @@ from memory.orchestrator.conversations.passages import Passages, first_of
 from memory.orchestrator.placement import Placement
 from memory.orchestrator.steps import step
 from memory.policies.asking import Question
+from memory.policies.ranking.constants import CONTENT
 from memory.policies.ranking.fields import BESIDE
 from memory.ports.candidates import Candidates, Measured
 from memory.ports.gathering import stacked
@@ -139,4 +140,5 @@ def _ranked_alike(found: Measured, parts: Mapping[str, _Part], near: bytes | Non
     fields = {name: values for name, values in found.fields.items() if name != "created_at"}
     fields |= {"valid_from": found.fields["created_at"], **{name: [None] * len(found) for name in OF_ENTRIES}}
     vectors = [None if (part := parts.get(i)) is None else part.vector for i in found.ids]
-    return replace(found, vectors=stacked(vectors, len(near or b"") // 4), fields=fields)
+    counts = found.counts * (CONTENT / MESSAGES.weights["content"])
+    return replace(found, counts=counts, vectors=stacked(vectors, len(near or b"") // 4), fields=fields)

@@ -86,12 +86,13 @@ class Messages:
         return vector_of in (None, said_at(message)) or bool(self._pool.measured.counts[row].any())
 
     async def _there(self, rows: Sequence[Record]) -> dict[Key, FoundMessage]:
-        archive = self._placement.topology.archive
-        keys = list(dict.fromkeys(session_key(row.key.tenant, str(row.fields["conversation_id"])) for row in rows))
+        of_sessions: dict[Key, list[Record]] = {}
+        for row in rows:
+            of_sessions.setdefault(session_key(row.key.tenant, str(row.fields["conversation_id"])), []).append(row)
         with step("session.read"):
-            found = await archive.get(SESSIONS, keys) if keys else []
+            found = await self._placement.topology.archive.get(SESSIONS, list(of_sessions)) if of_sessions else []
         sessions = [row for row in found if isinstance(row, Record) and not self._sessions.is_over(row)]
-        logs: list[tuple[Log, list[Event]]] = [(log, log.events_of(rows)) for log in map(self._sessions.log, sessions)]
+        logs: list[tuple[Log, list[Event]]] = [(log := self._sessions.log(row), log.events_of(of_sessions[row.key])) for row in sessions]
         gone = await gone_from(self._placement, logs)
         shown: dict[Key, FoundMessage] = {}
         for log, events in logs:
