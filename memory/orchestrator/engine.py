@@ -95,7 +95,7 @@ class Engine:
         self.dangling = Dangling(self.placement, self.erasure)
         self.browsing = Browsing(self.placement)
         self.transfer = Transfer(self.placement, browsing=self.browsing, meaning=self.meaning, outbox=self.outbox, erasure=self.erasure)
-        self.searching = Searching(self.placement, self.browsing, self.meaning)
+        self.searching = Searching(self.placement, self.browsing, self.meaning, self.conversations.finding)
         self.advised = Advised(self.searching, self.placement, advisor=advisor, reranker=reranker)
         self.tiering = Tiering(self.placement, self.outbox, self.cache, self.generations)
         self.accesses = Accesses(self.placement)

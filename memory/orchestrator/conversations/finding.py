@@ -36,7 +36,7 @@ class Finding:
     def __init__(self, placement: Placement, sessions: SessionRecords) -> None:
         self._placement = placement
         self._sessions = sessions
-        self._gathering = Gathering(placement, sessions.passages)
+        self.gathering = Gathering(placement, sessions.passages)
 
     async def find(self, where: Partitions | Tenant, asked: Filter | None, text: str, limit: int, by: By = "both") -> FoundMessages:
         """The messages that answer best, archived ones too; not those that were excluded."""
@@ -45,25 +45,30 @@ class Finding:
             raise InvalidInput("by", f"messages are found by words alone: {passages.lacking}")
         if not text.strip():
             return FoundMessages()
-        if by != "words":
-            await self._gathering.ready()
+        heard = Heard(where, asked, by)
 
         async def choosing(question: Question, width: int) -> Choosing[FoundMessage, FoundMessage] | None:
-            pool = await self._gathering.gather(Heard(where, asked, question, by), width, lacking)
-            return self._choosing(Asked(where.tenant, (), limit=limit, by=by, preferred=INDIFFERENT), question, pool)
+            near = None if by == "words" or passages.store is None else await passages.vector_of(question.embedded)
+            if near is not None:
+                await self.gathering.ready()
+            pool = await self.gathering.gather(heard, question, near, width, lacking)
+            wanted = Asked(where.tenant, (), limit=limit, by=by, preferred=INDIFFERENT)
+            return self._choosing(wanted, question, near, pool)
 
         choice = await chosen(read(text), limit, choosing)
         return FoundMessages([] if choice is None else [hit async for hit in choice.shown(explain=False)], lacking.notes)
 
-    def _choosing(self, asked: Asked, question: Question, pool: MessagePool) -> Choosing[FoundMessage, FoundMessage] | None:
+    def reading(self, tenant: str, pool: MessagePool) -> Messages:
+        return Messages(self._placement, self._sessions, tenant, pool)
+
+    def _choosing(self, asked: Asked, question: Question, near: bytes | None, pool: MessagePool) -> Choosing[FoundMessage, FoundMessage] | None:
         """The ranked pool; None where there is none."""
         from memory.policies.ranking.order import rank  # calculates with numpy: for who searches
 
         if not len(pool.measured):
             return None
-        ranked = rank(question, pool.measured, pool.near, asked, self._placement.now(), alone=True)
-        reading = Messages(self._placement, self._sessions, asked.tenant, pool)
-        return Choosing(asked, question, pool.measured, ranked, reading, full=pool.full)
+        ranked = rank(question, pool.measured, near, asked, self._placement.now(), alone=True)
+        return Choosing(asked, question, pool.measured, ranked, self.reading(asked.tenant, pool), full=pool.full)
 
 
 class Messages:
@@ -101,8 +106,9 @@ class Messages:
             shown |= {event.key: FoundMessage(item_of(event, gone[event.key]), 0.0, of) for event in there if not event.is_redacted}
         return shown
 
-    def texts_of(self, one: FoundMessage) -> Sequence[str]:
+    def texts_of(self, row: int, one: FoundMessage) -> Sequence[str]:
         return [found_by(one.message)]
 
     def hit(self, row: int, one: FoundMessage, score: float, explanation: dict[str, Any]) -> FoundMessage:
-        return FoundMessage(one.item, score, one.session_id)
+        where = {"tier": "mid", "store": self._placement.topology.archive.name} if explanation else {}
+        return FoundMessage(one.item, score, one.session_id, explanation | where)
