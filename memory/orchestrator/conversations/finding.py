@@ -92,12 +92,13 @@ class Finding:
             await self._sessions.passages.catch_up(MADE_FIRST)
         except MemoryTiersError as error:
             log.info("what was said last is not found by meaning yet: %s", error)
-        search = Search(PASSAGES, where, Near(vector), most, asked, select=frozenset({"message"}))
+        own, lacks = self._sessions.passages.own, self._sessions.passages.lacks
+        search = Search(PASSAGES, where, Near(vector), most, all_of(asked, own), select=frozenset({"message"}))
         with step("passages.search"):
             hits = await self._placement.answer(store, store.search(search))
         if isinstance(hits, StoreError):
             return _ByMeaning(degraded=(str(hits),))
-        near = _ByMeaning()
+        near = _ByMeaning(degraded=(lacks,) if lacks else ())
         for hit in hits:  # the best first
             message = str(hit.head.fields["message"])
             if hit.score > 0 and message not in near.scores:

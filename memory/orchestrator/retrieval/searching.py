@@ -87,8 +87,8 @@ class Searching:
         self._placement = placement
         self._browsing = browsing
         self._meaning = meaning
-        self._gathering = Gathering(placement, browsing)
-        self._past = Past(placement, browsing, self._gathering)
+        self._gathering = Gathering(placement, browsing, meaning)
+        self._past = Past(placement, browsing, self._gathering, meaning)
 
     async def search(self, asked: Asked, text: str, *, explain: bool = False) -> SearchResult:
         """The best entries by words and by meaning (see `policies.ranking`). A blank text browses (D54)."""
@@ -96,6 +96,8 @@ class Searching:
             browsed = await self._browsing.browse(asked)
             return SearchResult([FoundEntry(e, 0.0, {"tier": e.tier} if explain else {}) for e in browsed], browsed.degraded)
         question, lacking = read(text), Lacking()
+        if asked.by != "words" and (lacks := self._meaning.lacks) is not None:
+            lacking.say(lacks)
         limit = min(max(3 * asked.limit, AT_LEAST), MAX_LIMIT)
         while True:
             answering = await self._answering(asked, question, limit, lacking)
