@@ -16,12 +16,13 @@ from memory.domain.scope import Scope
 from memory.orchestrator.collections import ENTRIES, ENTRY_VERSIONS, MODEL, PASSAGES
 from memory.orchestrator.conversations.conversation import Conversation
 from memory.orchestrator.engine import Engine
+from memory.orchestrator.retrieval.searching import AT_LEAST
 from memory.orchestrator.settings import EngineSettings
 from memory.policies.asked import Asked
 from memory.ports.embedder import Fingerprint
 from memory.ports.record import Role, pack_vector
 from memory.ports.writes import AtVersion, Put
-from tests.unit.orchestrator.conversations.meant import astray
+from tests.unit.orchestrator.conversations.meant import LONG, astray
 from tests.unit.orchestrator.conversations.talking import begun, opened, user
 from tests.unit.orchestrator.world import DURABLE, SESSION, TENANT, USER, Flaky, World
 
@@ -262,23 +263,69 @@ async def test_meanwhile_each_finds_by_meaning_what_is_its_own_and_all_by_words(
         assert await found(engine, "tea") == {"Ada prefers tea", "Tea again", "A new beverage", "An old beverage"}
 
 
-async def test_a_half_made_store_is_asked_for_what_is_made_and_its_neighbours_are_no_hits(world: World, new: Embedder) -> None:
-    """Of vectors of the same length that mean different things, none is compared with a question of the other."""
+async def test_of_a_half_made_store_nothing_is_compared_that_means_something_else(world: World, new: Embedder) -> None:
+    """Vectors of the same length, of which one embedder's tea is the other's heron."""
     async with world:
         await fill(world)
         engine, old = await process(world, new, reindex=True), await process(world, OLD)
-        for store in world.stores:
-            store.fails_before.add("reindex.put")
-        first = next(iter(world.stores))
-        first.fails_before.clear()
+
+        async def no_more() -> None:
+            for store in world.stores:
+                store.fails_before.add("reindex.put")
+
+        world.stores[0].after["reindex.put"] = no_more
         assert not (await engine.reindexing.run()).ended
         world.heal()
         for text, right in (("beverage", "tea"), ("bird", "heron"), ("outage", "crashed")):
             for one in (engine, old):
                 for scope in (USER, SESSION):
                     assert all(right in hit.lower() for hit in await found(one, text, scope))
-        assert await found(engine, "beverage", SESSION) == {"Ada prefers tea, it was said", "Tea again, it was said"}
+                    assert all(right in hit.lower() for hit in await found(one, text, scope, known_at=world.clock.moment))
+            both = await found(engine, text) | await found(old, text), await found(engine, text, SESSION) | await found(old, text, SESSION)
+            assert all(both), "what one does not find the other does"
         assert (await engine.reindexing.run()).ended
+
+
+async def test_what_is_found_by_words_is_not_compared_with_a_vector_of_the_other(world: World) -> None:
+    async with world:
+        await world.write("A heron in the snow", scope=USER)
+        engine = await process(world, ALIKE, reindex=True)
+        for at in (None, world.clock.moment):
+            words, both = [
+                await engine.searching.search(Asked(TENANT, (USER,), by=by, known_at=at), "beverage snow")
+                for by in ("words", "both")  # type: ignore[arg-type]
+            ]
+            assert [hit.score for hit in both] == pytest.approx([hit.score for hit in words])
+            assert 0 < words[0].score < 1
+
+
+async def test_what_is_of_the_other_takes_no_place_among_those_asked_for(world: World) -> None:
+    async with world:
+        for number in range(AT_LEAST + 5):
+            await world.write(f"A heron, number {number}", scope=USER)
+        engine = await process(world, ALIKE, reindex=True)
+        await write(engine, "Ada prefers tea")
+        assert await found(engine, "beverage", limit=10) == {"Ada prefers tea"}
+
+
+@pytest.mark.parametrize("ending", [False, True], ids=["at the beginning", "at the end"])
+async def test_both_open_also_where_it_was_broken_off_between_two_notes(ending: bool, new: Embedder) -> None:
+    async with World(embedder=OLD) as world:
+        await fill(world)
+        if ending:
+            engine = await process(world, new, reindex=True)
+            world.mid.fails_before.add("embedder.note")
+            with pytest.raises(StoreUnavailable):
+                await engine.reindexing.run()
+        else:
+            world.long.fails_before.add("embedder.note")
+            with pytest.raises(StoreUnavailable):
+                await process(world, new, reindex=True)
+        world.heal()
+        old, next_one = await process(world, OLD), await process(world, new)
+        assert None not in (old.meaning.lacks, next_one.meaning.lacks)
+        assert (await next_one.reindexing.run()).ended
+        assert await others(world, new) == []
 
 
 async def test_a_process_of_before_learns_of_the_beginning_and_of_the_end_by_its_sweeps(new: Embedder) -> None:
@@ -376,7 +423,6 @@ async def test_a_store_that_is_away_is_named_and_the_rest_goes_on(new: Embedder)
         await fill(world)
         engine = await process(world, new, reindex=True)
         world.long.down = True
-        came = await engine.reindexing.run() if False else None
         with pytest.raises(StoreUnavailable):
             await engine.reindexing.run()
         world.heal()
@@ -419,7 +465,7 @@ async def test_what_is_erased_while_its_text_is_embedded_does_not_return(world: 
             new.meanwhile = erase_message
 
         async def erase_message() -> None:
-            await session.erase("m1")
+            await world.engine.conversations.redaction.erase(session.log, "m1")
             await world.engine.erasure.erase_scope(TENANT, SESSION)
 
         new.meanwhile = erase
@@ -461,21 +507,37 @@ async def test_what_moves_onward_meanwhile_is_met_where_it_goes(new: Embedder) -
         assert await found(engine, "beverage", SESSION) == {"Ada prefers tea", "tea again"}
 
 
-async def test_a_copy_on_its_way_to_a_store_that_is_away_keeps_it_from_ending(new: Embedder) -> None:
+async def test_a_version_on_its_way_to_a_store_that_does_not_take_it_keeps_it_from_ending(new: Embedder) -> None:
     async with World(embedder=OLD) as world:
-        entry = await world.write("Ada prefers tea", scope=USER)
+        entry = await world.write("tea, it was said")
+        engine = await process(world, new, reindex=True)
         world.mid.fails_before.add("version.keep")
         world.clock.advance()
-        session_entry = await world.write("tea, it was said")
-        await world.update(session_entry, content="a heron, it was said")
-        engine = await process(world, new, reindex=True)
+        await engine.entries.update(TENANT, entry.id, {"content": "a heron, it was said"})
         came = await engine.reindexing.run()
         assert not came.ended
         assert "owed" in came.waiting[0]
         world.heal()
         assert (await engine.reindexing.run()).ended
         assert await others(world, new) == []
-        assert await found(engine, "beverage") == {entry.content}
+        assert [old.content for old in await engine.entries.history(TENANT, entry.id)] == ["tea, it was said", "a heron, it was said"]
+
+
+async def test_a_passage_of_what_a_message_says_no_more_stands_in_nobodys_way(new: Embedder) -> None:
+    async with World(embedder=OLD) as world:
+        session = await fill(world)
+        await session.append([user(f"{LONG} Tea came last.", "long")])
+        assert await heard(session, "beverage") == {"m1", "long"}
+        await session.update("m1", {"content": "it crashed"})
+        await session.update("long", {"content": "nothing known"})
+        engine = await process(world, new, reindex=True)
+        assert (await engine.reindexing.run()).ended
+        assert await others(world, new) == []
+        there = await opened(engine)
+        assert await heard(there, "beverage") == set()
+        await engine.maintenance.sweep()
+        assert await heard(there, "outage") == {"m1"}
+        assert await astray(engine) == []
 
 
 async def test_two_at_once_do_no_harm(world: World, new: Embedder) -> None:
