@@ -156,8 +156,8 @@ def _show_vacuum(out: Any, stores: list[Vacuumed]) -> None:
 async def reindex(cli: Cli) -> int:
     """Make all vectors anew with the embedder that is configured, of every tenant, while answers are served.
 
-    Memories with this embedder open from its beginning on, and those with the one before until its end; each finds by meaning what has a vector of its
-    own by then. Run it again where it was cut off, or where something was left: then it ends with 1.
+    Memories with this embedder open from its beginning on, and those with the one before until its end; each finds by meaning what has a vector of
+    its own by then. Run it again where it was cut off, or where something was left: then it ends with 1.
     """
     from memory.cli.transfer import progress
 
