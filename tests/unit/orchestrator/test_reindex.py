@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import re
-from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -19,44 +17,12 @@ from memory.orchestrator.engine import Engine
 from memory.orchestrator.retrieval.searching import AT_LEAST
 from memory.orchestrator.settings import EngineSettings
 from memory.policies.asked import Asked
-from memory.ports.embedder import Fingerprint
-from memory.ports.record import Role, pack_vector
+from memory.ports.record import Role
 from memory.ports.writes import AtVersion, Put
+from tests.support.turned import Embedder
 from tests.unit.orchestrator.conversations.meant import LONG, astray
 from tests.unit.orchestrator.conversations.talking import begun, opened, user
 from tests.unit.orchestrator.world import DURABLE, SESSION, TENANT, USER, Flaky, World
-
-MEANT = {"tea": 0, "beverage": 0, "heron": 1, "bird": 1, "outage": 2, "crashed": 2}
-"""Words, and what they mean: those of one number mean the same."""
-
-
-class Embedder:
-    """Knows the words of `MEANT`. Where one's vector for tea points, another's for herons does: who compares the two finds the wrong text."""
-
-    def __init__(self, model: str, dimensions: int = 3, turned: int = 0, unknown: str = "") -> None:
-        self.model, self.dimensions, self.turned, self.unknown = model, dimensions, turned, unknown
-        self.meanwhile: Callable[[], Awaitable[object]] | None = None
-        """What others do, once, while texts are embedded."""
-        self.embedded = 0
-
-    async def fingerprint(self) -> Fingerprint:
-        return Fingerprint(self.model, self.dimensions)
-
-    async def embed(self, texts: Sequence[str]) -> list[bytes]:
-        self.embedded += len(texts)
-        if self.meanwhile is not None:
-            meanwhile, self.meanwhile = self.meanwhile, None
-            await meanwhile()
-        return [self.vector_of(text) for text in texts]
-
-    def vector_of(self, text: str) -> bytes:
-        at = [0.0] * self.dimensions
-        for word in re.findall("[a-z]+", text.lower()):
-            if word in MEANT and word != self.unknown:
-                at[(MEANT[word] + self.turned) % 3] += 1.0
-        length = sum(one * one for one in at) ** 0.5
-        return pack_vector([one / length for one in at]) if length else b""
-
 
 OLD = Embedder("of yesterday")
 ALIKE, LONGER = Embedder("of today", turned=1), Embedder("of today", dimensions=5)
