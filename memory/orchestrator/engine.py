@@ -113,6 +113,7 @@ class Engine:
             tells=(self.meaning.look, self.accesses.tell, self.conversations.sessions.catch_up, passages_made.catch_up),
             dangling=self.dangling,
             sessions=self.conversations.sessions,
+            reindexing=self.reindexing,
         )
 
     async def open(self, *, reindex: bool = False) -> None:

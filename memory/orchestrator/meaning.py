@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from datetime import datetime
 from typing import Any
 
 from memory.domain import ids
@@ -30,10 +31,14 @@ SETTINGS_SCOPE = "settings"
 
 @dataclass(frozen=True, slots=True)
 class Noted:
-    """What a store notes: whose its vectors are and, while they are being made anew, whose they become. `version`: of the note as it was read."""
+    """What a store notes: whose its vectors are and, while they are being made anew, whose they become; when that ended last.
+
+    `version`: of the note as it was read.
+    """
 
     model: Fingerprint
     to: Fingerprint | None = None
+    ended: datetime | None = None
     version: int = 0
 
     def __str__(self) -> str:
@@ -78,6 +83,12 @@ class Meaning:
         mine = await self._fingerprint()
         return {} if mine is None else {MODEL: mine.digest}
 
+    async def fingerprint(self) -> Fingerprint:
+        """Of the embedder. Raises where there is none."""
+        if (mine := await self._fingerprint()) is None:
+            raise ConfigError("embedder: none is configured; vectors are made anew with the embedder that is")
+        return mine
+
     async def _fingerprint(self) -> Fingerprint | None:
         if self._mine is None and self._embedder is not None:
             self._mine = await self._embedder.fingerprint()
@@ -88,7 +99,7 @@ class Meaning:
     @property
     def own(self) -> Filter | None:
         """What has a vector of this embedder; None where the stores note no other, so that it need not be asked for."""
-        if self._noted is None or self._mine is None or self._noted == Noted(self._mine, version=self._noted.version):
+        if self._noted is None or self._mine is None or (self._noted.model, self._noted.to) == (self._mine, None):
             return None
         own = Eq(MODEL, self._mine.digest)
         return Or((IsNull(MODEL), own)) if self._noted.model == self._mine else own
@@ -107,6 +118,11 @@ class Meaning:
         if self._noted.to is None:
             return f"the vectors in the stores are of {self._noted.model} by now; what has none of {self._mine} was found by words alone"
         return f"vectors are being made anew, with {self._noted.to}; what has none of {self._mine} now was found by words alone"
+
+    @property
+    def ended(self) -> datetime | None:
+        """When the vectors had been made anew with this embedder; None where they were not."""
+        return self._noted.ended if self._noted is not None and self._noted.model == self._mine else None
 
     async def look(self) -> None:
         """See what the archive notes by now."""
@@ -153,8 +169,7 @@ class Meaning:
         """Let every store that has vectors note that they are being made anew with this embedder, which is returned; where they are its own
         already, nothing is noted. The archive is first: its note tells everybody. Raises where a store is away or takes no such vectors.
         """
-        if (mine := await self._fingerprint()) is None:
-            raise ConfigError("embedder: none is configured; vectors are made anew with the embedder that is")
+        mine = await self.fingerprint()
         stores = self._having_vectors
         for store in stores:
             refuse_too_long(store, mine)
@@ -169,9 +184,11 @@ class Meaning:
 
     async def end(self) -> bool:
         """Let the stores note this embedder alone, the archive at last; false where somebody makes the vectors anew with another by now."""
-        mine = await self._fingerprint()
+        mine, now = await self._fingerprint(), self._placement.now()
+        if mine is None:
+            return False
         for store in reversed(self._having_vectors):
-            if mine is None or not await self._note(store, lambda note: Noted(mine) if note and mine == (note.to or note.model) else None):
+            if not await self._note(store, lambda note: Noted(mine, ended=now) if note and mine == (note.to or note.model) else None):
                 return False
         await self.look()
         return True
@@ -187,7 +204,10 @@ class Meaning:
         if not isinstance(row, Record):
             return None
         to: Any = row.body.get("to")
-        return Noted(_fingerprint(row.body), None if to is None else _fingerprint(to), row.version)
+        ended: Any = row.body.get("ended")
+        return Noted(
+            _fingerprint(row.body), None if to is None else _fingerprint(to), None if ended is None else datetime.fromisoformat(ended), row.version
+        )
 
     async def fingerprint_in(self, store: Store) -> Fingerprint | None:
         """The embedder whose vectors a store has had till now, None where none is noted."""
@@ -229,6 +249,7 @@ class Meaning:
     async def _put(self, store: Store, note: Noted, over: int = 0) -> Outcome:
         now = self._placement.now()
         body = _body(note.model) | ({} if note.to is None else {"to": _body(note.to)})
+        body |= {} if note.ended is None else {"ended": note.ended.isoformat()}
         record = Record(_key(), SETTINGS_SCOPE, self._placement.next_version(over), now, now, body=body, tier="mid")
         return await self._placement.write_one("embedder.note", store, Put(SETTINGS, record, AtVersion(over) if over else Absent()))
 

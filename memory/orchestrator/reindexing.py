@@ -17,6 +17,7 @@ from memory.domain.errors import StoreError
 from memory.domain.shown import Shown
 from memory.orchestrator.collections import MESSAGES, MODEL, PASSAGES
 from memory.orchestrator.conversations.passages import Passages
+from memory.orchestrator.lease import Hold
 from memory.orchestrator.meaning import Meaning
 from memory.orchestrator.outbox import DELIVER, Outbox, Pending
 from memory.orchestrator.placement import Placement, refused
@@ -93,6 +94,21 @@ class Reindexing:
                 break
         left = await self.left(model) if not work.away else 0
         return Reindexed(str(model), False, work.made, left, tuple(work.waiting) or ("others write with another embedder meanwhile",))
+
+    async def catch_up(self, hold: Hold) -> int:
+        """Once it has ended: make anew what writes that were under way then brought with a vector that they had read before; how many there were.
+
+        Such a write may take so long as a mark is kept. Later ones are of somebody who has the embedder of before still.
+        """
+        ended = self._meaning.ended
+        if ended is None or self._placement.now() > ended + self._placement.settings.mark_life + self._placement.settings.sweep_every:
+            return 0
+        model = await self._meaning.fingerprint()
+        work = _Work(model, await self.left(model), None)
+        if work.total:
+            await hold()
+            await self._round(work, messages=False)
+        return work.made
 
     async def left(self, model: Fingerprint) -> int:
         """How many records have no vector of this embedder yet, copies counted each. Raises where a store does not answer."""

@@ -17,7 +17,7 @@ from memory.orchestrator.engine import Engine
 from memory.orchestrator.retrieval.searching import AT_LEAST
 from memory.orchestrator.settings import EngineSettings
 from memory.policies.asked import Asked
-from memory.ports.record import Role
+from memory.ports.record import Key, Role
 from memory.ports.writes import AtVersion, Put
 from tests.support.turned import Embedder
 from tests.unit.orchestrator.conversations.meant import LONG, astray
@@ -501,6 +501,29 @@ async def test_a_passage_of_what_a_message_says_no_more_stands_in_nobodys_way(ne
         await engine.maintenance.sweep()
         assert await heard(there, "outage") == {"m1"}
         assert await astray(engine) == []
+
+
+@pytest.mark.parametrize("kind", ["move", "edit"])
+async def test_what_was_under_way_when_it_ended_is_made_anew_by_a_sweep(kind: str, new: Embedder) -> None:
+    """A write that read the record before and brings its vector back, at the same version or as the next."""
+    async with World(embedder=OLD).in_one_store("mid", "long") as world:
+        entry = await world.write("Ada prefers tea", scope=USER)
+        engine = await process(world, new, reindex=True)
+
+        async def reindex() -> None:
+            assert (await engine.reindexing.run()).ended
+
+        world.clock.advance()
+        world.mid.before["move.relabel" if kind == "move" else "update.home"] = reindex
+        if kind == "move":
+            assert await engine.tiering.move(ENTRIES, Key(TENANT, entry.id), "long") == "moved"
+        else:
+            await engine.entries.update(TENANT, entry.id, {"tags": ["late"]})
+        assert await engine.reindexing.left(await new.fingerprint()) > 0
+        assert (await engine.maintenance.sweep()).reindexed > 0
+        assert await others(world, new) == []
+        assert await found(engine, "beverage") == {"Ada prefers tea"}
+        assert (await engine.maintenance.sweep()).reindexed == 0
 
 
 async def test_two_at_once_do_no_harm(world: World, new: Embedder) -> None:
