@@ -84,7 +84,8 @@ class HistoryItem(Shown):
 
 @dataclass(frozen=True, slots=True, repr=False)
 class FoundMessage(Shown):
-    """A message that a search found, and its session; a higher score answers better, and says nothing beside that of another search."""
+    """A message that a search found, and its session. `score` says how well it answers by itself, from 0 to 1, and compares across questions, as that
+    of an entry does; the order of hits also counts what was said beside it, by whom and when."""
 
     item: HistoryItem
     score: float

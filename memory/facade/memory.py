@@ -441,7 +441,8 @@ class Memory:
         limit: int | None = None,
     ) -> FoundMessages:
         """What was said that answers best, by words and by meaning, over all sessions or those of one user, agent or namespace, from `since` to
-        `until`, both included; 10 unless told. Compacted messages are found, excluded ones are not. Scores of one search compare across sessions.
+        `until`, both included; 10 unless told. Compacted messages are found, excluded ones are not. They are ranked as entries are, what was
+        said beside them, by whom and when among what counts.
 
         By words alone where messages are not found by meaning (`conversations.meaning`); `by="meaning"` is refused there. What another process said
         is found by words at once, by meaning a few seconds later. A tool's results are not found. The query is plain text, never syntax (D62).

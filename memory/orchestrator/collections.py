@@ -84,6 +84,7 @@ MESSAGES = Collection(
         Field("message_id", FieldType.TEXT),
         Field("message_role", FieldType.TEXT),
         Field("speaker", FieldType.TEXT),
+        Field("marks", FieldType.INTEGER),  # as entries have them
         Field("tokens", FieldType.INTEGER),
         Field("subject", FieldType.TEXT, indexed=True),  # of its session, as agent and namespace: messages are found by them
         Field("agent", FieldType.TEXT),

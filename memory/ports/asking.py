@@ -60,10 +60,10 @@ def value_of(standing: Standing | Head, field: str) -> FieldValue:
     """The value of a declared or system field, None where it is missing; of a head, what it was asked for."""
     if isinstance(standing, Head):
         return standing.key.id if field == "id" else standing.fields.get(field)
-    return _reader(field)(standing)
+    return reader(field)(standing)
 
 
-def _reader(field: str) -> Callable[[Standing], FieldValue]:
+def reader(field: str) -> Callable[[Standing], FieldValue]:
     """Reads that field of whatever stands under a key."""
     if field == "id":
         return lambda standing: standing.key.id
@@ -94,12 +94,12 @@ def condition(part: Filter | None) -> Condition:
             opposite = condition(inner)
             return lambda standing: not opposite(standing)
         case IsNull(field):
-            read = _reader(field)
+            read = reader(field)
             return lambda standing: read(standing) is None
         case Has(field, tag):
-            return _has(_reader(field), tag)
+            return _has(reader(field), tag)
         case In(field, values):
-            return _is_one_of(_reader(field), values)
+            return _is_one_of(reader(field), values)
         case Eq(field, wanted) | Lt(field, wanted) | Le(field, wanted) | Gt(field, wanted) | Ge(field, wanted):
             return _compares(_COMPARISONS[type(part)], field, wanted)
         case StartsWith():
@@ -133,7 +133,7 @@ def _is_one_of(read: Callable[[Standing], FieldValue], values: tuple[FieldValue,
 
 
 def _compares(compare: Callable[[Any, Any], bool], field: str, wanted: FieldValue) -> Condition:
-    read = _reader(field)
+    read = reader(field)
 
     def holds(standing: Standing) -> bool:
         value = read(standing)

@@ -80,7 +80,7 @@ def weighed(collection: Collection, numbers: Any) -> Any:
     """Such a number's counts, summed under the parts' weights; also of a whole array at once."""
     bits = _bits(collection)
     most = 2**bits - 1
-    return sum(part.weight * ((numbers >> (place * bits)) & most) for place, part in enumerate(collection.texts))
+    return sum((part.weight * ((numbers >> (place * bits)) & most) for place, part in enumerate(collection.texts)), 0.0 * numbers)
 
 
 def counts(collection: Collection, packed: bytes, stems: Several[str]) -> dict[str, float]:

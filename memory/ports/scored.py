@@ -31,7 +31,7 @@ _GONE = len(_CODES)
 _OWES = (Owed("", ""),)
 _BLOCK = 8192
 """Numbers of vectors that are multiplied at once: OpenBLAS begins to think of threads at 9,216, and on a busy machine these wait for each other."""
-_FORM_BYTES, _RECORD_BYTES, _WORD_BYTES, _POSTING_BYTES = 2_000, 1_500, 200, 20
+_FORM_BYTES, _RECORD_BYTES, _WORD_BYTES, _POSTING_BYTES = 2_000, 1_400, 200, 20
 """About what one takes in memory."""
 
 
@@ -84,7 +84,7 @@ class Form:
         if record.vector:
             dimensions = len(record.vector) // 4
             self._matrices.setdefault(dimensions, _Matrix(dimensions)).put(place, record.vector)
-            self.bytes += 3 * len(record.vector)
+            self.bytes += 5 * len(record.vector) // 2
         for (group, number), places in self._beside.items():
             _list(places, kept, group, number, place)
 

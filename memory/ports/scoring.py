@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, cast
 
 import numpy as np
 
-from memory.ports.asking import condition, value_of
+from memory.ports.asking import condition, reader
 from memory.ports.candidates import Candidates, Measured, Statistics, none_of
 from memory.ports.gathering import beside, stacked
 from memory.ports.nearness import exact_cosines
@@ -69,7 +69,7 @@ class _Pool:
         places = [start + at for start, form in self._forms for i in self._asked.among if (at := form.place_of(i)) is not None]
         return self._passing(places)
 
-    def beside(self, found: Sequence[int] | dict[int, None]) -> list[int]:
+    def beside(self, found: Iterable[int]) -> list[int]:
         around = self._asked.around
         if around is None:
             return []
@@ -127,7 +127,7 @@ class _Pool:
             self._lengths[places],
             counts,
             stacked([self._vectors[place] for place in places], asked.width),
-            {name: [value_of(r, name) for r in records] for name in asked.select},
+            {name: list(map(reader(name), records)) for name in asked.select},
             Statistics(self._documents, self._words, containing) if asked.statistics else none_of(asked),
         )
 

@@ -52,6 +52,32 @@ async def test_a_score_means_the_same_in_every_session(memory: Memory, clock: Cl
     assert scores["s1"] == pytest.approx(scores["s2"])
 
 
+async def test_a_score_says_how_much_of_the_question_a_message_answers(memory: Memory, clock: Clock) -> None:
+    await talked(memory, clock)
+    (best,) = await memory.search_messages("heron lake", limit=1)
+    (half,) = await memory.search_messages("heron unicorn", limit=1)
+    assert (best.score, 0 < half.score < 1) == (1.0, True)
+
+
+async def test_what_was_said_beside_a_message_and_by_whom_orders_those_that_say_the_same(memory: Memory) -> None:
+    for session_id in ("s1", "s2", "s3", "s4", "s5"):
+        opening = "When does the heron expedition leave?" if session_id == "s3" else "What is new?"
+        name = "Grace" if session_id == "s4" else "Ada"
+        await memory.session(session_id).append([user(opening, "m1"), user("It will leave at seven", "m2") | {"name": name}])
+    assert (await found(memory, "heron expedition leave"))[:2] in ([("s3", "m1"), ("s3", "m2")], [("s3", "m2"), ("s3", "m1")])
+    assert (await found(memory, "when will Grace leave"))[0] == ("s4", "m2")
+
+
+async def test_a_message_that_shows_what_is_asked_for_comes_first(memory: Memory) -> None:
+    for n, kind in enumerate(("red", "tall", "two", "dark", "old")):
+        await memory.session(f"s{n}").append(user(f"we bought {kind} lamps", "m1"))
+    assert (await found(memory, "how many lamps"))[0] == ("s2", "m1")
+    await memory.session("s4").update("m1", content="we bought ten lamps")
+    assert set((await found(memory, "how many lamps"))[:2]) == {("s2", "m1"), ("s4", "m1")}
+    await memory.session("s2").update("m1", content="we bought new lamps")
+    assert (await found(memory, "how many lamps"))[0] == ("s4", "m1")
+
+
 async def test_compacted_messages_are_found_excluded_and_deleted_ones_are_not(memory: Memory, clock: Clock) -> None:
     await talked(memory, clock)
     one, two = memory.session("s1"), memory.session("s2")

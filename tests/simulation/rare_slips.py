@@ -187,7 +187,7 @@ RARE_SLIPS: dict[str, Slip] = {
     ),
     "a-hit-that-moved-on-is-lost": Slip(
         searching,
-        "_Answering._homes",
+        "_Homes._homes",
         "if measured.ids[row] not in homes and measured.ids[row] not in failed]",
         "if measured.roles[row] is not Role.HOME]",
         ("moved while it is searched for",),
@@ -200,7 +200,7 @@ RARE_SLIPS: dict[str, Slip] = {
         ("moved between two answers to a search",),
     ),
     "a-hit-is-shown-as-it-was-found": Slip(
-        searching, "_Answering._read", "record is not None and accepts(record, self._asked, ENTRIES, now)", "record is not None", ("search.copies",)
+        searching, "_Homes.read", "record is not None and accepts(record, self._asked, ENTRIES, now)", "record is not None", ("search.copies",)
     ),
     "an-export-goes-against-the-moves": Slip(
         browsing,

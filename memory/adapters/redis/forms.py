@@ -69,7 +69,7 @@ class Forms:
             collection, partition = self._declared[name[0]], Partition(*name[1:])
             async with self.current(collection, [partition]) as (form,):
                 before = self._kept.get(name)
-                fresh = (await self._read(collection, [(partition, b"", None)]))[0].form
+                (fresh,) = [one.form async for one in self._read(collection, [(partition, b"", None)])]
                 await self._brought_up(collection, {name: partition})
                 if before is None or self._kept.get(name) != before or fresh.content() == form.content():
                     continue  # the same, or written meanwhile
@@ -82,21 +82,25 @@ class Forms:
         self._declared[collection.name] = collection
         kept = {name: one for name in named if (one := self._kept.get(name)) is not None and not one.form.worn}
         asked = [(partition, kept[name].stamp, kept[name].form) if name in kept else (partition, b"", None) for name, partition in named.items()]
-        read = await self._read(collection, asked)
-        for name, one in zip(named, read, strict=True):
-            self._drop(name)
-            if one.stamp != _NO_STAMP:
-                self._kept[name] = one
-                self.bytes += one.bytes
+        found, names = list[Form](), iter(named)
+        async for one in self._read(collection, asked):
+            self._keep(next(names), one)
+            found.append(one.form)
         while self.bytes > self._most:
             self._drop(next(iter(self._kept)))
-        return [one.form for one in read]
+        return found
+
+    def _keep(self, name: _Name, one: _Kept) -> None:
+        self._drop(name)
+        if one.stamp != _NO_STAMP:
+            self._kept[name] = one
+            self.bytes += one.bytes
 
     def _drop(self, name: _Name) -> None:
         dropped = self._kept.pop(name, None)
         self.bytes -= dropped.bytes if dropped is not None else 0
 
-    async def _read(self, collection: Collection, asked: Sequence[tuple[Partition, bytes, Form | None]]) -> list[_Kept]:
+    async def _read(self, collection: Collection, asked: Sequence[tuple[Partition, bytes, Form | None]]) -> AsyncIterator[_Kept]:
         """The forms as they stand now, from what they were under their stamps: in one trip, unless one has to be read anew and is long."""
         config = self._connections.config
         sources = [Source(collection.name, home_bucket(p), "t", partition=partition_token(p), known=p) for p, _, _ in asked]
@@ -106,16 +110,14 @@ class Forms:
             for s, (p, stamp, _) in zip(sources, asked, strict=True)
         ]
         answers = await self._connections.run("read", calls, [config.thresholds.answer_bytes // len(calls)], repeatable=True)
-        found = []
         for source, answer, (_, _, form) in zip(sources, answers, asked, strict=True):
             if form is None or answer[:1] == b"*":
                 source.take(answer[1 + STAMP :])
                 form = await self._anew(collection, source)
-            else:  # all at once: cut off in the middle, it would be what never was
+            else:  # all at once, and under its stamp at once: cut off in the middle, it would be what never was
                 for change in [change async for change in self._changes(collection, entries(source, answer[1 + STAMP :]))]:
                     _put(form, change)
-            found.append(_Kept(form, answer[1 : 1 + STAMP], form.bytes))
-        return found
+            yield _Kept(form, answer[1 : 1 + STAMP], form.bytes)
 
     async def _anew(self, collection: Collection, source: Source) -> Form:
         """What changes while it is read is told after the stamp that came before."""

@@ -15,6 +15,7 @@ from memory.orchestrator.conversations import artifacts as large
 from memory.orchestrator.conversations.artifacts import Artifacts, outlined, uploads_of
 from memory.orchestrator.conversations.places import NOWHERE, Places
 from memory.orchestrator.entry_records import copied
+from memory.policies.marks import marks_of
 from memory.policies.passages import parts_of
 from memory.ports.record import FieldValue, JsonValue, Key, Owed, Record
 
@@ -244,6 +245,7 @@ def record_of(event: Event, *, of_session: Mapping[str, FieldValue], scope: str,
         body["message"] = outlined(said, draft.artifacts)
         if text := found_by(message):
             texts["content"] = text
+            fields["marks"] = marks_of(text)
     record = Record(
         key=event.key,
         scope=scope,

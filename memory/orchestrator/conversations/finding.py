@@ -1,48 +1,33 @@
-"""Messages found by words and by meaning, in one session or over many: a question to each store, both at once, then what became of the best."""
+"""Messages found by words and by meaning, in one session or over many, ranked as entries are, and what became of the best."""
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Literal, TypeAlias
+from typing import Any, Literal, TypeAlias
 
-from memory.domain.errors import InvalidInput, MemoryTiersError, StoreError
+from memory.domain.errors import InvalidInput
 from memory.domain.session import FoundMessage, FoundMessages
-from memory.orchestrator.at_once import both_at_once
-from memory.orchestrator.collections import MESSAGES, PASSAGES, SESSIONS
-from memory.orchestrator.conversations.events import Event
+from memory.orchestrator.browsing import Lacking
+from memory.orchestrator.collections import MESSAGES, SESSIONS
+from memory.orchestrator.conversations.candidates import Gathering, Heard, MessagePool
+from memory.orchestrator.conversations.events import Event, found_by
 from memory.orchestrator.conversations.history import gone_from, item_of
 from memory.orchestrator.conversations.log import Log
 from memory.orchestrator.conversations.passages import said_at
 from memory.orchestrator.conversations.sessions import SessionRecords, session_key
 from memory.orchestrator.placement import Placement
+from memory.orchestrator.retrieval.choosing import Choosing, chosen
 from memory.orchestrator.steps import step
-from memory.policies.asking import read
-from memory.policies.ranking import combine
-from memory.ports.by_words import rank_by_words
-from memory.ports.query import MAX_LIMIT, WORDS, Filter, Hit, IsNull, Near, Not, Partitions, Query, Search, Tenant, Where, Words, all_of
+from memory.policies.asked import Asked
+from memory.policies.asking import Question, read
+from memory.policies.ranking.preferences import Preferences
+from memory.ports.query import Filter, Partitions, Tenant
 from memory.ports.record import Key, Record
-from memory.ports.store import Store
-
-log = logging.getLogger(__name__)
-
-SEARCHED = 200
-"""Messages that are looked at beyond twice those asked for, to leave out those that were excluded."""
-MADE_FIRST = 500
-"""Messages written here, the newest ones, that are made ready to be found by meaning before a search."""
 
 By: TypeAlias = Literal["both", "words", "meaning"]
 WAYS = ("both", "words", "meaning")
-
-
-@dataclass(slots=True)
-class _ByMeaning:
-    """The messages found so, by the ids of their records: the cosine of the best passage of each, and when the message said that."""
-
-    scores: dict[str, float] = field(default_factory=dict)
-    said_at: dict[str, int] = field(default_factory=dict)
-    degraded: tuple[str, ...] = ()
+INDIFFERENT = Preferences(intent=False, age_decay=False)
+"""All that was said counts alike, however long ago."""
 
 
 class Finding:
@@ -51,76 +36,72 @@ class Finding:
     def __init__(self, placement: Placement, sessions: SessionRecords) -> None:
         self._placement = placement
         self._sessions = sessions
+        self._gathering = Gathering(placement, sessions.passages)
 
     async def find(self, where: Partitions | Tenant, asked: Filter | None, text: str, limit: int, by: By = "both") -> FoundMessages:
-        """The messages that answer best, archived ones too; not those that were excluded. Scores compare with each other, whichever the session."""
-        store = self._sessions.passages.store
-        if by == "meaning" and store is None:
-            raise InvalidInput("by", f"messages are found by words alone: {self._sessions.passages.lacking}")
-        most = min(SEARCHED + 2 * limit, MAX_LIMIT)
-        words, near = await both_at_once(
-            self._by_words(where, asked, text if by != "meaning" else "", most),
-            self._by_meaning(store if by != "words" else None, where, asked, text, most),
-        )
-        ranked, found = combine(words, near.scores), list[FoundMessage]()
-        for start in range(0, len(ranked), limit):
-            found += await self._there(where.tenant, dict(ranked[start : start + limit]), words, near)
-            if len(found) >= limit:
-                break
-        return FoundMessages(found[:limit], near.degraded)
-
-    async def _by_words(self, where: Where, asked: Filter | None, text: str, most: int) -> dict[str, float]:
+        """The messages that answer best, archived ones too; not those that were excluded."""
+        passages, lacking = self._sessions.passages, Lacking()
+        if by == "meaning" and passages.store is None:
+            raise InvalidInput("by", f"messages are found by words alone: {passages.lacking}")
         if not text.strip():
-            return {}
-        return {hit.head.key.id: hit.score for hit in await self._hits(where, all_of(asked, Not(IsNull("number_in_conversation"))), text, most)}
+            return FoundMessages()
+        if by != "words":
+            await self._gathering.ready()
 
-    async def _hits(self, where: Where, asked: Filter | None, text: str, most: int) -> list[Hit]:
-        store = self._placement.topology.archive
-        if store.capabilities.lexical:
-            with step("messages.search"):
-                return list(await store.search(Search(MESSAGES, where, Words(text), most, asked)))
-        query = Query(MESSAGES, where, asked, limit=self._placement.settings.page, select=frozenset({WORDS}))
-        pages = self._placement.pages("messages.look", store, query)
-        return await rank_by_words([head async for page in pages for head in page.heads], MESSAGES, text, most)
+        async def choosing(question: Question, width: int) -> Choosing[FoundMessage, FoundMessage] | None:
+            pool = await self._gathering.gather(Heard(where, asked, question, by), width, lacking)
+            return self._choosing(Asked(where.tenant, (), limit=limit, by=by, preferred=INDIFFERENT), question, pool)
 
-    async def _by_meaning(self, store: Store | None, where: Where, asked: Filter | None, text: str, most: int) -> _ByMeaning:
-        """What was said here is made ready first. A store that fails takes nothing from what is found by words."""
-        vector = None if store is None else await self._sessions.passages.vector_of(read(text).embedded)
-        if store is None or vector is None:
-            return _ByMeaning()
-        try:
-            await self._sessions.passages.catch_up(MADE_FIRST)
-        except MemoryTiersError as error:
-            log.info("what was said last is not found by meaning yet: %s", error)
-        own, lacks = self._sessions.passages.own, self._sessions.passages.lacks
-        search = Search(PASSAGES, where, Near(vector), most, all_of(asked, own), select=frozenset({"message"}))
-        with step("passages.search"):
-            hits = await self._placement.answer(store, store.search(search))
-        if isinstance(hits, StoreError):
-            return _ByMeaning(degraded=(str(hits),))
-        near = _ByMeaning(degraded=(lacks,) if lacks else ())
-        for hit in hits:  # the best first
-            message = str(hit.head.fields["message"])
-            if hit.score > 0 and message not in near.scores:
-                near.scores[message], near.said_at[message] = hit.score, hit.head.version
-        return near
+        choice = await chosen(read(text), limit, choosing)
+        return FoundMessages([] if choice is None else [hit async for hit in choice.shown(explain=False)], lacking.notes)
 
-    async def _there(self, tenant: str, scores: Mapping[str, float], words: Mapping[str, float], near: _ByMeaning) -> Sequence[FoundMessage]:
-        """Those of the messages that a living session has and nobody excluded, as they are now; none that says something else since."""
-        archive = self._placement.topology.archive
+    def _choosing(self, asked: Asked, question: Question, pool: MessagePool) -> Choosing[FoundMessage, FoundMessage] | None:
+        """The ranked pool; None where there is none."""
+        from memory.policies.ranking.order import rank  # calculates with numpy: for who searches
+
+        if not len(pool.measured):
+            return None
+        ranked = rank(question, pool.measured, pool.near, asked, self._placement.now(), alone=True)
+        reading = Messages(self._placement, self._sessions, asked.tenant, pool)
+        return Choosing(asked, question, pool.measured, ranked, reading, full=pool.full)
+
+
+class Messages:
+    """Reads messages: those that a living session has and nobody excluded, as they are now; none that says something else since."""
+
+    def __init__(self, placement: Placement, sessions: SessionRecords, tenant: str, pool: MessagePool) -> None:
+        self._placement, self._sessions, self._tenant, self._pool = placement, sessions, tenant, pool
+
+    async def read(self, rows: Sequence[int]) -> tuple[Mapping[int, FoundMessage], Mapping[int, str]]:
+        found = self._pool.measured
+        archive, keys = self._placement.topology.archive, {row: Key(self._tenant, found.ids[row]) for row in rows}
         with step("messages.read"):
-            stored = await archive.get(MESSAGES, [Key(tenant, message) for message in scores])
-        rows = [row for row in stored if isinstance(row, Record)]
-        rows = [row for row in rows if row.key.id in words or near.said_at[row.key.id] == said_at(row)]
+            stored = dict(zip(keys.values(), await archive.get(MESSAGES, list(keys.values())), strict=True))
+        there = await self._there([one for row, key in keys.items() if isinstance(one := stored[key], Record) and self._says_so(row, one)])
+        return {row: there[key] for row, key in keys.items() if key in there}, {row: "changed_since" for row, key in keys.items() if key not in there}
+
+    def _says_so(self, row: int, message: Record) -> bool:
+        """Whether it still says what it was found by: the words are its own, the vector is that of what it said at some time."""
+        vector_of = self._pool.said_at.get(message.key.id)
+        return vector_of in (None, said_at(message)) or bool(self._pool.measured.counts[row].any())
+
+    async def _there(self, rows: Sequence[Record]) -> dict[Key, FoundMessage]:
+        archive = self._placement.topology.archive
         keys = list(dict.fromkeys(session_key(row.key.tenant, str(row.fields["conversation_id"])) for row in rows))
         with step("session.read"):
             found = await archive.get(SESSIONS, keys) if keys else []
         sessions = [row for row in found if isinstance(row, Record) and not self._sessions.is_over(row)]
         logs: list[tuple[Log, list[Event]]] = [(log, log.events_of(rows)) for log in map(self._sessions.log, sessions)]
         gone = await gone_from(self._placement, logs)
-        shown: list[FoundMessage] = []
+        shown: dict[Key, FoundMessage] = {}
         for log, events in logs:
             there = await log.whole([event for event in events if event.number is not None and gone[event.key].excluded is None])
             of = log.life.session_id
-            shown += [FoundMessage(item_of(event, gone[event.key]), scores[event.key.id], of) for event in there if not event.is_redacted]
-        return sorted(shown, key=lambda one: (-one.score, one.session_id, one.item.number))
+            shown |= {event.key: FoundMessage(item_of(event, gone[event.key]), 0.0, of) for event in there if not event.is_redacted}
+        return shown
+
+    def texts_of(self, one: FoundMessage) -> Sequence[str]:
+        return [found_by(one.message)]
+
+    def hit(self, row: int, one: FoundMessage, score: float, explanation: dict[str, Any]) -> FoundMessage:
+        return FoundMessage(one.item, score, one.session_id)

@@ -251,6 +251,11 @@ def _has(passage: Stored | None, message: Record, whose: Mapping[str, FieldValue
     return isinstance(passage, Tombstone) and passage.version >= said_at(message)
 
 
+def first_of(message_id: str) -> str:
+    """The id of a message's first passage."""
+    return _id(message_id, 0)
+
+
 def said_at(message: Record) -> int:
     """The version at which a message came to say what it says."""
     return int(message.body.get("said", message.version))
@@ -263,7 +268,11 @@ def _text(message: Record) -> str:
 
 
 def _key(message: Record, part: int) -> Key:
-    return Key(message.key.tenant, ids.beside(message.key.id, "passage", str(part)))
+    return Key(message.key.tenant, _id(message.key.id, part))
+
+
+def _id(message_id: str, part: int) -> str:
+    return ids.beside(message_id, "passage", str(part))
 
 
 def _passage(message: Record, part: int, vector: bytes, tier: str, whose: Mapping[str, FieldValue]) -> Record:

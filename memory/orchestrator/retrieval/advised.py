@@ -13,14 +13,14 @@ from typing import TypeVar
 
 from memory.orchestrator.at_once import both_at_once, each_at_once
 from memory.orchestrator.placement import Placement
-from memory.orchestrator.retrieval.searching import AT_LEAST, FoundEntry, Searching, SearchResult
+from memory.orchestrator.retrieval.choosing import first_asked
+from memory.orchestrator.retrieval.searching import FoundEntry, Searching, SearchResult
 from memory.policies import expansion, rerank
 from memory.policies.advice import read_reply
 from memory.policies.asked import Asked
 from memory.policies.expansion import Expansion
 from memory.policies.rerank import FINE, FIRST, Rerank, Stage
 from memory.ports.advisor import Advisor, Reranker
-from memory.ports.query import MAX_LIMIT
 
 log = logging.getLogger(__name__)
 
@@ -62,7 +62,7 @@ class Advised:
 
     async def _expanded(self, asked: Asked, text: str, explain: bool) -> SearchResult:
         """The hits of the question and of its paraphrases as one ranking. The question is searched for while the advisor is asked for others."""
-        deep = replace(asked, limit=min(max(3 * asked.limit, AT_LEAST), MAX_LIMIT))  # D82
+        deep = replace(asked, limit=first_asked(asked.limit))  # D82
         found, expanded = await both_at_once(self._searching.search(deep, text, explain=explain), self._paraphrased(text))
         others = await each_at_once([self._searching.search(deep, query, explain=explain) for query in expanded.queries])
         results = dict(zip((text, *expanded.queries), (found, *others), strict=True))

@@ -6,9 +6,9 @@ edited, retired or erased. A store that fails is left out and named.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from memory.domain.entry import Entry
 from memory.domain.shown import Answer, Shown, as_json
@@ -18,31 +18,17 @@ from memory.orchestrator.entry_records import entry_of, said_by
 from memory.orchestrator.meaning import Meaning
 from memory.orchestrator.past import locate_each
 from memory.orchestrator.placement import Placement
+from memory.orchestrator.retrieval.choosing import OTHER_METADATA, Choosing, chosen
 from memory.orchestrator.retrieval.past import Past
 from memory.orchestrator.retrieval.pool import Gathering, Pool
 from memory.orchestrator.steps import step
 from memory.policies.asked import Asked
-from memory.policies.asking import Question, read, read_as
+from memory.policies.asking import Question, read
 from memory.policies.expansion import Expansion
-from memory.policies.ranking import closeness
 from memory.policies.rerank import Rerank
-from memory.policies.typos import corrections, unheard
 from memory.policies.visibility import accepts, notes
-from memory.ports.pace import paced
-from memory.ports.query import MAX_LIMIT
 from memory.ports.record import Key, Record, Role, Stored
 from memory.ports.store import Store
-
-if TYPE_CHECKING:
-    from memory.policies.ranking.order import Ranked
-
-OTHER_METADATA = "other_metadata"
-AT_LEAST = 50
-"""Candidates of each way that are asked for, however few are wanted (D82)."""
-READ_FOR_TYPOS = 50
-"""Of so many of the best the texts are searched for what was meant by words that nothing holds."""
-READ_FOR_CLOSENESS = 50
-"""Of so many of the best, those that hold every word of the question are read, to see how close these stand."""
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -95,24 +81,19 @@ class Searching:
         if not text.strip():
             browsed = await self._browsing.browse(asked)
             return SearchResult([FoundEntry(e, 0.0, {"tier": e.tier} if explain else {}) for e in browsed], browsed.degraded)
-        question, lacking = read(text), Lacking()
+        lacking = Lacking()
         if asked.by != "words" and (lacks := self._meaning.lacks) is not None:
             lacking.say(lacks)
-        limit = min(max(3 * asked.limit, AT_LEAST), MAX_LIMIT)
-        while True:
-            answering = await self._answering(asked, question, limit, lacking)
-            if answering is None:
-                return SearchResult([], lacking.notes)
-            if not question.corrections and (meant := await answering.typos()):
-                question = read_as(question, meant)
-                continue
-            await answering.choose()
-            if not answering.wants_more or limit == MAX_LIMIT:
-                left_out = answering.left_out() if explain else None
-                return SearchResult([hit async for hit in answering.shown(explain)], lacking.notes, left_out)
-            limit = min(4 * limit, MAX_LIMIT)
 
-    async def _answering(self, asked: Asked, question: Question, limit: int, lacking: Lacking) -> _Answering | None:
+        async def choosing(question: Question, limit: int) -> Choosing[Record, FoundEntry] | None:
+            return await self._choosing(asked, question, limit, lacking)
+
+        choice = await chosen(read(text), asked.limit, choosing)
+        if choice is None:
+            return SearchResult([], lacking.notes)
+        return SearchResult([hit async for hit in choice.shown(explain)], lacking.notes, choice.left_out() if explain else None)
+
+    async def _choosing(self, asked: Asked, question: Question, limit: int, lacking: Lacking) -> Choosing[Record, FoundEntry] | None:
         """The ranked pool; None where there is none."""
         from memory.policies.ranking.order import rank  # calculates with numpy: for who searches
 
@@ -127,76 +108,29 @@ class Searching:
         if pool is None or not len(pool.measured):
             return None
         ranked = rank(question, pool.measured, near, asked, self._placement.now())
-        return _Answering(self._placement, self._browsing, asked, question, pool, ranked, records, lacking)
+        gone = {row: OTHER_METADATA for row, record in records.items() if not notes(record, asked.metadata)}
+        homes = _Homes(self._placement, self._browsing, asked, pool, lacking)
+        return Choosing(asked, question, pool.measured, ranked, homes, full=pool.full, there=records, gone=gone)
 
 
-class _Answering:
-    """A ranked pool on its way to hits. Records are read once, those that may be shown and those whose words may stand close together."""
+class _Homes:
+    """Reads entries: what their homes say now."""
 
-    def __init__(
-        self,
-        placement: Placement,
-        browsing: Browsing,
-        asked: Asked,
-        question: Question,
-        pool: Pool,
-        ranked: Ranked,
-        records: dict[int, Record],
-        lacking: Lacking,
-    ) -> None:
-        self._placement, self._browsing = placement, browsing
-        self._asked, self._question, self._pool, self._ranked = asked, question, pool, ranked
-        self._records, self._lacking = records, lacking
-        self._rows = ranked.best_first(ranked.answering(asked.min_score))
-        self._gone = {row: OTHER_METADATA for row in self._rows if row in records and not notes(records[row], asked.metadata)}
+    def __init__(self, placement: Placement, browsing: Browsing, asked: Asked, pool: Pool, lacking: Lacking) -> None:
+        self._placement, self._browsing, self._asked, self._pool, self._lacking = placement, browsing, asked, pool, lacking
 
-    async def typos(self) -> dict[str, str]:
-        """Words of the question that no asked entry holds, and what was probably meant, by the texts of what was found otherwise."""
-        known = self._pool.measured.statistics.containing
-        words = unheard(self._question.text, {stem for stem in known if not known[stem]})
-        if not words:
-            return {}
-        best = self._rows[:READ_FOR_TYPOS]
-        await self._read([row for row in best if row not in self._records])
-        return corrections(words, [said for row in best if row in self._records for said in said_by(self._records[row])])
-
-    async def choose(self) -> None:
-        """Read the best until all that are to be shown have been. Who is gone, hidden or no longer matching makes room for the next."""
-        await self._look_closer()
-        while unread := [row for row in self._best if row not in self._records]:
-            await self._read(unread)
-
-    @property
-    def _best(self) -> list[int]:
-        return [row for row in self._rows if row not in self._gone][: self._asked.limit]
-
-    @property
-    def wants_more(self) -> bool:
-        """Whether what was left out after reading left room that a wider question may fill."""
-        return bool(self._gone) and self._pool.full and len(self._best) < self._asked.limit
-
-    async def _look_closer(self) -> None:
-        """Of the best, those that hold all words of the question: how close together they stand (D59, D60)."""
-        if self._asked.by == "meaning" or len(self._question.stems) < 2:
-            return
-        holding = self._ranked.holding(self._rows[:READ_FOR_CLOSENESS], self._pool.measured)
-        await self._read([row for row in holding if row not in self._records])
-        close = {row: closeness(self._question, said_by(self._records[row])) async for row in paced(holding) if row in self._records}
-        self._ranked.multiply("closeness", close)
-        self._rows = self._ranked.best_first(self._rows)
-
-    async def _read(self, rows: Sequence[int]) -> None:
-        """The homes of these rows; which of them are not to be shown."""
+    async def read(self, rows: Sequence[int]) -> tuple[Mapping[int, Record], Mapping[int, str]]:
         homes, unknown = await self._homes(rows)
-        now = self._placement.now()
+        now, there, gone = self._placement.now(), dict[int, Record](), dict[int, str]()
         for row in rows:
             record = homes.get(self._pool.measured.ids[row])
             if record is not None and accepts(record, self._asked, ENTRIES, now):
-                self._records[row] = record
+                there[row] = record
             elif record is not None and not notes(record, self._asked.metadata):
-                self._gone[row] = OTHER_METADATA
+                gone[row] = OTHER_METADATA
             else:
-                self._gone[row] = "not_confirmed" if self._pool.measured.ids[row] in unknown else "changed_since"
+                gone[row] = "not_confirmed" if self._pool.measured.ids[row] in unknown else "changed_since"
+        return there, gone
 
     async def _homes(self, rows: Sequence[int]) -> tuple[dict[str, Record], set[str]]:
         """The home of each. A hit on a home is read where it was found; where that has moved meanwhile, and for what arrives, homes are located."""
@@ -218,27 +152,12 @@ class _Answering:
         homes |= {at.key.id: at.record for at in located if at.record is not None}
         return homes, failed | ({key.id for key in elsewhere} - {at.key.id for at in located})
 
-    async def shown(self, explain: bool) -> AsyncIterator[FoundEntry]:
-        """The hits, best first."""
-        best = self._best
-        corrected = {"corrected": dict(self._question.corrections)} if self._question.corrections else {}
-        async for place, row in paced(list(enumerate(best, start=1))):
-            explanation: dict[str, Any] = {}
-            if explain:
-                record, store = self._records[row], self._pool.stores[row]
-                explanation = {"rank": place, **self._ranked.explained(row), **corrected, "tier": record.tier, "store": store.name}
-            yield FoundEntry(entry_of(self._records[row]), float(self._ranked.scored.absolute[row]), explanation)
+    def texts_of(self, one: Record) -> Sequence[str]:
+        return said_by(one)
 
-    def left_out(self) -> dict[str, Any]:
-        """What was found and is not shown: how many for their score, the limit or their metadata, and which for what their homes say now."""
-        answering = len(self._ranked.answering(0.0))
-        named = {why: sorted(self._pool.measured.ids[row] for row, of in self._gone.items() if of == why) for why in self._gone.values()}
-        counted = {
-            "below_min_score": answering - len(self._rows),
-            "beyond_limit": len(self._rows) - len(self._gone) - len(self._best),
-            OTHER_METADATA: len(named.pop(OTHER_METADATA, ())),
-        }
-        return {why: value for why, value in {**counted, **named}.items() if value}
+    def hit(self, row: int, one: Record, score: float, explanation: dict[str, Any]) -> FoundEntry:
+        where = {"tier": one.tier, "store": self._pool.stores[row].name} if explanation else {}
+        return FoundEntry(entry_of(one), score, explanation | where)
 
 
 async def _get(store: Store, keys: Sequence[Key]) -> list[Stored | None]:

@@ -6,6 +6,6 @@ its source, are in `constants`.
 """
 
 from memory.policies.ranking.closeness import closeness
-from memory.policies.ranking.fusion import combine, fuse
+from memory.policies.ranking.fusion import fuse
 
-__all__ = ["closeness", "combine", "fuse"]
+__all__ = ["closeness", "fuse"]

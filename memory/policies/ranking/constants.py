@@ -23,6 +23,7 @@ ENDS_ASKING = -0.2  # questions are no answers: design
 SESSION, SESSION_BEST = 0.2, 3  # the sum of the three best of its conversation: design
 DATED = ((0.3, 3.0), (0.3, 14.0))  # the question names days: weights, and the days in which each falls to a third; design
 LENGTHY = 0.1  # times ln(1 + words): longer texts say more; design
+LONGEST = 30  # words from which on they say no more: pages about something else would come before a short answer; costs recall@10 0.2 at most
 ANSWERS = 0.1  # of the previous one's score, where that asks: design
 LEAST = 0.01  # a score stays above nought, so that multiplying keeps the order of what it multiplies
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
@@ -65,8 +65,9 @@ class Ranked:
         }
 
 
-def rank(question: Question, pool: Measured, near: bytes | None, asked: Asked, now: datetime) -> Ranked:
-    """The pool, whose counted words are the question's stems, or none where it is asked for meaning alone."""
+def rank(question: Question, pool: Measured, near: bytes | None, asked: Asked, now: datetime, *, alone: bool | Sequence[bool] = False) -> Ranked:
+    """The pool, whose counted words are the question's stems, or none where it is asked for meaning alone. Rows that are `alone` answer by what they
+    say themselves, the others by what is said beside them too."""
     then = asked.as_of or asked.known_at or now
     scored = score(question if asked.by != "meaning" else replace(question, text=""), pool, near, then)
     multipliers = dict(boosted(question, pool, asked.preferred, then))
@@ -74,9 +75,10 @@ def rank(question: Question, pool: Measured, near: bytes | None, asked: Asked, n
     for by in multipliers.values():
         order = order * by
     terms = scored.terms
+    own = pool.counts.sum(axis=1)
     telling = {
-        "both": terms["words"] + terms["meaning"],  # with the neighbours'
-        "words": pool.counts.sum(axis=1),
+        "both": np.where(alone, own + terms["own_meaning"], terms["words"] + terms["meaning"]),
+        "words": own,
         "meaning": terms["own_meaning"],
     }[asked.by]
     return Ranked(tuple(pool.ids), scored, multipliers, order, telling > 0)

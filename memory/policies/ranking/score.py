@@ -61,7 +61,7 @@ def score(question: Question, pool: Measured, near: bytes | None, now: datetime,
         "speaker": c.SPEAKER * _spoken(question, pool),
         "asks": c.ENDS_ASKING * _shows(pool, marks.ENDS_ASKING),
         "session": c.SESSION * _in_parts(_sessions(pool, in_context)),
-        "length": c.LENGTHY * np.log1p(pool.lengths),
+        "length": c.LENGTHY * np.log1p(np.minimum(pool.lengths, c.LONGEST)),
         "date": _dated(question, pool, now),
         "cues": sum((weight * _shows(pool, mark) for mark, weight in question.cues), np.zeros(len(pool))),
     }

@@ -13,7 +13,7 @@ from memory.ports.asking import lets_through, value_of
 from memory.ports.candidates import Around, Candidates, Measured, Statistics, none_of
 from memory.ports.contract.cells import cells
 from memory.ports.contract.clauses import clause
-from memory.ports.contract.collections import SAMPLES
+from memory.ports.contract.collections import PLAIN, SAMPLES
 from memory.ports.contract.harness import Harness
 from memory.ports.contract.judges import needs
 from memory.ports.contract.support import ELSEWHERE, FOREIGN, HERE, delete, done, id_of, key_of, put, record
@@ -256,6 +256,19 @@ async def test_neighbours_of_many_in_many_groups_all_come(store: Store) -> None:
     asked = replace(_ASKED, text="", near=None, among=tuple(id_of(n) for n in range(0, 400, 2)))
     assert len(await store.candidates(replace(asked, around=replace(BESIDE, reach=15)))) == 200
     assert len(await store.candidates(replace(asked, around=replace(BESIDE, reach=16)))) == 400
+
+
+@clause("candidates.found", "candidates.among", "candidates.statistics")
+@needs("filter")
+@pytest.mark.asyncio
+async def test_what_has_neither_texts_nor_vectors_is_named(store: Store) -> None:
+    said = [record(n, fields={}, texts={}) for n in (1, 2, 3)]
+    await done(store, *[put(one, collection=PLAIN) for one in said])
+    asked = Candidates(PLAIN, within(HERE), "lantern", pack_vector([1, 0]), 5, among=(id_of(1), id_of(2)), counted=("lantern",))
+    answer = await store.candidates(asked)
+    assert sorted(answer.ids) == [id_of(1), id_of(2)]
+    assert (answer.lengths.tolist(), answer.counts.tolist()) == ([0, 0], [[0.0], [0.0]])
+    assert answer.statistics == Statistics(3, 0, {"lantern": 0})
 
 
 REFUSED = {

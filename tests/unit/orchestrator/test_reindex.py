@@ -14,7 +14,7 @@ from memory.domain.scope import Scope
 from memory.orchestrator.collections import ENTRIES, ENTRY_VERSIONS, MODEL, PASSAGES
 from memory.orchestrator.conversations.conversation import Conversation
 from memory.orchestrator.engine import Engine
-from memory.orchestrator.retrieval.searching import AT_LEAST
+from memory.orchestrator.retrieval.choosing import AT_LEAST
 from memory.orchestrator.settings import EngineSettings
 from memory.policies.asked import Asked
 from memory.ports.record import Key, Role

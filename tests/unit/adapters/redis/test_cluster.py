@@ -14,9 +14,10 @@ import redis
 from memory.adapters.redis.keys import home_bucket, tagged
 from memory.adapters.redis.store import RedisStore
 from memory.domain.errors import StoreUnavailable
+from memory.ports.candidates import Candidates
 from memory.ports.contract.collections import DECLARED, SAMPLES
 from memory.ports.contract.support import HERE, asked, done, id_of, key_of, put, record
-from memory.ports.query import Everywhere, Tenant
+from memory.ports.query import Everywhere, Tenant, within
 from memory.ports.record import Partition
 from tests.support import redis_servers
 from tests.support.servers import Server
@@ -80,6 +81,7 @@ async def test_records_spread_over_the_nodes_and_are_found_together(store: Redis
 
 async def test_a_slot_on_its_way_refuses_for_now_and_loses_nothing(store: RedisStore, nodes: dict[int, Any], prefix: str) -> None:
     await done(store, *[put(record(n)) for n in range(30)])
+    everyone = Candidates(SAMPLES, within(HERE), among=tuple(id_of(n) for n in range(30)))
     slot = next(iter(nodes.values())).execute_command("CLUSTER KEYSLOT", tagged(prefix, home_bucket(HERE)))
     here = next(port for port, node in nodes.items() if node.execute_command("CLUSTER COUNTKEYSINSLOT", slot))
     there = next(port for port in nodes if port != here)
@@ -94,6 +96,7 @@ async def test_a_slot_on_its_way_refuses_for_now_and_loses_nothing(store: RedisS
     move(nodes[here].execute_command("CLUSTER GETKEYSINSLOT", slot, 1000)[::2])
     calls: list[Callable[[], Awaitable[object]]] = [
         lambda: asked(store),
+        lambda: store.candidates(everyone),
         lambda: store.apply([put(record(5, version=9))]),
         lambda: store.apply([put(record(99))]),
     ]
@@ -105,5 +108,6 @@ async def test_a_slot_on_its_way_refuses_for_now_and_loses_nothing(store: RedisS
         node.execute_command("CLUSTER SETSLOT", slot, "NODE", names[there])
 
     assert await asked(store) == [id_of(n) for n in range(30)]
+    assert set((await store.candidates(everyone)).ids) == {id_of(n) for n in range(30)}
     stands = await store.get(SAMPLES, [key_of(n) for n in range(30)])
     assert [getattr(s, "version", None) for s in stands] == [1] * 30

@@ -205,6 +205,32 @@ async def test_copies_that_the_server_forgets_are_found_only_while_they_stand(st
     assert set((await store.candidates(both)).ids) == await lanterns(store) == ids(1)
 
 
+async def test_questions_cut_off_anywhere_leave_what_is_kept_as_it_is(server: Server, prefix: str, other: RedisStore) -> None:
+    async with opened(server, prefix, thresholds=replace(THRESHOLDS, page=2, changes_told=4)) as store:
+        for turn in range(1, 80):
+            await done(other, *[put(lantern(n, version=2 * turn), Newer()) for n in range(turn % 9 + 1)])
+            call = asyncio.ensure_future(store.candidates(ASKED))
+            for _ in range(turn % 16):
+                await asyncio.sleep(0.0003 if turn % 2 else 0)
+            call.cancel()
+            await asyncio.gather(call, return_exceptions=True)
+            await done(other, delete(turn % 9, 2 * turn + 1))
+            if turn % 3 == 0:
+                assert await lanterns(store) == await lanterns(other)
+                assert (await store.audit()).problems == ()
+
+
+async def test_a_full_server_is_asked_all_the_same(store: RedisStore, server: Server, prefix: str) -> None:
+    await done(store, put(lantern(1)))
+    with redis.Redis(port=server.port) as client:
+        client.delete(*client.scan_iter(f"*{prefix}*:c:*"))
+    redis_servers.limit(server.port, -1_000)
+    try:
+        assert await lanterns(store) == await lanterns(store) == ids(1)
+    finally:
+        redis_servers.limit(server.port, None)
+
+
 # -- another server ---------------------------------------------------------------------------------------------------
 
 

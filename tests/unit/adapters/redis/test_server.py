@@ -16,6 +16,7 @@ import redis
 from memory.adapters.redis.keys import SCHEMA
 from memory.adapters.redis.store import RedisStore
 from memory.domain.errors import ConfigError, StoreError, StoreFull, StoreTimeout, StoreUnavailable
+from memory.ports.candidates import Candidates
 from memory.ports.contract.collections import DECLARED, SAMPLES
 from memory.ports.contract.support import HERE, asked, done, found, id_of, key_of, live, one, put, record
 from memory.ports.query import MAX_LIMIT, Order, Query, Tenant, Where, within
@@ -33,6 +34,7 @@ CALLS: dict[str, Callable[[Store], Awaitable[object]]] = {
     "apply": lambda s: s.apply([put(record())]),
     "query": lambda s: s.query(Query(SAMPLES, within(HERE))),
     "count": lambda s: s.count(Query(SAMPLES, Tenant("acme"))),
+    "candidates": lambda s: s.candidates(Candidates(SAMPLES, within(HERE), "heron")),
     "delete_matching": lambda s: s.delete_matching(Query(SAMPLES, within(HERE)), 1),
 }
 

@@ -1,0 +1,147 @@
+"""Messages as candidates: what the log has of each, with the vector of its nearest passage, as columns that rank as those of entries do."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Literal
+
+from memory.domain.errors import MemoryTiersError, StoreError
+from memory.orchestrator.browsing import Lacking
+from memory.orchestrator.collections import MESSAGES, PASSAGES
+from memory.orchestrator.conversations.passages import Passages, first_of
+from memory.orchestrator.placement import Placement
+from memory.orchestrator.steps import step
+from memory.policies.asking import Question
+from memory.policies.ranking.fields import BESIDE
+from memory.ports.candidates import Candidates, Measured
+from memory.ports.gathering import stacked
+from memory.ports.nearness import exact_cosines
+from memory.ports.query import Filter, IsNull, Not, Partitions, Tenant, all_of
+
+log = logging.getLogger(__name__)
+
+MADE_FIRST = 500
+"""Messages written here, the newest ones, that are made ready to be found by meaning before a search."""
+SELECT = frozenset({"conversation_id", "number_in_conversation", "speaker", "marks", "created_at"})
+OF_ENTRIES = ("type", "tags")
+"""Fields that ranking reads and messages lack."""
+
+
+@dataclass(frozen=True, slots=True)
+class Heard:
+    """Of which sessions messages are asked for, what lets them through (`asked` may name what messages and passages both declare), what is looked
+    for, and which way."""
+
+    where: Partitions | Tenant
+    asked: Filter | None
+    question: Question
+    by: Literal["both", "words", "meaning"]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class MessagePool:
+    """Candidates as columns, and what their vectors are compared with; of those with a vector, when the message said what that is of."""
+
+    measured: Measured
+    near: bytes | None
+    said_at: Mapping[str, int]
+    full: bool
+    """Whether there may be more that a wider question would bring."""
+
+
+class Gathering:
+    """Asks the archive for messages, and the store of the passages for what these mean."""
+
+    def __init__(self, placement: Placement, passages: Passages) -> None:
+        self._placement = placement
+        self._passages = passages
+
+    async def ready(self) -> None:
+        """Make what was said here ready to be found by meaning."""
+        if self._passages.store is None:
+            return
+        try:
+            await self._passages.catch_up(MADE_FIRST)
+        except MemoryTiersError as error:
+            log.info("what was said last is not found by meaning yet: %s", error)
+
+    async def gather(self, heard: Heard, limit: int, lacking: Lacking) -> MessagePool:
+        """So many of each way, with what stands beside them. A store of passages that fails takes nothing from what is found by words."""
+        question, by_words = heard.question, heard.by != "meaning"
+        near = None if heard.by == "words" or self._passages.store is None else await self._passages.vector_of(question.embedded)
+        if near and (lacks := self._passages.lacks) is not None:
+            lacking.say(lacks)
+        parts = await self._nearest(heard, near, limit, lacking) if near else {}
+        asked = Candidates(
+            MESSAGES,
+            heard.where,
+            question.text if by_words else "",
+            limit=limit,
+            among=tuple(parts),
+            around=BESIDE,
+            counted=question.stems if by_words else (),
+            filter=all_of(heard.asked, Not(IsNull("number_in_conversation"))),
+            select=SELECT,
+            statistics=by_words,
+        )
+        with step("messages.search"):
+            found = await self._placement.topology.archive.candidates(asked)
+        others = [i for i in found.ids if i not in parts]
+        parts |= await self._firsts(heard, others, len(near) // 4, lacking) if near and others else {}
+        return MessagePool(_ranked_alike(found, parts, near), near, {i: part.said_at for i, part in parts.items()}, len(found) >= limit)
+
+    async def _nearest(self, heard: Heard, near: bytes, limit: int, lacking: Lacking) -> dict[str, _Part]:
+        """Of the messages found by meaning each one's nearest passage."""
+        parts = _parts(await self._answered(Candidates(PASSAGES, heard.where, near=near, limit=limit, filter=heard.asked), lacking))
+        cosines = exact_cosines(near, [part.vector for _, part in parts])
+        nearest: dict[str, _Part] = {}
+        for (message, part), cosine in sorted(zip(parts, cosines, strict=True), key=lambda one: -one[1]):
+            if cosine > 0:
+                nearest.setdefault(message, part)
+        return nearest
+
+    async def _firsts(self, heard: Heard, messages: Sequence[str], width: int, lacking: Lacking) -> dict[str, _Part]:
+        """The first passages of the others."""
+        firsts = Candidates(PASSAGES, heard.where, among=tuple(map(first_of, messages)), dimensions=width)
+        return dict(_parts(await self._answered(firsts, lacking)))
+
+    async def _answered(self, asked: Candidates, lacking: Lacking) -> Measured | None:
+        store = self._passages.store
+        if store is None or store in lacking.silent:
+            return None
+        own = all_of(asked.filter, self._passages.own)
+        with step("passages.search"):
+            answer = await self._placement.answer(
+                store, store.candidates(replace(asked, filter=own, select=frozenset({"message"}), statistics=False))
+            )
+        if isinstance(answer, StoreError):
+            lacking.say(str(answer))
+            lacking.silent.add(store)
+            return None
+        return answer
+
+
+@dataclass(frozen=True, slots=True)
+class _Part:
+    """A passage: its vector, and when its message came to say this."""
+
+    vector: bytes
+    said_at: int
+
+
+def _parts(passages: Measured | None) -> list[tuple[str, _Part]]:
+    """The passages with the messages that they are parts of."""
+    if passages is None:
+        return []
+    rows = zip(passages.fields["message"], passages.vectors, passages.versions, strict=True)
+    return [(str(message), _Part(vector.tobytes(), version)) for message, vector, version in rows]
+
+
+def _ranked_alike(found: Measured, parts: Mapping[str, _Part], near: bytes | None) -> Measured:
+    """The columns with what ranking reads of entries: a message holds from when it was said."""
+    fields = {name: values for name, values in found.fields.items() if name != "created_at"}
+    fields |= {"valid_from": found.fields["created_at"], **{name: [None] * len(found) for name in OF_ENTRIES}}
+    vectors = [None if (part := parts.get(i)) is None else part.vector for i in found.ids]
+    return replace(found, vectors=stacked(vectors, len(near or b"") // 4), fields=fields)
