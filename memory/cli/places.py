@@ -11,12 +11,14 @@ from memory.cli.command import Cli, command
 if TYPE_CHECKING:
     from memory.facade.explain import RouteReport
     from memory.facade.reports import Stats, Vacuumed
+    from memory.orchestrator.reindexing import Reindexed
 
 
 def register(app: typer.Typer) -> None:
     command(app, "stats")(stats)
     command(app, "doctor")(doctor)
     command(app, "vacuum")(vacuum)
+    command(app, "reindex")(reindex)
     command(app, "route")(route)
 
 
@@ -78,6 +80,7 @@ async def doctor(
         "messages": messages_by_meaning(engine) if sound else None,
         "problems": found.problems,
         "owed": found.owed,
+        "reindex": found.reindex,
         "overdue": found.overdue,
         "healed": found.healed,
         **({"audits": [one.to_dict() for one in found.audits]} if audit or repair else {}),
@@ -115,6 +118,8 @@ def _show_health(out: Any, data: dict[str, Any]) -> None:
         out.print(show.plain(f"\n{problem}", "bold red"))
     if data["owed"]:
         out.print(show.plain(f"\n{_owing(data['owed'])} still", "yellow"))
+    if data["reindex"]:
+        out.print(show.plain(f"\n{data['reindex']}", "yellow"))
     for sentence in (*data["overdue"], *data["healed"]):
         out.print(show.plain(f"- {sentence}", "yellow"))
     for one in data.get("audits", ()):
@@ -146,6 +151,31 @@ def _show_vacuum(out: Any, stores: list[Vacuumed]) -> None:
 
     rows = [[one.store, show.size(one.bytes), one.error or ("" if one.bytes else "nothing to give back")] for one in stores]
     out.print(show.table("Room given back", ["store", "size", "about"], rows, right=("size",)))
+
+
+async def reindex(cli: Cli) -> int:
+    """Make all vectors anew with the embedder that is configured, of every tenant, while answers are served.
+
+    Memories with this embedder open from its beginning on, and those with the one before until its end; each finds by meaning what has a vector of
+    its own by then. Run it again where it was cut off, or where something was left: then it ends with 1.
+    """
+    from memory.cli.transfer import progress
+
+    memory = cli.memory()
+    with progress(cli, "making vectors") as advance:
+        came = await memory.admin.reindex(told=advance)
+    cli.emit(came.to_dict(), lambda out: _show_reindexed(out, came))
+    return 0 if came.ended else 1
+
+
+def _show_reindexed(out: Any, came: Reindexed) -> None:
+    from memory.cli import show
+
+    made = "1 vector was" if came.made == 1 else f"{came.made:,} vectors were"
+    end = "none is left" if came.ended else f"{came.left:,} are left; run it again" if came.left else "some may be left; run it again"
+    out.print(show.plain(f"{made} made anew with {came.model}: {end}", "" if came.ended else "yellow"))
+    for sentence in came.waiting:
+        out.print(show.plain(f"- {sentence}", "yellow"))
 
 
 async def route(

@@ -174,7 +174,8 @@ class EmbedderMismatch(ConfigError):
     def __init__(self, store: str, stored: str, configured: str) -> None:
         super().__init__(
             f"store '{store}' holds vectors of {stored}, but the configured embedder is {configured}; "
-            "configure the embedder the vectors were made with, or start a new store and import an export into it"
+            "configure the embedder the vectors were made with, make them anew with this one (`memory reindex`), "
+            "or start a new store and import an export into it"
         )
         self.stored = stored
         self.configured = configured

@@ -69,9 +69,9 @@ class Access:
             raise NotOpen("this memory")
         return self._life
 
-    async def open(self) -> None:
+    async def open(self, *, reindex: bool = False) -> None:
         if self._owns_life:
-            await self._life.open()
+            await self._life.open(reindex=reindex)
         elif not self._life.is_open:
             raise NotOpen("the memory that this tenant's was made from")
         self._let_go = False

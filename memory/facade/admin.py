@@ -23,6 +23,7 @@ from memory.orchestrator.entry_records import entry_of
 from memory.orchestrator.kinds import KINDS
 from memory.orchestrator.maintenance import SweepReport
 from memory.orchestrator.promotion import PromotionReport
+from memory.orchestrator.reindexing import Reindexed
 from memory.orchestrator.transfer import noted_of
 from memory.policies.routing import TIERS
 
@@ -30,8 +31,8 @@ from memory.policies.routing import TIERS
 class Admin:
     """Erasing, exporting and importing, where things stand and why, and the upkeep of the stores.
 
-    `erase`, `export`, `import_`, `where`, `move`, `route` and `stats` concern one tenant; `sweep`, `check`, `audit` and `vacuum` the stores,
-    and so all of them.
+    `erase`, `export`, `import_`, `where`, `move`, `route` and `stats` concern one tenant; `sweep`, `check`, `audit`, `reindex` and `vacuum` the
+    stores, and so all of them.
 
         await memory.admin.erase("user:ada")
         print(await memory.admin.stats())
@@ -169,6 +170,25 @@ class Admin:
         It reads everything, of every tenant, and may take long. A store that does not answer is reported, not raised.
         """
         return await reports.audit(self._access.engine, repair=repair)
+
+    async def reindex(self, *, told: Told | None = None) -> Reindexed:
+        """Make all vectors of every tenant anew with the embedder in use, entries' and messages', kept versions' too, while answers are served.
+
+        A memory that is not open is opened for it, with `reindex`. From the beginning on memories with this embedder open, and those with the one
+        before; each finds by meaning what has a vector of its own, all else by words, and `degraded` of its answers says so. Both write. What was cut
+        off goes on when this is called again, and two at once do no harm. Once none is left (`ended`) the stores take this embedder alone: memories
+        with the one before are to be closed until then, since what they write has to be made anew too.
+
+        `told` hears after each page how many vectors are made, and of how many.
+        """
+        opens = not self._access.is_open
+        if opens:
+            await self._access.open(reindex=True)
+        try:
+            return await self._access.engine.reindexing.run(told)
+        finally:
+            if opens:
+                await self._access.close()
 
     async def vacuum(self) -> list[Vacuumed]:
         """Have each store give back the room that deleted content takes. A store that does not answer is reported, not raised."""

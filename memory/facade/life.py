@@ -54,14 +54,14 @@ class Life:
             raise self._elsewhere()
         return engine
 
-    async def open(self) -> None:
-        """Connect and begin upkeep. Opening twice is a no-op; a failed opening may be repeated, on any loop."""
+    async def open(self, *, reindex: bool = False) -> None:
+        """Connect and begin upkeep. Opening twice is a no-op; a failed opening may be repeated, on any loop. `reindex`: as `Engine.open` has it."""
         async with self._own():
             self._own()  # a close on this loop may have let go of it while this waited
             if self._open is None:
                 try:
                     self._built = self._built or self._build()
-                    await self._built.open()
+                    await self._built.open(reindex=reindex)
                 except BaseException:
                     self._owner = None
                     raise

@@ -179,13 +179,16 @@ class Memory:
 
     # -- life ---------------------------------------------------------------------------------------------------------
 
-    async def open(self) -> Self:
+    async def open(self, *, reindex: bool = False) -> Self:
         """Connect to the stores and make them ready. Opening twice is a no-op; a failed open may be repeated.
+
+        Stores with vectors of another embedder refuse it (`EmbedderMismatch`). With `reindex` they note instead that these are to be made anew with
+        this one, which `memory.admin.reindex` does; from then on it opens without.
 
         While open, maintenance runs in the background every `durations.sweep_every`, and the memory belongs to the event loop that opened it: on
         another its calls raise `WrongEventLoop`. For another tenant's view of an open memory this undoes its `close`, and nothing else.
         """
-        await self._access.open()
+        await self._access.open(reindex=flag("reindex", reindex))
         return self
 
     async def close(self) -> None:

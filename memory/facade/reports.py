@@ -178,6 +178,8 @@ class Examination(Shown):
     """How many records owe a step still, of every tenant, after what could be done was done; asked where every store is there."""
     overdue: list[str] = field(default_factory=list)
     """What could not be done, a sentence each with why; the first twenty."""
+    reindex: str | None = None
+    """That vectors are being made anew, and how many are left; None where they are not."""
     healed: list[str] = field(default_factory=list)
     """Stores that were found behind the others on the way, restored or replaced, and what became of what stood in them."""
 
@@ -198,7 +200,7 @@ async def examine(engine: Engine, *, audited: bool = False, repair: bool = False
     """
     absent = absent or {}
     stores, problems, audits = [s for s in engine.topology.leaves if s.name not in absent], list[str](), list[StoreAudit]()
-    owed, overdue = 0, list[str]()
+    owed, overdue, reindex = 0, list[str](), None
     try:
         reports = [await _check_store(engine, store, opens=True) for store in stores]
         reports += [_not_there(engine, store, absent[store.name]) for store in engine.topology.leaves if store.name in absent]
@@ -212,12 +214,21 @@ async def examine(engine: Engine, *, audited: bool = False, repair: bool = False
                     await engine.meaning.check()
                     overdue = await engine.maintenance.overdue()
                     owed = await engine.maintenance.owed()
+                    reindex = await _reindex(engine)
             except (ConfigError, StoreError) as error:
                 problems.append(str(error))
     finally:
         for store in stores:
             await store.close()
-    return Examination(reports, problems, audits, owed, overdue, [_healed(found) for found in engine.generations.healed])
+    return Examination(reports, problems, audits, owed, overdue, reindex, [_healed(found) for found in engine.generations.healed])
+
+
+async def _reindex(engine: Engine) -> str | None:
+    noted = await engine.meaning.noted()
+    if noted is None or noted.to is None:
+        return None
+    left = await engine.reindexing.left(noted.to)
+    return f"vectors are being made anew with {noted.to}: {left:,} are left; `memory reindex` with that embedder goes on with it"
 
 
 def _healed(found: Disagreement) -> str:
@@ -239,7 +250,7 @@ async def _check_store(engine: Engine, store: Store, *, opens: bool = False) -> 
             started = time.perf_counter()
         health = await store.check()
         ok, detail, version, facts = health.ok, health.detail, health.version, dict(health.facts)
-        if ok and store.capabilities.semantic and (noted := await engine.meaning.fingerprint_in(store)) is not None:
+        if ok and (noted := await engine.meaning.noted_in(store)) is not None:
             embedder = str(noted)
     except (ConfigError, StoreError) as error:
         ok, detail, version, facts = False, str(error), "", {}

@@ -7,6 +7,9 @@ from memory.ports.collections import Collection, Field, FieldType, TextPart
 DIGEST = "request_digest"
 """The field, and the entry of a tombstone's note, that tells a repeated keyed write from another under the same key."""
 
+MODEL = "model"
+"""The field that tells whose the vector is: the digest of the embedder's fingerprint. Without it, of the one that the stores noted first."""
+
 _ENTRY_FIELDS = (
     Field("scope_kind", FieldType.TEXT),
     Field("type", FieldType.TEXT, indexed=True),
@@ -23,6 +26,7 @@ _ENTRY_FIELDS = (
     Field("valid_to", FieldType.TIME),
     Field("promoted_from_id", FieldType.TEXT),
     Field(DIGEST, FieldType.TEXT),
+    Field(MODEL, FieldType.TEXT),
 )
 _ENTRY_TEXTS = (TextPart("title", 10.0), TextPart("content", 4.0), TextPart("tags", 8.0), TextPart("source", 2.0))  # weights: D55
 
@@ -111,6 +115,7 @@ PASSAGES = Collection(
         Field("subject", FieldType.TEXT),  # of its session, as the message's own
         Field("agent", FieldType.TEXT),
         Field("namespace", FieldType.TEXT),
+        Field(MODEL, FieldType.TEXT),
     ),
     vector=True,
 )

@@ -27,6 +27,7 @@ from memory.orchestrator.meaning import Meaning
 from memory.orchestrator.outbox import Outbox
 from memory.orchestrator.placement import Placement
 from memory.orchestrator.promotion import Promotion
+from memory.orchestrator.reindexing import Reindexing
 from memory.orchestrator.relations import Relations
 from memory.orchestrator.retrieval.advised import Advised
 from memory.orchestrator.retrieval.searching import Searching
@@ -95,6 +96,8 @@ class Engine:
         self.dangling = Dangling(self.placement, self.erasure)
         self.browsing = Browsing(self.placement)
         self.transfer = Transfer(self.placement, browsing=self.browsing, meaning=self.meaning, outbox=self.outbox, erasure=self.erasure)
+        passages_made = self.conversations.passages
+        self.reindexing = Reindexing(self.placement, meaning=self.meaning, outbox=self.outbox, passages=passages_made)
         self.searching = Searching(self.placement, self.browsing, self.meaning, self.conversations.finding)
         self.advised = Advised(self.searching, self.placement, advisor=advisor, reranker=reranker)
         self.tiering = Tiering(self.placement, self.outbox, self.cache, self.generations)
@@ -107,16 +110,17 @@ class Engine:
             generations=self.generations,
             tiering=self.tiering,
             promotion=self.promotion,
-            tells=(self.accesses.tell, self.conversations.sessions.catch_up, self.conversations.passages.catch_up),
+            tells=(self.meaning.look, self.accesses.tell, self.conversations.sessions.catch_up, passages_made.catch_up),
             dangling=self.dangling,
             sessions=self.conversations.sessions,
+            reindexing=self.reindexing,
         )
 
-    async def open(self) -> None:
-        """Open the stores, check what they can do and whose vectors they hold."""
+    async def open(self, *, reindex: bool = False) -> None:
+        """Open the stores, check what they can do and whose vectors they hold. With `reindex` they note that another's are to be made anew."""
         await self.topology.open(self.placement.kinds.collections, on_arrival=self.meaning.check_store)
         try:
-            await self.meaning.check()
+            await (self.meaning.begin() if reindex else self.meaning.check())
         except BaseException:
             await self.topology.close()
             raise

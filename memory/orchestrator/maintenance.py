@@ -24,6 +24,7 @@ from memory.orchestrator.lease import Hold, Lease, NotHeld
 from memory.orchestrator.outbox import Outbox, Pending
 from memory.orchestrator.placement import Placement
 from memory.orchestrator.promotion import Promotion
+from memory.orchestrator.reindexing import Reindexing
 from memory.orchestrator.rounds import Round
 from memory.orchestrator.steps import step
 from memory.orchestrator.tiering import MoveResult, Tiering
@@ -48,7 +49,8 @@ class SweepReport(Shown):
     """What one sweep did. `ran` is false where another process holds the lease, or the archive does not say whether.
 
     `waiting` names what could not be done because a store did not answer; `stays` what somebody has to look at: records that a tier refuses, steps
-    that a store refuses or that a newer version of the library left. `healed` counts scopes in which a store was behind the others.
+    that a store refuses or that a newer version of the library left. `healed` counts scopes in which a store was behind the others,
+    `reindexed` vectors that were made anew behind a reindex.
     """
 
     ran: bool = True
@@ -62,6 +64,7 @@ class SweepReport(Shown):
     repeated_erasures: int = 0
     forgotten_scopes: int = 0
     healed: int = 0
+    reindexed: int = 0
     waiting: tuple[str, ...] = ()
     stays: tuple[str, ...] = ()
 
@@ -81,6 +84,7 @@ class Maintenance:
         tells: Sequence[Callable[[], Awaitable[object]]],
         dangling: Dangling,
         sessions: SessionRecords,
+        reindexing: Reindexing,
     ) -> None:
         self._placement = placement
         self._outbox = outbox
@@ -91,6 +95,7 @@ class Maintenance:
         self._tells = tells
         self._dangling = dangling
         self._sessions = sessions
+        self._reindexing = reindexing
         self._cached = {kind.collection: Round(placement) for kind in placement.kinds.scoped}
 
     async def sweep(self) -> SweepReport:
@@ -129,6 +134,7 @@ class Maintenance:
             await self._job(report, self._count, report, "forgotten_scopes", self._erasure.forget_idle, leaf, hold)
         await self._job(report, self._clear_cache, report, hold)
         await self._job(report, self._count, report, "dropped_relations", self._dangling.drop, hold)
+        await self._job(report, self._count, report, "reindexed", self._reindexing.catch_up, hold)
         await self._job(report, self._apply_rules, report, hold, away)
 
     async def _job(self, report: SweepReport, job: Callable[..., Awaitable[object]], *about: Any) -> Exception | None:

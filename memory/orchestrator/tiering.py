@@ -21,7 +21,7 @@ from typing import TypeAlias
 
 from memory.domain.errors import InvalidInput, StoreError, StoreUnavailable
 from memory.orchestrator.cache import Cache
-from memory.orchestrator.collections import DIGEST
+from memory.orchestrator.collections import DIGEST, MODEL
 from memory.orchestrator.generations import Generations
 from memory.orchestrator.outbox import Outbox, Pending, Until, arrival, in_the_way, replicas
 from memory.orchestrator.placement import Located, Placement, refused
@@ -303,5 +303,9 @@ def _failed(error: StoreError, away: set[str]) -> Step:
 
 
 def _has_come(copy: Stored | None, record: Record) -> bool:
-    """Step 2: whether what was read back is an arriving copy that says the same."""
-    return isinstance(copy, Record) and copy.role is Role.ARRIVING and copy.same_content(record)
+    """Step 2: whether what was read back is an arriving copy that says the same. A vector may have been made anew meanwhile, of either."""
+    if not isinstance(copy, Record) or copy.role is not Role.ARRIVING:
+        return False
+    if (model := record.fields.get(MODEL)) != copy.fields.get(MODEL):
+        copy = replace(copy, vector=record.vector, fields={**copy.fields, MODEL: model})
+    return copy.same_content(record)

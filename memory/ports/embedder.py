@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from hashlib import blake2b
 from typing import Protocol, runtime_checkable
 
 
@@ -14,6 +15,11 @@ class Fingerprint:
     model: str
     dimensions: int
     metric: str = "cosine"
+
+    @property
+    def digest(self) -> str:
+        """What stands beside each vector."""
+        return blake2b(str(self).encode(), digest_size=6).hexdigest()
 
     def __str__(self) -> str:
         return f"{self.model} ({self.dimensions} dimensions, {self.metric})"

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
+from typing import Any
+
+import numpy as np
 
 from memory.adapters.in_memory import InMemoryStore
 from memory.ports.candidates import Candidates, Measured, taken
 from memory.ports.contract.support import ELSEWHERE, HERE
 from memory.ports.query import within
-from memory.ports.record import Role
-from tests.contract.liars import liar
+from memory.ports.record import Record, Role
+from memory.ports.writes import Outcome, Put, Write
+from tests.contract.liars import PerWrite, liar
 
 MEASURED = "test_candidates_are_what_was_asked_for_measured_by_what_they_say"
 FOLLOWING = "test_candidates_follow_every_write_at_once"
@@ -129,6 +134,27 @@ class AnswersAsBefore(InMemoryStore):
     async def _candidates(self, asked: Candidates) -> Measured:
         self._kept = self._kept or await super()._candidates(asked)
         return self._kept
+
+
+@liar("test_candidates_are_measured_by_the_vector_that_a_version_has_by_now")
+class RemembersVectorsByVersion(InMemoryStore):
+    _remembered: Mapping[tuple[str, int, int], Any] = {}
+
+    async def _candidates(self, asked: Candidates) -> Measured:
+        found = await super()._candidates(asked)
+        keys = [(record_id, version, asked.width) for record_id, version in zip(found.ids, found.versions, strict=True)]
+        self._remembered = dict(zip(keys, found.vectors, strict=True)) | dict(self._remembered)
+        vectors = [self._remembered[key] for key in keys]
+        return replace(found, vectors=np.array(vectors, np.float32).reshape(found.vectors.shape))
+
+
+@liar("test_a_version_may_get_another_vector_also_of_other_dimensions_and_is_found_by_that_alone")
+class KeepsTheVectorOfAVersion(PerWrite):
+    def lie(self, write: Write) -> Outcome:
+        stands = self.state.standing(write.collection.name, write.key) if isinstance(write, Put) else None
+        if isinstance(write, Put) and isinstance(stands, Record) and stands.version == write.record.version:
+            write = replace(write, record=replace(write.record, vector=stands.vector))
+        return super().lie(write)
 
 
 @liar(MANY)

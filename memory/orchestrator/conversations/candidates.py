@@ -87,6 +87,8 @@ class Gathering:
     async def gather(self, heard: Heard, question: Question, near: bytes | None, limit: int, lacking: Lacking) -> MessagePool:
         """So many of each way, with what stands beside them. A store of passages that fails takes nothing from what is found by words."""
         by_words = heard.by != "meaning"
+        if near and (lacks := self._passages.lacks) is not None:
+            lacking.say(lacks)
         parts = await self._nearest(heard, near, limit, lacking) if near else {}
         asked = Candidates(
             MESSAGES,
@@ -125,8 +127,11 @@ class Gathering:
         store = self._passages.store
         if store is None or store in lacking.silent:
             return None
+        own = all_of(asked.filter, self._passages.own)
         with step("passages.search"):
-            answer = await self._placement.answer(store, store.candidates(replace(asked, select=frozenset({"message"}), statistics=False)))
+            answer = await self._placement.answer(
+                store, store.candidates(replace(asked, filter=own, select=frozenset({"message"}), statistics=False))
+            )
         if isinstance(answer, StoreError):
             lacking.say(str(answer))
             lacking.silent.add(store)

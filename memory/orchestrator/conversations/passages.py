@@ -12,7 +12,7 @@ They lie in the session's partition, in the store that serves meaning: deleting 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Literal, TypeAlias
 
@@ -26,10 +26,10 @@ from memory.orchestrator.placement import Placement
 from memory.orchestrator.steps import step
 from memory.policies.passages import parts_of
 from memory.ports.pace import paced
-from memory.ports.query import IsNull, Not, Order, Query, Tenant
-from memory.ports.record import Key, Owed, Record
+from memory.ports.query import Filter, IsNull, Not, Order, Query, Tenant
+from memory.ports.record import FieldValue, Key, Owed, Record, Stored, Tombstone
 from memory.ports.store import Store
-from memory.ports.writes import Delete, Newer, Put
+from memory.ports.writes import AtVersion, Delete, Newer, Put
 
 EMBED, FORGET = "embed", "forget"
 """The steps that make the passages of a message, and that erase them."""
@@ -81,6 +81,16 @@ class Passages:
     async def vector_of(self, query: str) -> bytes | None:
         """What passages are compared with; None for what means nothing."""
         return await self._meaning.of_query(query)
+
+    @property
+    def own(self) -> Filter | None:
+        """Those with a vector of the embedder in use; None where there are no others."""
+        return self._meaning.own
+
+    @property
+    def lacks(self) -> str | None:
+        """Why some are not compared; None where all are."""
+        return self._meaning.lacks
 
     # -- owed ---------------------------------------------------------------------------------------------------------
 
@@ -145,6 +155,35 @@ class Passages:
             gone_through += len(rows)
         return gone_through
 
+    async def renewals(self, store: Store, messages: Sequence[Record]) -> list[Put]:
+        """What gives the passages of these messages in a store a vector of the embedder in use, where they have another's or are missing.
+
+        Who writes one meanwhile is faster, and none comes to stand where the message was erased.
+        """
+        whose, keys = await self._meaning.whose(), dict[Key, list[Key]]()
+        for message in messages:
+            keys[message.key] = [_key(message, part) for part, _ in enumerate(parts_of(_text(message)))]
+        with step("passages.read"):
+            flat = [key for each in keys.values() for key in each]
+            there = dict(zip(flat, await store.get(PASSAGES, flat) if flat else [], strict=True))
+        lacking = [m for m in messages if any(not _has(there[key], m, whose) for key in keys[m.key])]
+        made = await self._writes(lacking)
+        puts: list[Put] = []
+        for message in lacking:
+            new = {write.key: write.record for write in made[message.key] if isinstance(write, Put)}
+            for key in keys[message.key]:
+                old, passage = there[key], new.get(key)
+                if isinstance(old, Record) and old.version == said_at(message):
+                    vector = None if passage is None else passage.vector
+                    puts.append(Put(PASSAGES, replace(old, vector=vector, fields={**old.fields, **whose}), AtVersion(old.version)))
+                elif passage is not None:
+                    puts.append(Put(PASSAGES, passage, Newer()))
+        return puts
+
+    def is_of(self, passage: Record, message: Record) -> bool:
+        """Whether the message says now what the passage is of."""
+        return passage.version == said_at(message) and int(str(passage.fields["part"])) < len(parts_of(_text(message)))
+
     async def _embed(self, items: Sequence[Item]) -> Sequence[Came]:
         store = self.store
         if store is None:  # with an embedder somewhere else it is still to be done
@@ -158,7 +197,7 @@ class Passages:
 
     async def _writes(self, messages: Sequence[Record]) -> dict[Key, list[Put | Delete]]:
         """Of each message a passage for each part, and the end of those that it had when it said more."""
-        parts = [parts_of(_text(message)) for message in messages]
+        parts, whose = [parts_of(_text(message)) for message in messages], await self._meaning.whose()
         vectors = iter(await self._meaning.of_texts([part for each in parts for part in each]))
         made: dict[Key, list[Put | Delete]] = {}
         async for message, said in paced(zip(messages, parts, strict=True)):
@@ -166,7 +205,7 @@ class Passages:
             puts: dict[Key, Put | Delete] = {delete.key: delete for delete in had}
             for number, _ in enumerate(said):
                 if (vector := next(vectors)) is not None:
-                    passage = _passage(message, number, vector, self._tier)
+                    passage = _passage(message, number, vector, self._tier, whose)
                     puts[passage.key] = Put(PASSAGES, passage, Newer())
             made[message.key] = list(puts.values())
         return made
@@ -205,6 +244,13 @@ class Passages:
         return came
 
 
+def _has(passage: Stored | None, message: Record, whose: Mapping[str, FieldValue]) -> bool:
+    """Whether this is the message's passage with such a vector, or is to be none."""
+    if isinstance(passage, Record):
+        return passage.version == said_at(message) and passage.fields.items() >= whose.items()
+    return isinstance(passage, Tombstone) and passage.version >= said_at(message)
+
+
 def first_of(message_id: str) -> str:
     """The id of a message's first passage."""
     return _id(message_id, 0)
@@ -229,7 +275,7 @@ def _id(message_id: str, part: int) -> str:
     return ids.beside(message_id, "passage", str(part))
 
 
-def _passage(message: Record, part: int, vector: bytes, tier: str) -> Record:
+def _passage(message: Record, part: int, vector: bytes, tier: str, whose: Mapping[str, FieldValue]) -> Record:
     of_session = {name: message.fields.get(name) for name in ("subject", "agent", "namespace")}
     return Record(
         _key(message, part),
@@ -237,7 +283,7 @@ def _passage(message: Record, part: int, vector: bytes, tier: str) -> Record:
         said_at(message),
         message.created_at,
         message.updated_at,
-        fields={**of_session, "message": message.key.id, "part": part},
+        fields={**of_session, **whose, "message": message.key.id, "part": part},
         vector=vector,
         generation=message.generation,
         tier=tier,

@@ -5,9 +5,11 @@ from __future__ import annotations
 from dataclasses import replace
 
 from memory.orchestrator.browsing import Browsing, Lacking, outranks
-from memory.orchestrator.collections import ENTRY_VERSIONS
+from memory.orchestrator.collections import ENTRY_VERSIONS, MODEL
+from memory.orchestrator.meaning import Meaning
 from memory.orchestrator.past import entry_id
 from memory.orchestrator.placement import Placement
+from memory.orchestrator.retrieval.own import candidates_of
 from memory.orchestrator.retrieval.pool import Gathering, Pool
 from memory.orchestrator.steps import step
 from memory.policies.asked import Asked
@@ -25,10 +27,11 @@ from memory.ports.store import Store
 class Past:
     """Gathers from the past. What is found is judged at once: a version says only with its entry whether it was known."""
 
-    def __init__(self, placement: Placement, browsing: Browsing, gathering: Gathering) -> None:
+    def __init__(self, placement: Placement, browsing: Browsing, gathering: Gathering, meaning: Meaning) -> None:
         self._placement = placement
         self._browsing = browsing
         self._gathering = gathering
+        self._meaning = meaning
 
     async def gather(
         self, asked: Asked, question: Question, near: bytes | None, limit: int, lacking: Lacking
@@ -51,15 +54,19 @@ class Past:
         if not known:
             return None
         asks_all = replace(whole, collection=ENTRY_VERSIONS)
-        heads = [head_of(ENTRY_VERSIONS, row, selected(asks_all)) async for row in paced(known)]
+        heads = [head_of(ENTRY_VERSIONS, self._comparable(row), selected(asks_all)) async for row in paced(known)]
         columns = replace(await measured(asks_all, heads, statistics), ids=[entry_id(row) for row in known])
         return Pool(columns, [found[entry_id(row)][1] for row in known], full), dict(enumerate(known))
 
     async def _of(self, store: Store, there: Candidates, asked: Asked, lacking: Lacking) -> tuple[list[Record], Statistics]:
         """What counts of one store's candidates, as they were measured, and what is on its way to the archive."""
         with step("search"):
-            answer = await store.candidates(there)
+            answer = await candidates_of(store, there, self._meaning)
             rows = await store.get(there.collection, [Key(asked.tenant, i) for i in answer.ids])
         stood = [row for row, version in zip(rows, answer.versions, strict=True) if isinstance(row, Record) and row.version == version]
         counting = await self._browsing.counting(store, there.collection, stood, lacking)
         return counting + await self._browsing.owed_past(store, there.collection, asked, lacking), answer.statistics
+
+    def _comparable(self, row: Record) -> Record:
+        """The row without a vector of another embedder."""
+        return row if self._meaning.is_own(row.fields.get(MODEL)) else replace(row, vector=None)

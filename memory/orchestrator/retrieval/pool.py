@@ -13,7 +13,9 @@ from dataclasses import dataclass, replace
 from memory.orchestrator.at_once import each_at_once
 from memory.orchestrator.browsing import BROWSED, Browsing, Lacking
 from memory.orchestrator.collections import ENTRIES
+from memory.orchestrator.meaning import Meaning
 from memory.orchestrator.placement import Placement
+from memory.orchestrator.retrieval.own import candidates_of
 from memory.orchestrator.steps import step
 from memory.policies.asked import Asked
 from memory.policies.asking import Question
@@ -21,7 +23,7 @@ from memory.policies.ranking.fields import BESIDE, SELECT
 from memory.policies.routing import TIERS
 from memory.policies.visibility import filter_of
 from memory.ports.candidates import Candidates, Measured, joined, taken
-from memory.ports.query import Hit, Near, Search, within
+from memory.ports.query import Hit, Near, Search, all_of, within
 from memory.ports.record import Partition, Role
 from memory.ports.store import Store
 
@@ -52,9 +54,10 @@ class Part:
 class Gathering:
     """Asks the stores for candidates."""
 
-    def __init__(self, placement: Placement, browsing: Browsing) -> None:
+    def __init__(self, placement: Placement, browsing: Browsing, meaning: Meaning) -> None:
         self._placement = placement
         self._browsing = browsing
+        self._meaning = meaning
 
     def parts(self, asked: Asked) -> list[Part]:
         """Who can hold what is asked for, in the direction records move."""
@@ -110,7 +113,8 @@ class Gathering:
         found = list[Hit]()
         for store in part.copies:
             if store.capabilities.semantic:
-                search = Search(ENTRIES, within(*part.elsewhere), Near(near), whole.limit, whole.filter, COPIES)
+                own = all_of(whole.filter, self._meaning.own)
+                search = Search(ENTRIES, within(*part.elsewhere), Near(near), whole.limit, own, COPIES)
                 found += await self._browsing.guarded(store, lacking, self._searched(store, search)) or []
         return [hit.head.key.id for hit in found if hit.score > 0]
 
@@ -131,10 +135,9 @@ class Gathering:
             answers += [] if answer is None else [(store, answer)]
         return answers
 
-    @staticmethod
-    async def _candidates(store: Store, asked: Candidates) -> Measured:
+    async def _candidates(self, store: Store, asked: Candidates) -> Measured:
         with step("search"):
-            return await store.candidates(asked)
+            return await candidates_of(store, asked, self._meaning)
 
 
 def pooled(answers: Sequence[tuple[Store, Measured]], full: bool) -> Pool | None:

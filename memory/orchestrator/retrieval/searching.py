@@ -95,8 +95,8 @@ class Searching:
         self._browsing = browsing
         self._meaning = meaning
         self._messages = messages
-        self._gathering = Gathering(placement, browsing)
-        self._past = Past(placement, browsing, self._gathering)
+        self._gathering = Gathering(placement, browsing, meaning)
+        self._past = Past(placement, browsing, self._gathering, meaning)
 
     async def search(self, asked: Asked, text: str, *, explain: bool = False) -> SearchResult:
         """The best entries by words and by meaning (see `policies.ranking`); a `MixedResult` where messages are asked for too. A blank text browses
@@ -106,6 +106,8 @@ class Searching:
             browsed = await self._browsing.browse(asked)
             return result([FoundEntry(e, 0.0, {"tier": e.tier} if explain else {}) for e in browsed], browsed.degraded)
         lacking = Lacking()
+        if asked.by != "words" and (lacks := self._meaning.lacks) is not None:
+            lacking.say(lacks)
 
         async def choosing(question: Question, limit: int) -> Choosing[Any, Found] | None:
             return await self._choosing(asked, question, limit, lacking)

@@ -22,7 +22,7 @@ from memory.ports.query import VECTOR, WORDS, Eq, Everywhere, In, Near, Partitio
 from memory.ports.record import Partition, Record, Role, pack_vector
 from memory.ports.store import Store
 from memory.ports.text import count_words, words
-from memory.ports.writes import Newer, Release
+from memory.ports.writes import AtVersion, Newer, Release
 
 WORDS_SAID = "lantern harbour walrus penguin deploy the connection fly river".split()
 MANY_WORDS = tuple(f"w{n}" for n in range(60))
@@ -204,6 +204,22 @@ async def test_candidates_follow_every_write_at_once(store: Store) -> None:
     assert id_of(4) in (await store.candidates(asked)).ids
     await done(store, delete(2), Release(SAMPLES, key_of(4), 1, "long"))
     await _judged(store, asked, [said[0], said[2]])
+
+
+@clause("candidates.found", "candidates.measured")
+@needs("filter", "conditional")
+@pytest.mark.asyncio
+async def test_candidates_are_measured_by_the_vector_that_a_version_has_by_now(store: Store) -> None:
+    """One of the same version, of the same number of dimensions or another, or none."""
+    said = [record(n, texts={"content": "lantern"}, vector=pack_vector([n, 1]), fields={"conversation_id": "c"}) for n in range(5)]
+    asked = replace(_ASKED, near=pack_vector([1, 0]), limit=2, counted=("lantern",), select=SELECT)
+    await done(store, *map(put, said))
+    await _judged(store, asked, said)
+    for number, vector in ((4, [-1.0, 0.0]), (3, [1.0, 0.0, 0.0]), (0, [1.0, 0.0]), (2, None)):
+        said[number] = replace(said[number], vector=None if vector is None else pack_vector(vector), fields={"type": "anew"})
+        await done(store, put(said[number], AtVersion(1, Role.HOME)))
+        await _judged(store, asked, said)
+        await _judged(store, replace(asked, near=pack_vector([1, 0, 0]), filter=Eq("type", "anew")), said)
 
 
 @clause("candidates.found")

@@ -164,6 +164,28 @@ async def test_vectors_follow_every_write_at_once(store: Store) -> None:
     assert await _near(store, 1, 0) == []
 
 
+@clause("semantic.follows")
+@needs("semantic", "conditional")
+@pytest.mark.asyncio
+async def test_a_version_may_get_another_vector_also_of_other_dimensions_and_is_found_by_that_alone(store: Store) -> None:
+    """As vectors are made anew: whole, with a field, where the record is in the role and the tier in which it was read."""
+    await done(store, put(_at(1, 1, 0)), put(_at(2, 1, 1)), put(_at(3, 1, 0, role=Role.REPLICA, tier="long")))
+    assert _ids(await _near(store, 1, 0)) == [id_of(1), id_of(2)]
+    await done(
+        store,
+        put(_at(1, 0, 1, fields={"type": "anew"}), AtVersion(1, Role.HOME)),
+        put(_at(2, 0, 1, 1, fields={"type": "anew"}), AtVersion(1, Role.HOME)),
+        put(_at(3, 0, 1, role=Role.REPLICA, tier="long"), AtVersion(1, Role.REPLICA, "long")),
+    )
+    (hit,) = await _near(store, 0, 1)
+    assert hit.head.key.id == id_of(1)
+    assert hit.score == pytest.approx(1.0, abs=1e-5)
+    assert _ids(await _near(store, 0, 1, 1, filter=Eq("type", "anew"))) == [id_of(2)]
+    assert _ids(await _near(store, 0, 1, roles=frozenset({Role.REPLICA}))) == [id_of(3)]
+    await done(store, put(record(2, fields={"type": "anew"}), AtVersion(1)))
+    assert await _near(store, 0, 1, 1) == []
+
+
 @clause("search.limit")
 @needs("semantic", "filter")
 @pytest.mark.asyncio

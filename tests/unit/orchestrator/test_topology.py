@@ -228,6 +228,7 @@ async def test_a_store_that_arrives_with_vectors_of_another_embedder_stays_out(m
     world = World(short=plain, mid=plain, embedder=embedder("of yesterday"))
     async with world:
         await world.write("abc", scope=USER)
+    world.mid = Flaky("mid", plain, world.clock)  # a new archive, which notes nothing
     engine = await _open_without(world, "long", embedder("of today"))
     world.long.down = False
     await engine.entries.write(TENANT, EntryDraft(scope=USER, content="cab"))
