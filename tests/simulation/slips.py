@@ -111,8 +111,8 @@ SLIPS: dict[str, Slip] = {
     "an-edit-leaves-the-words-it-is-found-by": Slip(
         entry_records,
         "changed",
-        'texts=texts_of(title, content or "", list(fields.get("tags") or ()), fields.get("source")),',
-        "texts=record.texts,",
+        'texts = texts_of(title, content or "", list(fields.get("tags") or ()), fields.get("source"))',
+        "texts = dict(record.texts)",
         ("update.",),
     ),
     "a-kept-version-overwrites-the-one-before": Slip(versions, "kept_version", "record.key.id, record.version)", "record.key.id, 0)", _KEEP),
