@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from memory.domain.message import ToolCall as ToolCall
     from memory.domain.scope import Scope as Scope
     from memory.domain.scope import ScopeKind as ScopeKind
+    from memory.domain.session import FoundMessage as FoundMessage
     from memory.facade.blocking import BlockingBufferProvider as BlockingBufferProvider
     from memory.facade.blocking import BlockingCompositeProvider as BlockingCompositeProvider
     from memory.facade.blocking import BlockingMemory as BlockingMemory
@@ -53,6 +54,7 @@ if TYPE_CHECKING:
     from memory.facade.view import ScopedMemory as ScopedMemory
     from memory.facade.wanted import Only as Only
     from memory.orchestrator.retrieval.searching import FoundEntry as FoundEntry
+    from memory.orchestrator.retrieval.searching import MixedResult as MixedResult
     from memory.orchestrator.retrieval.searching import SearchResult as SearchResult
     from memory.policies.compacting import CompactingSettings as CompactingSettings
     from memory.policies.onward import Leaving as Leaving
@@ -85,6 +87,7 @@ _HOMES = {
     ),
     "memory.domain.message": ("Message", "ToolCall"),
     "memory.domain.scope": ("Scope", "ScopeKind"),
+    "memory.domain.session": ("FoundMessage",),
     "memory.facade.memory": ("Memory",),
     "memory.facade.blocking": (
         "BlockingBufferProvider",
@@ -107,7 +110,7 @@ _HOMES = {
     "memory.facade.session": ("Session",),
     "memory.facade.view": ("ScopedMemory",),
     "memory.facade.wanted": ("Only",),
-    "memory.orchestrator.retrieval.searching": ("FoundEntry", "SearchResult"),
+    "memory.orchestrator.retrieval.searching": ("FoundEntry", "MixedResult", "SearchResult"),
     "memory.policies.onward": ("Leaving",),
     "memory.policies.compacting": ("CompactingSettings",),
     "memory.policies.thresholds": ("MessageThreshold", "TurnThreshold"),
@@ -136,6 +139,7 @@ __all__ = [
     "EntryDraft",
     "EntryType",
     "FoundEntry",
+    "FoundMessage",
     "InvalidInput",
     "InvalidScopePromotion",
     "Leaving",
@@ -144,6 +148,7 @@ __all__ = [
     "MemoryTiersError",
     "Message",
     "MessageThreshold",
+    "MixedResult",
     "NotFound",
     "NotOpen",
     "Only",

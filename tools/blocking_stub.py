@@ -44,14 +44,14 @@ def stub() -> str:
     imports: list[str] = ["from collections.abc import Iterator", "from contextlib import AbstractContextManager"]
     classes: list[str] = []
     for name, original in TWINS.items():
-        members: dict[str, ast.stmt] = {}
+        members: dict[str, list[ast.stmt]] = {}
         for base in reversed(original.__mro__[:-1]):
             tree = ast.parse(inspect.getsource(inspect.getmodule(base) or blocking))
             imports += [ast.unparse(node) for node in tree.body if isinstance(node, ast.Import | ast.ImportFrom)]
             imports += [f"from {base.__module__} import {one}" for one in map(_defined, tree.body) if one is not None and one not in RENAMED]
             found = next(node for node in tree.body if isinstance(node, ast.ClassDef) and node.name == base.__name__)
-            members |= {f"{type(node).__name__} {_named(node)}": node for node in found.body}
-        classes.append(_class(members.values(), name))
+            members |= _members(found)
+        classes.append(_class([node for nodes in members.values() for node in nodes], name))
     text = "\n\n".join(classes)
     plain = sorted(dict.fromkeys(imports), key=lambda line: not line.startswith("from __future__"))
     head = "# Made by tools/blocking_stub.py from the async classes. Do not edit.\n# ruff: noqa: A002\n"
@@ -76,6 +76,20 @@ def _defined(node: ast.stmt) -> str | None:
 
 def _named(node: ast.stmt) -> str:
     return getattr(node, "name", "")
+
+
+def _members(found: ast.ClassDef) -> dict[str, list[ast.stmt]]:
+    """What stands in a class, by its kind and name: of what is overloaded the overloads, and not what implements them."""
+    members: dict[str, list[ast.stmt]] = {}
+    for node in found.body:
+        there = members.setdefault(f"{type(node).__name__} {_named(node)}", [])
+        if not any(map(_is_overload, there)) or _is_overload(node):
+            there[:] = [*there, node] if _is_overload(node) else [node]
+    return members
+
+
+def _is_overload(node: ast.stmt) -> bool:
+    return any(ast.unparse(decorator) == "overload" for decorator in getattr(node, "decorator_list", ()))
 
 
 def _class(members: Iterable[ast.stmt], name: str) -> str:

@@ -66,19 +66,19 @@ async def search(
     session: Annotated[str | None, typer.Option(metavar="ID", help="Search this session's entries too.")] = None,
     conversation: Annotated[str | None, typer.Option(metavar="ID", help="Prefer what was said in this conversation.")] = None,
     no_age_decay: Annotated[bool, typer.Option("--no-age-decay", help="What is old counts as much as what is new.")] = False,
+    messages: Annotated[bool, typer.Option("--messages", help="Also what was said in the scope's session, or in those with its user.")] = False,
     explain: Annotated[bool, typer.Option("--explain", help="Say how each result was found.")] = False,
 ) -> int:
     """Find what was remembered. Ends with 1 where nothing was found."""
     from memory.cli import show
 
     scopes = [scope, f"session:{session}"] if session is not None else scope
-    times = {"since": moment("since", since), "as_of": moment("as_of", as_of), "known_at": moment("known_at", known_at)}
+    asked = {"by": by, "since": moment("since", since), "as_of": moment("as_of", as_of), "known_at": moment("known_at", known_at)}
     async with cli.memory() as memory:
         found = await memory.search(
             query,
             scope=scopes,
             limit=limit,
-            by=by,  # type: ignore[arg-type]
             types=kind,
             tags=tag,
             only={"types": only_type, "tags": only_tag},
@@ -86,9 +86,10 @@ async def search(
             conversation_id=conversation,
             age_decay=not no_age_decay,
             explain=explain,
-            **times,
+            messages=messages,
+            **asked,
         )
-    results = [{"score": hit.score, "entry": show.entry_json(hit.entry), **({"explanation": hit.explanation} if explain else {})} for hit in found]
+    results = [show.hit_json(hit) | ({"explanation": hit.explanation} if explain else {}) for hit in found]
     for note in found.degraded:
         cli.say(f"incomplete: {note}")
 

@@ -12,6 +12,8 @@ from rich.table import Table
 from rich.text import Text
 
 from memory.domain.entry import Entry
+from memory.domain.session import FoundMessage
+from memory.domain.shown import as_json
 
 if TYPE_CHECKING:
     from memory.orchestrator.promotion import PromotionReport
@@ -105,16 +107,33 @@ def entry_block(entry: Entry) -> Group:
     return Group(*lines)
 
 
-def hits(found: Sequence[FoundEntry], *, explain: bool, limit: int | None = 400) -> Table:
+def hit_json(hit: FoundEntry | FoundMessage) -> dict[str, Any]:
+    """A hit as data: its score, and the entry or the message with its session."""
+    if isinstance(hit, FoundMessage):
+        return {"score": hit.score, "message": as_json(hit.item), "session_id": hit.session_id}
+    return {"score": hit.score, "entry": entry_json(hit.entry)}
+
+
+def hits(found: Sequence[FoundEntry | FoundMessage], *, explain: bool, limit: int | None = 400) -> Table:
     """Search results, best first; explained, each with how it came to its place."""
     rows = []
     for place, hit in enumerate(found, start=1):
-        entry = hit.entry
-        about = plain(f"{entry.id} · {entry.scope.text} · {moment(entry.created_at)}", "dim")
-        title = [plain(entry.title, "bold")] if entry.title else []
-        body = Group(*title, plain(entry.content, limit=limit), about, *(explained(hit.explanation) if explain else []))
-        rows.append([str(place), f"{hit.score:.4f}", tier(entry.tier), body])
+        in_tier, said = _said(hit, limit)
+        body = Group(*said, *(explained(hit.explanation) if explain else []))
+        rows.append([str(place), f"{hit.score:.4f}", in_tier, body])
     return table("", ["#", "score", "tier", "what was found"], rows, right=("#", "score"))
+
+
+def _said(hit: FoundEntry | FoundMessage, limit: int | None) -> tuple[Text, list[Text]]:
+    """The tier and the text of a hit, and what it is."""
+    if isinstance(hit, FoundMessage):
+        by = hit.speaker or hit.message.role.value
+        about = plain(f"{by} in session {hit.session_id}, {hit.item.number} · {moment(hit.item.created_at)}", "dim")
+        return tier("mid"), [plain(hit.message.text, limit=limit), about]
+    entry = hit.entry
+    title = [plain(entry.title, "bold")] if entry.title else []
+    about = plain(f"{entry.id} · {entry.scope.text} · {moment(entry.created_at)}", "dim")
+    return tier(entry.tier), [*title, plain(entry.content, limit=limit), about]
 
 
 def explained(explanation: Mapping[str, Any]) -> list[Text]:

@@ -90,6 +90,8 @@ class FoundMessage(Shown):
     item: HistoryItem
     score: float
     session_id: str
+    explanation: dict[str, Any] = field(default_factory=dict)
+    """How it came to its place, where that was asked for."""
 
     @property
     def message(self) -> Message:

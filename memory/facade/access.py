@@ -17,7 +17,7 @@ from memory.facade.wanted import Only, least_score, metadata_of, only_of, tags_o
 from memory.orchestrator.conversations.finding import WAYS, By
 from memory.orchestrator.engine import Engine
 from memory.orchestrator.generations import SYSTEM_TENANT
-from memory.orchestrator.retrieval.searching import SearchResult
+from memory.orchestrator.retrieval.searching import FoundEntry, SearchResult
 from memory.policies.asked import Asked, Scalar
 from memory.policies.pages import place_of
 from memory.policies.ranking.preferences import Preferences
@@ -148,6 +148,7 @@ class Access:
         explain: bool = False,
         expand: bool = False,
         rerank: bool | Literal["two-stage"] = False,
+        messages: bool = False,
     ) -> SearchResult:
         """What answers best. A blank query browses, and browsing filters by what a search prefers (D47, D54)."""
         text = door.text("query", query, max_bytes=MAX_QUERY_BYTES)
@@ -168,6 +169,7 @@ class Access:
             by=door.one_of("by", by, WAYS),  # type: ignore[arg-type]
             min_score=least_score(min_score),
             preferred=preferred,
+            messages=flag("messages", messages),
         )
         if asked.by == "meaning" and not self.engine.meaning.on:
             raise InvalidInput("by", "entries are found by words alone: no embedder is configured")
@@ -176,5 +178,5 @@ class Access:
         expanding, stages = flag("expand", expand), stages_of(rerank)
         found = await self.engine.advised.search(asked, text, explain=explain, expand=expanding, stages=stages)
         if asked.as_of is None and asked.known_at is None:
-            self.engine.accesses.note(self.tenant, [hit.entry.id for hit in found])
+            self.engine.accesses.note(self.tenant, [hit.entry.id for hit in found if isinstance(hit, FoundEntry)])
         return found

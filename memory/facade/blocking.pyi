@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Se
 from contextlib import AbstractContextManager
 from datetime import timedelta
 from types import TracebackType
-from typing import Any, Literal, Self
+from typing import Any, Literal, Self, Unpack, overload
 
 from memory.domain.entry import Entry, EntryDraft, EntryType
 from memory.domain.message import Message, Role
@@ -26,7 +26,7 @@ from memory.facade.providers.summarizing import Summariser
 from memory.facade.providers.turn import Emit, Turn
 from memory.facade.reports import Copy, Stats, StoreAudit, StoreReport, Vacuumed
 from memory.facade.session import Given
-from memory.facade.wanted import Only
+from memory.facade.wanted import SearchOptions
 from memory.orchestrator.browsing import Retrieved
 from memory.orchestrator.conversations.compacting import Summarise
 from memory.orchestrator.conversations.conversation import Checkpoint, Conversation
@@ -37,7 +37,7 @@ from memory.orchestrator.maintenance import SweepReport
 from memory.orchestrator.promotion import PromotionReport
 from memory.orchestrator.reindexing import Reindexed
 from memory.orchestrator.relations import Relation
-from memory.orchestrator.retrieval.searching import SearchResult
+from memory.orchestrator.retrieval.searching import MixedResult, SearchResult
 from memory.policies.asked import Scalar
 from memory.policies.compacting import CompactingSettings
 from memory.policies.onward import Onward
@@ -144,31 +144,14 @@ class BlockingMemory:
         known_at: Moment | None = ...,
         cursor: str | None = ...,
     ) -> Retrieved: ...
+    @overload
     def search(
-        self,
-        query: str,
-        *,
-        scope: Scope | str | Sequence[Scope | str],
-        limit: int | None = ...,
-        by: Literal["both", "words", "meaning"] = ...,
-        types: Sequence[EntryType | str] | None = ...,
-        tags: Sequence[str] | None = ...,
-        only: Only | None = ...,
-        min_score: float = ...,
-        since: Moment | None = ...,
-        include_narrower: bool = ...,
-        session_id: str | None = ...,
-        as_of: Moment | None = ...,
-        known_at: Moment | None = ...,
-        conversation_id: str | None = ...,
-        intent: bool = ...,
-        age_decay: bool = ...,
-        half_life: timedelta | float | None = ...,
-        decay_floor: float | None = ...,
-        explain: bool = ...,
-        expand: bool = ...,
-        rerank: bool | Literal["two-stage"] = ...,
+        self, query: str, *, scope: Scope | str | Sequence[Scope | str], messages: Literal[False] = ..., **options: Unpack[SearchOptions]
     ) -> SearchResult: ...
+    @overload
+    def search(
+        self, query: str, *, scope: Scope | str | Sequence[Scope | str], messages: bool, **options: Unpack[SearchOptions]
+    ) -> SearchResult | MixedResult: ...
     def search_messages(
         self,
         query: str,
@@ -240,30 +223,10 @@ class BlockingScopedMemory:
         known_at: Moment | None = ...,
         cursor: str | None = ...,
     ) -> Retrieved: ...
-    def search(
-        self,
-        query: str,
-        *,
-        limit: int | None = ...,
-        by: Literal["both", "words", "meaning"] = ...,
-        types: Sequence[EntryType | str] | None = ...,
-        tags: Sequence[str] | None = ...,
-        only: Only | None = ...,
-        min_score: float = ...,
-        since: Moment | None = ...,
-        include_narrower: bool = ...,
-        session_id: str | None = ...,
-        as_of: Moment | None = ...,
-        known_at: Moment | None = ...,
-        conversation_id: str | None = ...,
-        intent: bool = ...,
-        age_decay: bool = ...,
-        half_life: timedelta | float | None = ...,
-        decay_floor: float | None = ...,
-        explain: bool = ...,
-        expand: bool = ...,
-        rerank: bool | Literal["two-stage"] = ...,
-    ) -> SearchResult: ...
+    @overload
+    def search(self, query: str, *, messages: Literal[False] = ..., **options: Unpack[SearchOptions]) -> SearchResult: ...
+    @overload
+    def search(self, query: str, *, messages: bool, **options: Unpack[SearchOptions]) -> SearchResult | MixedResult: ...
     def erase(self) -> int: ...
 
 class BlockingEntries:

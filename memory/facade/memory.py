@@ -6,7 +6,7 @@ import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import timedelta
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Literal, Self
+from typing import TYPE_CHECKING, Any, Literal, Self, Unpack, overload
 
 from memory.domain import door
 from memory.domain.entry import Entry, EntryDraft, EntryType, check_patch
@@ -25,12 +25,12 @@ from memory.facade.session import Session
 from memory.facade.sessions import Sessions
 from memory.facade.sessions import draft_of as session_draft
 from memory.facade.view import ScopedMemory
-from memory.facade.wanted import Only, preferences
+from memory.facade.wanted import Only, SearchOptions, preferences
 from memory.orchestrator.browsing import Retrieved
 from memory.orchestrator.conversations.finding import WAYS
 from memory.orchestrator.derivation import Callback
 from memory.orchestrator.engine import Engine
-from memory.orchestrator.retrieval.searching import SearchResult
+from memory.orchestrator.retrieval.searching import MixedResult, SearchResult
 from memory.policies.asked import Scalar
 from memory.policies.onward import ELSEWHERE, Onward
 from memory.ports.advisor import Advisor, Prompt, Reranker
@@ -359,6 +359,16 @@ class Memory:
         )
         return await self._engine.browsing.browse(asked)
 
+    @overload
+    async def search(
+        self, query: str, *, scope: Scope | str | Sequence[Scope | str], messages: Literal[False] = False, **options: Unpack[SearchOptions]
+    ) -> SearchResult: ...
+
+    @overload
+    async def search(
+        self, query: str, *, scope: Scope | str | Sequence[Scope | str], messages: bool, **options: Unpack[SearchOptions]
+    ) -> SearchResult | MixedResult: ...
+
     async def search(
         self,
         query: str,
@@ -383,7 +393,8 @@ class Memory:
         explain: bool = False,
         expand: bool = False,
         rerank: bool | Literal["two-stage"] = False,
-    ) -> SearchResult:
+        messages: bool = False,
+    ) -> SearchResult | MixedResult:
         """The entries that answer best, by words and by meaning, of one scope or several; 10 unless told.
 
         `types` and `tags` prefer and leave nothing out: what is of one of the types, or has one of the tags, comes first in a close call.
@@ -401,6 +412,10 @@ class Memory:
         With `expand` the advisor is asked for two paraphrases, which are searched for too; with `rerank` the reranker, or where there is none the
         advisor, reads the best 25 or more and puts them in order, and with `rerank="two-stage"` the advisor then looks closer at the best eight. An
         advisor that fails, or is later than `durations.advice`, changes nothing: `degraded`, and the result's `expansion` and `rerank`, say so.
+
+        With `messages` what was said is found too, in the sessions that are asked for and in those with a user who is: entries (`FoundEntry`) and
+        messages (`FoundMessage`) then come in one order, `limit` of both. Messages have no types, tags and metadata, so `only` by these leaves them
+        out; and what was true or known at a moment (`as_of`, `known_at`) is not told of them, nor does a blank query browse them.
         """
         return await self._access.search(
             query,
@@ -426,6 +441,7 @@ class Memory:
             explain=explain,
             expand=expand,
             rerank=rerank,
+            messages=messages,
         )
 
     async def search_messages(

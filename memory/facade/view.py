@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from datetime import timedelta
-from typing import Any, Literal
+from typing import Any, Literal, Unpack, overload
 
 from memory.domain.entry import Entry, EntryDraft, EntryType
 from memory.domain.scope import Scope
 from memory.facade.access import RETRIEVE_LIMIT, Access
 from memory.facade.arguments import Moment
-from memory.facade.wanted import Only, preferences
+from memory.facade.wanted import Only, SearchOptions, preferences
 from memory.orchestrator.browsing import Retrieved
-from memory.orchestrator.retrieval.searching import SearchResult
+from memory.orchestrator.retrieval.searching import MixedResult, SearchResult
 from memory.policies.asked import Scalar
 
 
@@ -102,6 +102,12 @@ class ScopedMemory:
         )
         return await self._access.engine.browsing.browse(asked)
 
+    @overload
+    async def search(self, query: str, *, messages: Literal[False] = False, **options: Unpack[SearchOptions]) -> SearchResult: ...
+
+    @overload
+    async def search(self, query: str, *, messages: bool, **options: Unpack[SearchOptions]) -> SearchResult | MixedResult: ...
+
     async def search(
         self,
         query: str,
@@ -125,7 +131,8 @@ class ScopedMemory:
         explain: bool = False,
         expand: bool = False,
         rerank: bool | Literal["two-stage"] = False,
-    ) -> SearchResult:
+        messages: bool = False,
+    ) -> SearchResult | MixedResult:
         """The entries of the scope that answer best; see `Memory.search`."""
         return await self._access.search(
             query,
@@ -151,6 +158,7 @@ class ScopedMemory:
             explain=explain,
             expand=expand,
             rerank=rerank,
+            messages=messages,
         )
 
     async def erase(self) -> int:

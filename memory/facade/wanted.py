@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from datetime import timedelta
-from typing import TypedDict
+from typing import Literal, TypedDict
 
 from memory.domain import door
 from memory.domain.entry import EntryType
@@ -31,6 +31,30 @@ class Only(TypedDict, total=False):
     """Created at or after this moment."""
     before: Moment | None
     """Created before this moment."""
+
+
+class SearchOptions(TypedDict, total=False):
+    """What `search` takes besides the question, the scope and whether messages are asked for."""
+
+    limit: int | None
+    by: Literal["both", "words", "meaning"]
+    types: Sequence[EntryType | str] | None
+    tags: Sequence[str] | None
+    only: Only | None
+    min_score: float
+    since: Moment | None
+    include_narrower: bool
+    session_id: str | None
+    as_of: Moment | None
+    known_at: Moment | None
+    conversation_id: str | None
+    intent: bool
+    age_decay: bool
+    half_life: timedelta | float | None
+    decay_floor: float | None
+    explain: bool
+    expand: bool
+    rerank: bool | Literal["two-stage"]
 
 
 def only_of(given: Only | None) -> Only:

@@ -98,7 +98,7 @@ class Engine:
         self.transfer = Transfer(self.placement, browsing=self.browsing, meaning=self.meaning, outbox=self.outbox, erasure=self.erasure)
         passages_made = self.conversations.passages
         self.reindexing = Reindexing(self.placement, meaning=self.meaning, outbox=self.outbox, passages=passages_made)
-        self.searching = Searching(self.placement, self.browsing, self.meaning)
+        self.searching = Searching(self.placement, self.browsing, self.meaning, self.conversations.finding)
         self.advised = Advised(self.searching, self.placement, advisor=advisor, reranker=reranker)
         self.tiering = Tiering(self.placement, self.outbox, self.cache, self.generations)
         self.accesses = Accesses(self.placement)

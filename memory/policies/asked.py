@@ -36,6 +36,8 @@ class Asked:
     metadata: tuple[tuple[str, Scalar], ...] = ()
     """Keys of an entry's metadata, each with its value. Stores do not index them: they are judged on the record."""
     before: datetime | None = None
+    messages: bool = False
+    """Whether what was said in the sessions of these scopes is asked for too."""
     after: tuple[datetime, str] | None = None
     """Creation and id of the entry behind which a browse goes on, in its order."""
 

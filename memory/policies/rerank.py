@@ -10,6 +10,7 @@ from datetime import datetime
 
 from memory.domain.entry import Entry
 from memory.domain.errors import InvalidInput
+from memory.domain.session import HistoryItem
 from memory.domain.shown import Shown
 from memory.policies.advice import QUESTION_BYTES, in_one_line, quoted
 from memory.ports.advisor import Prompt
@@ -70,9 +71,16 @@ def pool(limit: int) -> int:
     return max(limit, POOL)
 
 
-def prompt(question: str, entries: Sequence[Entry], now: datetime, excerpt_bytes: int) -> Prompt:
-    """The entries under the numbers 1 to n (decision D95), retired or not as they are now."""
-    shown = [f"{_head(number, entry, now)}\n{quoted(entry.content, excerpt_bytes)}" for number, entry in enumerate(entries, start=1)]
+def said_in(one: Entry | HistoryItem) -> tuple[str, str]:
+    """The title and the text that models read; the title of a message is who said it."""
+    if isinstance(one, Entry):
+        return one.title or "", one.content
+    return one.message.name or one.message.role.value, one.message.text
+
+
+def prompt(question: str, found: Sequence[Entry | HistoryItem], now: datetime, excerpt_bytes: int) -> Prompt:
+    """What was found under the numbers 1 to n (decision D95), retired or not as it is now."""
+    shown = [f"{_head(number, one, now)}\n{quoted(said_in(one)[1], excerpt_bytes)}" for number, one in enumerate(found, start=1)]
     return Prompt(_SYSTEM, "\n".join([quoted(question, QUESTION_BYTES), *shown]))
 
 
@@ -96,8 +104,11 @@ def reordered(order: Sequence[int], count: int) -> list[int]:
     return [*order, *(place for place in range(count) if place not in chosen)]
 
 
-def _head(number: int, entry: Entry, now: datetime) -> str:
+def _head(number: int, one: Entry | HistoryItem, now: datetime) -> str:
     """`[id=1] (context · 2026-03-01 · superseded 2026-04-01) title` (D92), one line whatever the title holds."""
-    known = [entry.type.value, f"{entry.valid_from:%Y-%m-%d}"]
-    known += [f"superseded {entry.valid_to:%Y-%m-%d}"] if entry.valid_to is not None and entry.valid_to <= now else []
-    return f"[id={number}] ({' · '.join(known)}) {in_one_line(entry.title or '')}".rstrip()
+    if isinstance(one, Entry):
+        known = [one.type.value, f"{one.valid_from:%Y-%m-%d}"]
+        known += [f"superseded {one.valid_to:%Y-%m-%d}"] if one.valid_to is not None and one.valid_to <= now else []
+    else:
+        known = ["message", f"{one.created_at:%Y-%m-%d}"]
+    return f"[id={number}] ({' · '.join(known)}) {in_one_line(said_in(one)[0])}".rstrip()

@@ -232,7 +232,7 @@ async def test_drafts_that_are_none_are_refused(plain: Memory, drafts: Any) -> N
 async def test_filters_that_are_no_lists_are_refused(plain: Memory, field: str, value: Any) -> None:
     await _refused(plain, lambda m, e, v: m.retrieve(USER, **{field: v}), value, field)
     await _refused(plain, lambda m, e, v: m.search("x", scope=USER, **{field: v}), value, field)
-    await _refused(plain, lambda m, e, v: m.search("x", scope=USER, only={field: v}), value, "only")  # type: ignore[arg-type]
+    await _refused(plain, lambda m, e, v: m.search("x", scope=USER, only={field: v}), value, "only")  # type: ignore[call-overload]
 
 
 @pytest.mark.behaviour("D68")
@@ -251,7 +251,7 @@ async def test_what_only_does_not_know_is_refused(plain: Memory, only: Any) -> N
 )
 async def test_what_is_wrong_within_only_is_named_so(plain: Memory, field: str, value: Any) -> None:
     with pytest.raises(InvalidInput) as refused:
-        await plain.search("x", scope=USER, only={field: value})  # type: ignore[arg-type]
+        await plain.search("x", scope=USER, only={field: value})  # type: ignore[call-overload]
     assert refused.value.field == f"only.{field}"
 
 

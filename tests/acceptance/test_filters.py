@@ -34,8 +34,8 @@ EVERY = sorted(f"tea {kind} {scope}" for kind in KINDS for scope in ("user", "se
 async def test_types_and_tags_of_a_search_leave_nothing_out(memory: Memory, clock: Clock) -> None:
     await _written(memory, clock)
     for preferred in ({"types": ["user"]}, {"tags": ["learning"]}, {"types": ["reference"], "tags": ["nothing has it"]}):
-        assert found(await memory.search("tea", scope=[USER, SESSION], **preferred)) == EVERY  # type: ignore[arg-type]
-        assert found(await memory.search("tea", scope=[USER, SESSION], known_at=clock.moment, **preferred)) == EVERY  # type: ignore[arg-type]
+        assert found(await memory.search("tea", scope=[USER, SESSION], **preferred)) == EVERY  # type: ignore[call-overload]
+        assert found(await memory.search("tea", scope=[USER, SESSION], known_at=clock.moment, **preferred)) == EVERY  # type: ignore[call-overload]
 
 
 FILTERS: list[tuple[Only, tuple[str, ...]]] = [
@@ -119,8 +119,8 @@ async def test_only_asks_an_edited_entry_what_it_said_at_the_moment_asked_about(
     clock.advance()
     await memory.update(entry.id, tags=["after"], type="project")
     for only in ({"tags": ["before"]}, {"types": ["user"]}):
-        assert await memory.search("tea", scope=USER, only=only) == []  # type: ignore[arg-type]
-        assert len(await memory.search("tea", scope=USER, only=only, known_at=then)) == 1  # type: ignore[arg-type]
+        assert await memory.search("tea", scope=USER, only=only) == []  # type: ignore[call-overload]
+        assert len(await memory.search("tea", scope=USER, only=only, known_at=then)) == 1  # type: ignore[call-overload]
 
 
 @pytest.mark.behaviour("D66", "D68")
@@ -141,6 +141,6 @@ async def test_a_blank_query_browses_and_browsing_filters(memory: Memory, clock:
     assert contents(listed) == [f"tea {kind} user" for kind in reversed(KINDS)]
     for asked in ({"types": ["user", "project"]}, {"tags": ["drink", "user"]}, {"types": ["user"], "tags": ["project"]}):
         wanted = await memory.retrieve(USER, **asked)  # type: ignore[arg-type]
-        assert [hit.entry for hit in await memory.search(blank, scope=USER, **asked)] == wanted  # type: ignore[arg-type]
-        assert [hit.entry for hit in await memory.search(blank, scope=USER, only=asked)] == wanted  # type: ignore[arg-type]
+        assert [hit.entry for hit in await memory.search(blank, scope=USER, **asked)] == wanted  # type: ignore[call-overload]
+        assert [hit.entry for hit in await memory.search(blank, scope=USER, only=asked)] == wanted  # type: ignore[call-overload]
     assert found(await memory.search(blank, scope=USER, tags=["user"], only={"tags": ["drink"]})) == ["tea user user"]

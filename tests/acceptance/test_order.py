@@ -178,7 +178,7 @@ async def test_age_is_told_from_the_moment_that_is_asked_about(memory: Memory, c
     await _write(memory, "lantern")
     clock.advance(timedelta(days=300))
     for asked in ({"as_of": written + timedelta(days=1)}, {"known_at": written + timedelta(days=1)}):
-        (hit,) = await memory.search("lantern", scope=USER, explain=True, **asked)  # type: ignore[arg-type]
+        (hit,) = await memory.search("lantern", scope=USER, explain=True, **asked)  # type: ignore[call-overload]
         assert "age" not in hit.explanation["multipliers"]
     (hit,) = await memory.search("lantern", scope=USER, explain=True)
     assert hit.explanation["multipliers"]["age"] == 0.6

@@ -8,17 +8,22 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from memory.domain.errors import MemoryTiersError, StoreError
+from memory.domain.scope import ScopeKind
 from memory.orchestrator.browsing import Lacking
 from memory.orchestrator.collections import MESSAGES, PASSAGES
 from memory.orchestrator.conversations.passages import Passages, first_of
+from memory.orchestrator.conversations.sessions import scope_of
 from memory.orchestrator.placement import Placement
 from memory.orchestrator.steps import step
+from memory.policies.asked import Asked
 from memory.policies.asking import Question
+from memory.policies.ranking.constants import CONTENT
 from memory.policies.ranking.fields import BESIDE
 from memory.ports.candidates import Candidates, Measured
 from memory.ports.gathering import stacked
 from memory.ports.nearness import exact_cosines
-from memory.ports.query import Filter, IsNull, Not, Partitions, Tenant, all_of
+from memory.ports.query import Filter, Ge, In, IsNull, Lt, Not, Or, Partitions, Tenant, all_of, within
+from memory.ports.record import Partition
 
 log = logging.getLogger(__name__)
 
@@ -31,21 +36,33 @@ OF_ENTRIES = ("type", "tags")
 
 @dataclass(frozen=True, slots=True)
 class Heard:
-    """Of which sessions messages are asked for, what lets them through (`asked` may name what messages and passages both declare), what is looked
-    for, and which way."""
+    """Of which sessions messages are asked for, what lets them through (`asked` may name what messages and passages both declare), and which way."""
 
     where: Partitions | Tenant
     asked: Filter | None
-    question: Question
     by: Literal["both", "words", "meaning"]
+
+
+def heard_in(asked: Asked) -> Heard | None:
+    """What was said in the asked sessions and in those with the asked users, where it can be what is asked for: messages have neither types nor tags
+    nor metadata, and what was true or known at a moment is not told of them."""
+    if asked.as_of or asked.known_at or asked.types or asked.tags or asked.any_tags or asked.metadata:
+        return None
+    users = tuple(scope.id for scope in asked.scopes if scope.kind is ScopeKind.USER)
+    sessions = tuple(scope_of(scope.id) for scope in asked.scopes if scope.kind is ScopeKind.SESSION)
+    since = Ge("created_at", asked.since) if asked.since else None
+    before = Lt("created_at", asked.before) if asked.before else None
+    if users:
+        return Heard(Tenant(asked.tenant), all_of(Or((In("subject", users), In("scope", sessions))), since, before), asked.by)
+    where = [Partition(asked.tenant, session) for session in sessions]
+    return Heard(within(*where), all_of(since, before), asked.by) if where else None
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class MessagePool:
-    """Candidates as columns, and what their vectors are compared with; of those with a vector, when the message said what that is of."""
+    """Candidates as columns; of those with a vector, when the message said what that is of."""
 
     measured: Measured
-    near: bytes | None
     said_at: Mapping[str, int]
     full: bool
     """Whether there may be more that a wider question would bring."""
@@ -67,10 +84,9 @@ class Gathering:
         except MemoryTiersError as error:
             log.info("what was said last is not found by meaning yet: %s", error)
 
-    async def gather(self, heard: Heard, limit: int, lacking: Lacking) -> MessagePool:
+    async def gather(self, heard: Heard, question: Question, near: bytes | None, limit: int, lacking: Lacking) -> MessagePool:
         """So many of each way, with what stands beside them. A store of passages that fails takes nothing from what is found by words."""
-        question, by_words = heard.question, heard.by != "meaning"
-        near = None if heard.by == "words" or self._passages.store is None else await self._passages.vector_of(question.embedded)
+        by_words = heard.by != "meaning"
         if near and (lacks := self._passages.lacks) is not None:
             lacking.say(lacks)
         parts = await self._nearest(heard, near, limit, lacking) if near else {}
@@ -90,7 +106,7 @@ class Gathering:
             found = await self._placement.topology.archive.candidates(asked)
         others = [i for i in found.ids if i not in parts]
         parts |= await self._firsts(heard, others, len(near) // 4, lacking) if near and others else {}
-        return MessagePool(_ranked_alike(found, parts, near), near, {i: part.said_at for i, part in parts.items()}, len(found) >= limit)
+        return MessagePool(_ranked_alike(found, parts, near), {i: part.said_at for i, part in parts.items()}, len(found) >= limit)
 
     async def _nearest(self, heard: Heard, near: bytes, limit: int, lacking: Lacking) -> dict[str, _Part]:
         """Of the messages found by meaning each one's nearest passage."""
@@ -140,8 +156,9 @@ def _parts(passages: Measured | None) -> list[tuple[str, _Part]]:
 
 
 def _ranked_alike(found: Measured, parts: Mapping[str, _Part], near: bytes | None) -> Measured:
-    """The columns with what ranking reads of entries: a message holds from when it was said."""
+    """The columns with what ranking reads of entries, words weighing what those of their content do; a message holds from when it was said."""
     fields = {name: values for name, values in found.fields.items() if name != "created_at"}
     fields |= {"valid_from": found.fields["created_at"], **{name: [None] * len(found) for name in OF_ENTRIES}}
     vectors = [None if (part := parts.get(i)) is None else part.vector for i in found.ids]
-    return replace(found, vectors=stacked(vectors, len(near or b"") // 4), fields=fields)
+    counts = found.counts * (CONTENT / MESSAGES.weights["content"])
+    return replace(found, counts=counts, vectors=stacked(vectors, len(near or b"") // 4), fields=fields)

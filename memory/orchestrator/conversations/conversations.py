@@ -46,6 +46,7 @@ class Conversations:
         self.counter = counter or DefaultCounter()
         self.passages = Passages(placement, meaning=meaning, outbox=outbox, where=passages)
         self.sessions = SessionRecords(placement, outbox=outbox, erasure=erasure, passages=self.passages)
+        self.finding = Finding(placement, self.sessions)
         self.tasks = Tasks(placement, outbox=outbox, erasure=erasure)
         self.runs = Runs(placement, outbox=outbox)
         self.carrying = Carrying(placement, self.sessions.uploads, self.passages)
@@ -81,7 +82,7 @@ class Conversations:
 
     async def search(self, tenant: str, asked: Filter | None, text: str, limit: int, by: By = "both") -> FoundMessages:
         """The messages over all sessions of a tenant that answer best; `asked` may name what messages and passages both declare."""
-        return await Finding(self._placement, self.sessions).find(Tenant(tenant), asked, text, limit, by)
+        return await self.finding.find(Tenant(tenant), asked, text, limit, by)
 
     async def find(self, tenant: str, session_id: str) -> Record | None:
         """The session's own record; None where there is none."""

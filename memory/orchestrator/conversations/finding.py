@@ -36,7 +36,7 @@ class Finding:
     def __init__(self, placement: Placement, sessions: SessionRecords) -> None:
         self._placement = placement
         self._sessions = sessions
-        self._gathering = Gathering(placement, sessions.passages)
+        self.gathering = Gathering(placement, sessions.passages)
 
     async def find(self, where: Partitions | Tenant, asked: Filter | None, text: str, limit: int, by: By = "both") -> FoundMessages:
         """The messages that answer best, archived ones too; not those that were excluded."""
@@ -45,25 +45,30 @@ class Finding:
             raise InvalidInput("by", f"messages are found by words alone: {passages.lacking}")
         if not text.strip():
             return FoundMessages()
-        if by != "words":
-            await self._gathering.ready()
+        heard = Heard(where, asked, by)
 
         async def choosing(question: Question, width: int) -> Choosing[FoundMessage, FoundMessage] | None:
-            pool = await self._gathering.gather(Heard(where, asked, question, by), width, lacking)
-            return self._choosing(Asked(where.tenant, (), limit=limit, by=by, preferred=INDIFFERENT), question, pool)
+            near = None if by == "words" or passages.store is None else await passages.vector_of(question.embedded)
+            if near is not None:
+                await self.gathering.ready()
+            pool = await self.gathering.gather(heard, question, near, width, lacking)
+            wanted = Asked(where.tenant, (), limit=limit, by=by, preferred=INDIFFERENT)
+            return self._choosing(wanted, question, near, pool)
 
         choice = await chosen(read(text), limit, choosing)
         return FoundMessages([] if choice is None else [hit async for hit in choice.shown(explain=False)], lacking.notes)
 
-    def _choosing(self, asked: Asked, question: Question, pool: MessagePool) -> Choosing[FoundMessage, FoundMessage] | None:
+    def reading(self, tenant: str, pool: MessagePool) -> Messages:
+        return Messages(self._placement, self._sessions, tenant, pool)
+
+    def _choosing(self, asked: Asked, question: Question, near: bytes | None, pool: MessagePool) -> Choosing[FoundMessage, FoundMessage] | None:
         """The ranked pool; None where there is none."""
         from memory.policies.ranking.order import rank  # calculates with numpy: for who searches
 
         if not len(pool.measured):
             return None
-        ranked = rank(question, pool.measured, pool.near, asked, self._placement.now(), alone=True)
-        reading = Messages(self._placement, self._sessions, asked.tenant, pool)
-        return Choosing(asked, question, pool.measured, ranked, reading, full=pool.full)
+        ranked = rank(question, pool.measured, near, asked, self._placement.now(), alone=True)
+        return Choosing(asked, question, pool.measured, ranked, self.reading(asked.tenant, pool), full=pool.full)
 
 
 class Messages:
@@ -86,12 +91,13 @@ class Messages:
         return vector_of in (None, said_at(message)) or bool(self._pool.measured.counts[row].any())
 
     async def _there(self, rows: Sequence[Record]) -> dict[Key, FoundMessage]:
-        archive = self._placement.topology.archive
-        keys = list(dict.fromkeys(session_key(row.key.tenant, str(row.fields["conversation_id"])) for row in rows))
+        of_sessions: dict[Key, list[Record]] = {}
+        for row in rows:
+            of_sessions.setdefault(session_key(row.key.tenant, str(row.fields["conversation_id"])), []).append(row)
         with step("session.read"):
-            found = await archive.get(SESSIONS, keys) if keys else []
+            found = await self._placement.topology.archive.get(SESSIONS, list(of_sessions)) if of_sessions else []
         sessions = [row for row in found if isinstance(row, Record) and not self._sessions.is_over(row)]
-        logs: list[tuple[Log, list[Event]]] = [(log, log.events_of(rows)) for log in map(self._sessions.log, sessions)]
+        logs: list[tuple[Log, list[Event]]] = [(log := self._sessions.log(row), log.events_of(of_sessions[row.key])) for row in sessions]
         gone = await gone_from(self._placement, logs)
         shown: dict[Key, FoundMessage] = {}
         for log, events in logs:
@@ -100,8 +106,9 @@ class Messages:
             shown |= {event.key: FoundMessage(item_of(event, gone[event.key]), 0.0, of) for event in there if not event.is_redacted}
         return shown
 
-    def texts_of(self, one: FoundMessage) -> Sequence[str]:
+    def texts_of(self, row: int, one: FoundMessage) -> Sequence[str]:
         return [found_by(one.message)]
 
     def hit(self, row: int, one: FoundMessage, score: float, explanation: dict[str, Any]) -> FoundMessage:
-        return FoundMessage(one.item, score, one.session_id)
+        where = {"tier": "mid", "store": self._placement.topology.archive.name} if explanation else {}
+        return FoundMessage(one.item, score, one.session_id, explanation | where)

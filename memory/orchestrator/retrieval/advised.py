@@ -11,10 +11,12 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 from typing import TypeVar
 
+from memory.domain.entry import Entry
+from memory.domain.session import HistoryItem
 from memory.orchestrator.at_once import both_at_once, each_at_once
 from memory.orchestrator.placement import Placement
 from memory.orchestrator.retrieval.choosing import first_asked
-from memory.orchestrator.retrieval.searching import FoundEntry, Searching, SearchResult
+from memory.orchestrator.retrieval.searching import Found, FoundEntry, Searching, SearchResult
 from memory.policies import expansion, rerank
 from memory.policies.advice import read_reply
 from memory.policies.asked import Asked
@@ -56,7 +58,7 @@ class Advised:
             hits = [replace(hit, explanation={**hit.explanation, "rank": place}) for place, hit in enumerate(hits, start=1)]
             beyond = left_out.get("beyond_limit", 0) + max(0, len(hits) - asked.limit)
             left_out = left_out | ({"beyond_limit": beyond} if beyond else {})
-        return SearchResult(hits[: asked.limit], degraded, left_out, expansion=found.expansion, rerank=reranked)
+        return type(found)(hits[: asked.limit], degraded, left_out, expansion=found.expansion, rerank=reranked)
 
     # -- in other words ---------------------------------------------------------------------------------------------------
 
@@ -68,7 +70,7 @@ class Advised:
         results = dict(zip((text, *expanded.queries), (found, *others), strict=True))
         hits = _fused(text, results, explain) if others else list(found)
         degraded = dict.fromkeys(note for result in results.values() for note in result.degraded)
-        return SearchResult(hits, degraded, found.left_out, expansion=expanded)
+        return type(found)(hits, degraded, found.left_out, expansion=expanded)
 
     async def _paraphrased(self, text: str) -> Expansion:
         advisor = self._advisor
@@ -105,17 +107,17 @@ class Advised:
 
     async def _order(self, stage: Stage, by: Advisor | Reranker, hits: Sequence[FoundEntry], question: str) -> list[int] | None:
         """Which of the hits are the best, by their places; None where nobody said."""
-        entries = [hit.entry for hit in hits]
+        shown = [_read(hit) for hit in hits]
         if isinstance(by, Reranker):
-            texts = ["\n".join(said for said in (entry.title, entry.content) if said) for entry in entries]
+            texts = ["\n".join(filter(None, rerank.said_in(one))) for one in shown]
 
             async def scored() -> list[int]:
                 return rerank.by_scores(await by.score(question, texts), len(texts))
 
             return await self._advice(by.model, scored)
-        asking = rerank.prompt(question, entries, self._placement.now(), stage.excerpt_bytes)
+        asking = rerank.prompt(question, shown, self._placement.now(), stage.excerpt_bytes)
         reply = read_reply(await self._advice(by.model, lambda: by.advise(asking)))
-        return None if reply is None else rerank.picked(reply, len(entries))
+        return None if reply is None else rerank.picked(reply, len(shown))
 
     async def _advice(self, model: str, ask: Callable[[], Awaitable[T]]) -> T | None:
         """What a model answers; None where it fails or is late."""
@@ -131,15 +133,24 @@ def _model(by: Advisor | Reranker | None) -> str | None:
     return None if by is None else by.model
 
 
+def _name(hit: Found) -> str:
+    """What tells a hit from all others."""
+    return hit.entry.id if isinstance(hit, FoundEntry) else f"{hit.session_id}#{hit.item.number}"
+
+
+def _read(hit: Found) -> Entry | HistoryItem:
+    return hit.entry if isinstance(hit, FoundEntry) else hit.item
+
+
 def _fused(text: str, results: dict[str, SearchResult], explain: bool) -> list[FoundEntry]:
     """The hits of all, each as the question itself found it where it did, and what each query found it at."""
     ranks: dict[str, dict[str, int]] = {}
     hits: dict[str, FoundEntry] = {}
     for query, result in results.items():
         for rank, hit in enumerate(result, start=1):
-            hits.setdefault(hit.entry.id, hit)
-            ranks.setdefault(hit.entry.id, {})[query] = rank
-    order = expansion.fused(text, {query: [hit.entry.id for hit in result] for query, result in results.items()})
+            hits.setdefault(_name(hit), hit)
+            ranks.setdefault(_name(hit), {})[query] = rank
+    order = expansion.fused(text, {query: [_name(hit) for hit in result] for query, result in results.items()})
     if not explain:
         return [hits[entry_id] for entry_id, _ in order]
     return [

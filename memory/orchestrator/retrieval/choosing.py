@@ -41,13 +41,40 @@ class Reading(Protocol[T, H_co]):
         """What may be shown, and of the other rows why they may not."""
         ...
 
-    def texts_of(self, one: T) -> Sequence[str]:
+    def texts_of(self, row: int, one: T) -> Sequence[str]:
         """What it says, as far as it is found by that."""
         ...
 
     def hit(self, row: int, one: T, score: float, explanation: dict[str, Any]) -> H_co:
         """What was read as it is shown. An explanation that is empty was not asked for."""
         ...
+
+
+class Behind:
+    """Reads the rows of two pools as one: those of the second are behind the first's."""
+
+    def __init__(self, first: Reading[Any, Any], count: int, second: Reading[Any, Any]) -> None:
+        self._first, self._count, self._second = first, count, second
+
+    async def read(self, rows: Sequence[int]) -> tuple[Mapping[int, Any], Mapping[int, str]]:
+        there, gone = dict[int, Any](), dict[int, str]()
+        for start, of in ((0, [row for row in rows if row < self._count]), (self._count, [row for row in rows if row >= self._count])):
+            if of:
+                said, left = await self._of(of[0])[0].read([row - start for row in of])
+                there |= {row + start: one for row, one in said.items()}
+                gone |= {row + start: why for row, why in left.items()}
+        return there, gone
+
+    def texts_of(self, row: int, one: Any) -> Sequence[str]:
+        reading, its = self._of(row)
+        return reading.texts_of(its, one)
+
+    def hit(self, row: int, one: Any, score: float, explanation: dict[str, Any]) -> Any:
+        reading, its = self._of(row)
+        return reading.hit(its, one, score, explanation)
+
+    def _of(self, row: int) -> tuple[Reading[Any, Any], int]:
+        return (self._first, row) if row < self._count else (self._second, row - self._count)
 
 
 class Choosing(Generic[T, H]):
@@ -79,7 +106,7 @@ class Choosing(Generic[T, H]):
             return {}
         best = self._rows[:READ_FOR_TYPOS]
         await self._read([row for row in best if row not in self._there])
-        return corrections(words, [said for row in best if row in self._there for said in self._reading.texts_of(self._there[row])])
+        return corrections(words, [said for row in best if row in self._there for said in self._reading.texts_of(row, self._there[row])])
 
     async def choose(self) -> None:
         """Read the best until all that are to be shown have been."""
@@ -102,7 +129,7 @@ class Choosing(Generic[T, H]):
             return
         holding = self._ranked.holding(self._rows[:READ_FOR_CLOSENESS], self._pool)
         await self._read([row for row in holding if row not in self._there])
-        close = {row: closeness(self._question, self._reading.texts_of(self._there[row])) async for row in paced(holding) if row in self._there}
+        close = {row: closeness(self._question, self._reading.texts_of(row, self._there[row])) async for row in paced(holding) if row in self._there}
         self._ranked.multiply("closeness", close)
         self._rows = self._ranked.best_first(self._rows)
 

@@ -8,17 +8,21 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeAlias, TypeVar, cast
 
 from memory.domain.entry import Entry
+from memory.domain.session import FoundMessage
 from memory.domain.shown import Answer, Shown, as_json
+from memory.orchestrator.at_once import both_at_once
 from memory.orchestrator.browsing import Browsing, Lacking
 from memory.orchestrator.collections import ENTRIES
+from memory.orchestrator.conversations.candidates import heard_in
+from memory.orchestrator.conversations.finding import Finding
 from memory.orchestrator.entry_records import entry_of, said_by
 from memory.orchestrator.meaning import Meaning
 from memory.orchestrator.past import locate_each
 from memory.orchestrator.placement import Placement
-from memory.orchestrator.retrieval.choosing import OTHER_METADATA, Choosing, chosen
+from memory.orchestrator.retrieval.choosing import OTHER_METADATA, Behind, Choosing, Reading, chosen
 from memory.orchestrator.retrieval.past import Past
 from memory.orchestrator.retrieval.pool import Gathering, Pool
 from memory.orchestrator.steps import step
@@ -27,8 +31,14 @@ from memory.policies.asking import Question, read
 from memory.policies.expansion import Expansion
 from memory.policies.rerank import Rerank
 from memory.policies.visibility import accepts, notes
+from memory.ports.candidates import Measured, joined
 from memory.ports.record import Key, Record, Role, Stored
 from memory.ports.store import Store
+
+T = TypeVar("T")
+
+NOT_CONFIRMED = "not_confirmed"
+"""Why a hit is left out whose store did not answer again."""
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -43,13 +53,16 @@ class FoundEntry(Shown):
     explanation: dict[str, Any] = field(default_factory=dict)
 
 
-class SearchResult(Answer[FoundEntry]):
+Found: TypeAlias = FoundEntry | FoundMessage
+
+
+class Results(Answer[T]):
     """Hits, best first. `degraded` names stores, and advisors that failed. `left_out` tells, of a search that explains, what was found and is not
     shown, by why. `expansion` and `rerank` tell what became of these where they were asked for."""
 
     def __init__(
         self,
-        found: Sequence[FoundEntry] = (),
+        found: Sequence[T] = (),
         degraded: Iterable[str] = (),
         left_out: Mapping[str, Any] | None = None,
         *,
@@ -66,38 +79,64 @@ class SearchResult(Answer[FoundEntry]):
         return super().to_dict() | {name: as_json(value) for name, value in told.items() if value}
 
 
+class SearchResult(Results[FoundEntry]):
+    """Entries that a search found; see `Results`."""
+
+
+class MixedResult(Results[Found]):
+    """Entries and messages that a search found, in one order; see `Results`."""
+
+
 class Searching:
     """Search."""
 
-    def __init__(self, placement: Placement, browsing: Browsing, meaning: Meaning) -> None:
+    def __init__(self, placement: Placement, browsing: Browsing, meaning: Meaning, messages: Finding) -> None:
         self._placement = placement
         self._browsing = browsing
         self._meaning = meaning
+        self._messages = messages
         self._gathering = Gathering(placement, browsing, meaning)
         self._past = Past(placement, browsing, self._gathering, meaning)
 
     async def search(self, asked: Asked, text: str, *, explain: bool = False) -> SearchResult:
-        """The best entries by words and by meaning (see `policies.ranking`). A blank text browses (D54)."""
+        """The best entries by words and by meaning (see `policies.ranking`); a `MixedResult` where messages are asked for too. A blank text browses
+        entries (D54)."""
+        result = cast("type[SearchResult]", MixedResult if asked.messages else SearchResult)
         if not text.strip():
             browsed = await self._browsing.browse(asked)
-            return SearchResult([FoundEntry(e, 0.0, {"tier": e.tier} if explain else {}) for e in browsed], browsed.degraded)
+            return result([FoundEntry(e, 0.0, {"tier": e.tier} if explain else {}) for e in browsed], browsed.degraded)
         lacking = Lacking()
         if asked.by != "words" and (lacks := self._meaning.lacks) is not None:
             lacking.say(lacks)
 
-        async def choosing(question: Question, limit: int) -> Choosing[Record, FoundEntry] | None:
+        async def choosing(question: Question, limit: int) -> Choosing[Any, Found] | None:
             return await self._choosing(asked, question, limit, lacking)
 
         choice = await chosen(read(text), asked.limit, choosing)
         if choice is None:
-            return SearchResult([], lacking.notes)
-        return SearchResult([hit async for hit in choice.shown(explain)], lacking.notes, choice.left_out() if explain else None)
+            return result([], lacking.notes)
+        shown = cast("list[FoundEntry]", [hit async for hit in choice.shown(explain)])
+        return result(shown, lacking.notes, choice.left_out() if explain else None)
 
-    async def _choosing(self, asked: Asked, question: Question, limit: int, lacking: Lacking) -> Choosing[Record, FoundEntry] | None:
+    async def _choosing(self, asked: Asked, question: Question, limit: int, lacking: Lacking) -> Choosing[Any, Found] | None:
         """The ranked pool; None where there is none."""
         from memory.policies.ranking.order import rank  # calculates with numpy: for who searches
 
         near = None if asked.by == "words" else await self._meaning.of_query(question.embedded)
+        entries, said = await both_at_once(self._entries(asked, question, near, limit, lacking), self._said(asked, question, near, limit, lacking))
+        pools = [pool for pool in (entries, said) if pool is not None and len(pool.measured)]
+        if not pools:
+            return None
+        alone = [pool is said for pool in pools for _ in range(len(pool.measured))]
+        measured, full = joined([pool.measured for pool in pools]), any(pool.full for pool in pools)
+        ranked = rank(question, measured, near, asked, self._placement.now(), alone=alone)
+        reading: Reading[Any, Found] = pools[0].reading if len(pools) == 1 else Behind(pools[0].reading, len(pools[0].measured), pools[1].reading)
+        there = {} if entries is None else entries.read
+        gone = {row: OTHER_METADATA for row, record in there.items() if not notes(record, asked.metadata)}
+        return Choosing(asked, question, measured, ranked, reading, full=full, there=there, gone=gone)
+
+    async def _entries(self, asked: Asked, question: Question, near: bytes | None, limit: int, lacking: Lacking) -> _Part | None:
+        """The entries that may answer."""
         records: dict[int, Record] = {}
         if asked.known_at is None:
             pool = await self._gathering.gather(asked, question, near, limit, lacking)
@@ -105,12 +144,49 @@ class Searching:
             pool, records = past
         else:
             pool = None
-        if pool is None or not len(pool.measured):
+        if pool is None:
             return None
-        ranked = rank(question, pool.measured, near, asked, self._placement.now())
-        gone = {row: OTHER_METADATA for row, record in records.items() if not notes(record, asked.metadata)}
-        homes = _Homes(self._placement, self._browsing, asked, pool, lacking)
-        return Choosing(asked, question, pool.measured, ranked, homes, full=pool.full, there=records, gone=gone)
+        return _Part(pool.measured, pool.full, _Homes(self._placement, self._browsing, asked, pool, lacking), records)
+
+    async def _said(self, asked: Asked, question: Question, near: bytes | None, limit: int, lacking: Lacking) -> _Part | None:
+        """The messages that may, where these are asked for."""
+        heard = heard_in(asked) if asked.messages else None
+        if heard is None:
+            return None
+        archive = self._placement.topology.archive
+        if near is not None:
+            await self._messages.gathering.ready()
+        pool = await self._browsing.guarded(archive, lacking, self._messages.gathering.gather(heard, question, near, limit, lacking))
+        if pool is None:
+            return None
+        return _Part(pool.measured, pool.full, _Said(self._browsing, archive, self._messages.reading(asked.tenant, pool), lacking), {})
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Part:
+    """Candidates of one kind, what reads them, and what of them was read on the way."""
+
+    measured: Measured
+    full: bool
+    reading: Reading[Any, Found]
+    read: Mapping[int, Any]
+
+
+class _Said:
+    """Reads messages. Where their store fails they are left out, and it is named."""
+
+    def __init__(self, browsing: Browsing, archive: Store, messages: Reading[FoundMessage, FoundMessage], lacking: Lacking) -> None:
+        self._browsing, self._archive, self._messages, self._lacking = browsing, archive, messages, lacking
+
+    async def read(self, rows: Sequence[int]) -> tuple[Mapping[int, FoundMessage], Mapping[int, str]]:
+        answer = await self._browsing.guarded(self._archive, self._lacking, self._messages.read(rows))
+        return ({}, dict.fromkeys(rows, NOT_CONFIRMED)) if answer is None else answer
+
+    def texts_of(self, row: int, one: FoundMessage) -> Sequence[str]:
+        return self._messages.texts_of(row, one)
+
+    def hit(self, row: int, one: FoundMessage, score: float, explanation: dict[str, Any]) -> FoundMessage:
+        return self._messages.hit(row, one, score, explanation)
 
 
 class _Homes:
@@ -129,7 +205,7 @@ class _Homes:
             elif record is not None and not notes(record, self._asked.metadata):
                 gone[row] = OTHER_METADATA
             else:
-                gone[row] = "not_confirmed" if self._pool.measured.ids[row] in unknown else "changed_since"
+                gone[row] = NOT_CONFIRMED if self._pool.measured.ids[row] in unknown else "changed_since"
         return there, gone
 
     async def _homes(self, rows: Sequence[int]) -> tuple[dict[str, Record], set[str]]:
@@ -152,7 +228,7 @@ class _Homes:
         homes |= {at.key.id: at.record for at in located if at.record is not None}
         return homes, failed | ({key.id for key in elsewhere} - {at.key.id for at in located})
 
-    def texts_of(self, one: Record) -> Sequence[str]:
+    def texts_of(self, row: int, one: Record) -> Sequence[str]:
         return said_by(one)
 
     def hit(self, row: int, one: Record, score: float, explanation: dict[str, Any]) -> FoundEntry:

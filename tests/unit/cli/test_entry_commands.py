@@ -56,6 +56,15 @@ def test_a_session_can_be_searched_along(memory: CommandLine, tea: Any) -> None:
     assert len(memory.json("search", "tea", "-s", "user:ada", "--session", "s1")["results"]) == 2
 
 
+def test_messages_are_searched_along_where_they_are_asked_for(memory: CommandLine, tea: Any) -> None:
+    memory.ok("session", "import", memory.write_lines("chat.jsonl", {"role": "user", "content": "no tea is left", "name": "Ada"}), "--id", "s1")
+    assert len(memory.json("search", "tea", "-s", "session:s1", code=1)["results"]) == 0
+    (found,) = memory.json("search", "tea", "-s", "session:s1", "--messages", "--explain")["results"]
+    assert (found["session_id"], found["message"]["message"]["content"], found["explanation"]["rank"]) == ("s1", "no tea is left", 1)
+    both = memory.ok("search", "tea", "-s", "user:ada", "--session", "s1", "--messages")
+    assert all(said in both for said in ("Ada prefers green tea", "no tea is left", "Ada in session s1, 1"))
+
+
 @pytest.mark.behaviour("D68")
 def test_search_takes_filters_and_preferences_and_these_leave_nothing_out(memory: CommandLine, tea: Any) -> None:
     memory.ok("write", "tea again", "-s", "user:ada", "--type", "learning", "--tag", "fact", "--tag", "late")

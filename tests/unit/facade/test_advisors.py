@@ -12,7 +12,7 @@ from typing import Any, Literal
 
 import pytest
 
-from memory import BlockingMemory, ConfigError, InvalidInput, Memory, SearchResult
+from memory import BlockingMemory, ConfigError, FoundEntry, FoundMessage, InvalidInput, Memory, SearchResult
 from memory.adapters.advisors.function import AT_ONCE, FunctionAdvisor, FunctionReranker
 from memory.policies import expansion, rerank
 from memory.policies.asked import Asked
@@ -555,3 +555,28 @@ async def test_functions_may_be_plain_or_async_and_are_named_as_told() -> None:
     assert await FunctionReranker(lambda question, texts: [len(question), len(texts)]).score("abc", ["x"]) == [3, 1]
     assert FunctionAdvisor(later, model="m").model == "m"
     assert FunctionAdvisor(later).model.endswith("later")
+
+
+# -- messages ---------------------------------------------------------------------------------------------------------------
+
+
+async def test_models_read_messages_too_and_put_them_in_order_with_entries() -> None:
+    model = Model(reversing)
+    async with opened(advisor=model) as memory:
+        await memory.session("s1", user="ada").append({"role": "user", "content": "tea at five", "name": "Ada"})
+        await memory.write("tea, tea and tea", scope=ADA, title="Supplies")
+        plain = await memory.search("tea", scope=ADA, messages=True)
+        found = await memory.search("tea", scope=ADA, messages=True, rerank=True)
+    names = [hit.entry.title if isinstance(hit, FoundEntry) else hit.speaker for hit in plain]
+    assert sorted(map(str, names)) == ["Ada", "Supplies"]
+    assert [hit.entry.title if isinstance(hit, FoundEntry) else hit.speaker for hit in found] == names[::-1]
+    heads = [head.split(")")[1].strip() for head, _ in shown(model.asked[-1])]
+    assert heads == names
+    assert ("message" in model.asked[-1].user, type(found).__name__) == (True, "MixedResult")
+
+
+async def test_messages_are_found_through_a_paraphrase_once_each() -> None:
+    async with opened(advisor=Model("green leaves\nleaves that are green")) as memory:
+        await memory.session("s1", user="ada").append([{"role": "user", "content": text} for text in ("green leaves in hot water", "tea at five")])
+        found = await memory.search("tea", scope=ADA, messages=True, expand=True)
+    assert sorted(hit.message.text for hit in found if isinstance(hit, FoundMessage)) == ["green leaves in hot water", "tea at five"]

@@ -5,11 +5,11 @@ from __future__ import annotations
 import asyncio
 import time
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 
-from memory import BlockingMemory, ConfigError, InvalidInput, Memory, SemanticProvider
+from memory import BlockingMemory, ConfigError, FoundEntry, FoundMessage, InvalidInput, Memory, SemanticProvider
 from memory.facade.config import MemoryConfig, load
 
 TEA = {"role": "user", "content": "Ada prefers tea with milk", "id": "m1"}
@@ -62,6 +62,24 @@ async def test_a_search_says_by_which_way(tmp_path: Path) -> None:
         assert list(await session.search("  ")) == list(await session.search("", by="meaning")) == []
 
 
+async def test_a_search_finds_entries_and_messages_by_meaning_in_one_order(tmp_path: Path) -> None:
+    async with Memory(placed(tmp_path)) as memory:
+        await memory.session("s1", user="ada").append([TEA, FERRY])
+        await memory.write("A warm cup of cocoa at night", scope="user:ada")
+        await memory.write("The budget of next year", scope="user:ada")
+        ways: tuple[Literal["both", "meaning"], ...] = ("both", "meaning")
+        for by in ways:
+            hits = await memory.search(DRINK, scope="user:ada", messages=True, by=by, limit=2)
+            assert {type(hit) for hit in hits} == {FoundEntry, FoundMessage}
+            assert {hit.entry.content if isinstance(hit, FoundEntry) else hit.message.text for hit in hits} == {
+                "A warm cup of cocoa at night",
+                TEA["content"],
+            }
+        hits = await memory.search("the ferry in the harbour", scope="user:ada", messages=True, min_score=0.9)
+        assert [hit.message.id for hit in hits if isinstance(hit, FoundMessage)] == ["m2"]
+        assert len(hits) == 1
+
+
 async def test_what_was_said_before_is_made_ready_when_asked_for(tmp_path: Path) -> None:
     async with Memory(placed(tmp_path, conversations={"meaning": "off"})) as memory:
         await memory.session("s1").append([TEA, FERRY])
@@ -100,6 +118,9 @@ def test_the_blocking_twin_finds_them_too(tmp_path: Path) -> None:
         memory.session("s1").append([TEA, FERRY])
         assert [hit.message.id for hit in memory.search_messages(DRINK, by="meaning", limit=1)] == ["m1"]
         assert [hit.message.id for hit in memory.session("s1").search(DRINK, by="meaning", limit=1)] == ["m1"]
+        (found,) = memory.search(DRINK, scope="session:s1", messages=True, limit=1)
+        assert isinstance(found, FoundMessage)
+        assert found.message.id == "m1"
 
 
 def test_where_it_is_kept_is_set_like_everything_else(tmp_path: Path) -> None:

@@ -48,6 +48,7 @@ CALLS: dict[str, Call] = {
     "`entries.history` of others": lambda m, k: m.entries.history(k.user.id),
     "`retrieve`": lambda m, k: m.retrieve("user:ada", include_narrower=True, session_id="s"),
     "`search`": lambda m, k: m.search("text", scope=["user:ada", "session:s"]),
+    "`search` with `messages`": lambda m, k: m.search("text hello", scope=["user:ada", "session:s", "session:chat"], messages=True),
     "`entries.all`, `admin.export`": lambda m, k: _listed(m),
     "`promote` of a session's entry": lambda m, k: m.promote(k.session.id, "user:ada"),
     "`promote` of others": lambda m, k: m.promote(k.user.id, "org:o"),
@@ -102,7 +103,19 @@ def _down(memory: Memory, name: str) -> None:
         raise StoreUnavailable(name, "down")
 
     store: Any = next(leaf for leaf in memory._engine.topology.leaves if leaf.name == name)
-    for hook in ("_get", "_apply", "_query", "_count", "_search", "_delete_matching", "_check", "_audit", "_idle_partitions", "_forget_partitions"):
+    for hook in (
+        "_get",
+        "_apply",
+        "_query",
+        "_count",
+        "_search",
+        "_candidates",
+        "_delete_matching",
+        "_check",
+        "_audit",
+        "_idle_partitions",
+        "_forget_partitions",
+    ):
         setattr(store.inner, hook, nothing)
 
 
