@@ -25,7 +25,7 @@ async def candidates_of(store: Store, asked: Candidates, meaning: Meaning) -> Me
     answer = joined([await store.candidates(one) for one in _apart(replace(asked, select=asked.select | {MODEL}), own)])
     vectors = answer.vectors.copy()
     vectors[[row for row, model in enumerate(answer.fields[MODEL]) if not meaning.is_own(model)]] = 0.0
-    return replace(answer, vectors=vectors)
+    return replace(answer, vectors=vectors, fields={name: answer.fields[name] for name in asked.select})
 
 
 def _apart(asked: Candidates, own: Filter) -> list[Candidates]:

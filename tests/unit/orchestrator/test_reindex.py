@@ -309,6 +309,21 @@ async def test_a_process_of_before_learns_of_the_beginning_and_of_the_end_by_its
         assert "Late tea" in await found(engine, "beverage")
 
 
+async def test_a_search_during_which_it_ends_is_answered_as_any_other(new: Embedder) -> None:
+    """The stores asked before were asked among one's own, those asked afterwards are not."""
+    async with World(embedder=OLD) as world:
+        await world.write("Ada prefers tea", scope=USER)
+        engine = await process(world, new, reindex=True)
+
+        async def reindex() -> None:
+            assert (await engine.reindexing.run()).ended
+
+        world.mid.after["search"] = reindex
+        assert await found(engine, "tea", by="both") == {"Ada prefers tea"}
+        assert "search" not in world.mid.after
+        assert await found(engine, "beverage") == {"Ada prefers tea"}
+
+
 async def test_a_process_of_the_next_embedder_asks_without_a_filter_once_it_has_ended(new: Embedder) -> None:
     async with World(embedder=OLD) as world:
         await fill(world)
