@@ -20,7 +20,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from memory import Contended, Memory, Message, Session
-from memory.domain.errors import StoreError
+from memory.domain.errors import StoreError, StoreTimeout, StoreUnavailable
 from memory.domain.session import HistoryItem
 from memory.orchestrator.collections import MESSAGES
 from memory.orchestrator.placement import Placement
@@ -204,10 +204,20 @@ async def _speaks(config: dict[str, Any], name: str, seed: int, dies: str) -> No
     ended = asyncio.Event()
     reading = asyncio.create_task(asyncio.to_thread(sys.stdin.read))
     reading.add_done_callback(lambda _: ended.set())
-    async with Memory(config, onward="elsewhere") as memory:
+    async with await _opened(config) as memory:
         speaker = Speaker(memory, name, seed, dies)
         while not ended.is_set():
             await speaker.one()
+
+
+async def _opened(config: dict[str, Any]) -> Memory:
+    """A memory, as soon as its servers are there: one may be down just now."""
+    while True:
+        memory = Memory(config, onward="elsewhere")
+        try:
+            return await memory.open()
+        except (StoreTimeout, StoreUnavailable):
+            await asyncio.sleep(0.1)
 
 
 if __name__ == "__main__":
