@@ -20,7 +20,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from memory import Contended, Memory, Message, Session
-from memory.domain.errors import StoreError, StoreTimeout, StoreUnavailable
+from memory.domain.errors import StoreError, StoreUnavailable
 from memory.domain.session import HistoryItem
 from memory.orchestrator.collections import MESSAGES
 from memory.orchestrator.placement import Placement
@@ -216,7 +216,7 @@ async def _opened(config: dict[str, Any]) -> Memory:
         memory = Memory(config, onward="elsewhere")
         try:
             return await memory.open()
-        except (StoreTimeout, StoreUnavailable):
+        except StoreUnavailable:
             await asyncio.sleep(0.1)
 
 
