@@ -14,6 +14,9 @@ from memory.ports.text import STOPWORDS, cut, query_words, stem
 _LETTER = re.compile(r"[^\W\d_]")
 
 
+MOST_STEMS = 128
+
+
 @dataclass(frozen=True)
 class Question:
     """What is asked. What ranking alone asks of it is read when it does."""
@@ -29,8 +32,8 @@ class Question:
 
     @cached_property
     def stems(self) -> tuple[str, ...]:
-        """The content words it looks for, names among them."""
-        return tuple(query_words(self.text))
+        """The content words it is ranked by, names among them; of a question as long as a page the first."""
+        return tuple(query_words(self.text)[:MOST_STEMS])
 
     @cached_property
     def cues(self) -> tuple[tuple[int, float], ...]:

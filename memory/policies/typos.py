@@ -15,6 +15,10 @@ SHORTEST = 5
 """Letters of a word that is corrected."""
 LONG = 9
 """Letters from which two slips are thought of."""
+MOST_WORDS = 8
+"""Words of one question that are corrected."""
+LOOKED_AT = 1_000
+"""Characters of each text that are searched for what was meant."""
 ENDING = 2
 """Letters at the end that make another ending of a word."""
 _WORD = re.compile(r"[^\W\d_]+")
@@ -22,12 +26,12 @@ _WORD = re.compile(r"[^\W\d_]+")
 
 def unheard(text: str, unknown: Collection[str]) -> tuple[str, ...]:
     """The folded words of the text whose stems are among the unknown, as far as they may be slips."""
-    return tuple(dict.fromkeys(word for word in cut(text) if len(word) >= SHORTEST and _in_letters(word) and stem(word) in unknown))
+    return tuple(dict.fromkeys(word for word in cut(text) if len(word) >= SHORTEST and _in_letters(word) and stem(word) in unknown))[:MOST_WORDS]
 
 
 def corrections(words: Iterable[str], texts: Iterable[str]) -> dict[str, str]:
     """For each of these words the word of the texts that is nearest, the most frequent of such; those without one are left out."""
-    heard = Counter(word for text in texts for word in set(cut(text)) if len(word) >= SHORTEST - 1 and _in_letters(word))
+    heard = Counter(word for text in texts for word in set(cut(text[:LOOKED_AT])) if len(word) >= SHORTEST - 1 and _in_letters(word))
     found = {}
     for word in words:
         slips = 1 + (len(word) >= LONG)

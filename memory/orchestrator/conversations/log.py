@@ -45,6 +45,9 @@ TAKEN_FROM_US = 2
 Decide = Callable[[Seen], Sequence[Draft]]
 """What is to be appended to a log of which this was seen. It is asked again whenever others were first; none is nothing to do."""
 
+AT_ONCE = 100
+"""Events that are laid out without a turn for others."""
+
 
 class Log:
     """The log of one life of a session."""
@@ -416,7 +419,7 @@ class Log:
 
     async def _put(self, events: list[Event]) -> list[Outcome]:
         """Put events at their places. Where no answer came it is done once more: at most one of both lands, and what landed is known by its nonce."""
-        writes = [Put(MESSAGES, self.record_of(event), Absent()) for event in events]
+        writes = [Put(MESSAGES, self.record_of(event), Absent()) async for event in paced(events, AT_ONCE)]
         self._unsure = events
         try:
             outcomes = await self._placement.write("log.append", self.store, *writes, together=len(writes) > 1)

@@ -9,6 +9,10 @@ from memory.policies.ranking import constants as c
 from memory.ports.text import words
 
 
+LOOKED_AT = 10_000
+"""Characters of a text in which the words of a question are looked for."""
+
+
 def closeness(question: Question, texts: Sequence[str]) -> float:
     """By what the score is multiplied: a phrase before words within eight of each other, these before words far apart, these before fewer of them.
 
@@ -17,7 +21,7 @@ def closeness(question: Question, texts: Sequence[str]) -> float:
     stems = question.stems
     if len(stems) < c.CLOSE_WORDS[0]:
         return 1.0
-    said = [words(text) for text in texts]
+    said = [words(text[:LOOKED_AT]) for text in texts]
     if any(_has_phrase(one, stems) for one in said):
         return c.PHRASE
     if len(stems) > c.CLOSE_WORDS[1]:
