@@ -35,6 +35,15 @@ class Question:
         """The content words it is ranked by, names among them; of a question as long as a page the first."""
         return tuple(query_words(self.text)[:MOST_STEMS])
 
+    @property
+    def searched(self) -> str:
+        """The text whose words stores are asked for: all of it, or of one as long as a page its first content words."""
+        words = cut(self.text)
+        if len(words) <= MOST_STEMS:
+            return self.text
+        content = dict.fromkeys(word for word in words if word not in STOPWORDS) or dict.fromkeys(words)
+        return " ".join(list(content)[:MOST_STEMS])
+
     @cached_property
     def cues(self) -> tuple[tuple[int, float], ...]:
         return cued(self.text)

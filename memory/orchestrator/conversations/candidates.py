@@ -93,7 +93,7 @@ class Gathering:
         asked = Candidates(
             MESSAGES,
             heard.where,
-            question.text if by_words else "",
+            question.searched if by_words else "",
             limit=limit,
             among=tuple(parts),
             around=BESIDE,

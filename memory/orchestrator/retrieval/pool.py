@@ -97,7 +97,7 @@ class Gathering:
         return Candidates(
             ENTRIES,
             within(*asked.partitions),
-            question.text if by_words else "",
+            question.searched if by_words else "",
             near,
             limit,
             around=BESIDE,

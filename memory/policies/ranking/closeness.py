@@ -8,7 +8,6 @@ from memory.policies.asking import Question
 from memory.policies.ranking import constants as c
 from memory.ports.text import words
 
-
 LOOKED_AT = 10_000
 """Characters of a text in which the words of a question are looked for."""
 
