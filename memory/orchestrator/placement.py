@@ -93,7 +93,8 @@ class Placement:
         nothing counts that is not newer than a tombstone met on the way.
 
         A store that fails stops only what needs it: a home in another store tells all there is to tell, and so does a tombstone in an earlier one,
-        since a later life begins where the tombstone is. Without either the record is `unknown`; that is raised, unless `partial`. Where the store
+        since a later life begins where the tombstone is. Without either the record is `unknown`; that is raised, unless `partial`: then a store that
+        does not answer within the deadline has failed, too. Where the store
         is known that such records are born in, the stores before it are not asked: moves go onward.
         """
         found = {key: Located(key) for key in keys}
@@ -101,12 +102,11 @@ class Placement:
         for store in self.topology.homes if born_in is None else self.topology.since(born_in):
             if not searching:
                 break
-            try:
-                with step("read.home"):
-                    rows = await store.get(collection, searching)
-            except StoreError as error:
+            with step("read.home"):
+                rows = await self._read(store, collection, searching, in_time=partial)
+            if isinstance(rows, StoreError):
                 for located in (found[key] for key in searching if found[key].tombstone is None):
-                    located.unknown = located.unknown or error
+                    located.unknown = located.unknown or rows
                 continue
             searching = [key for key, row in zip(searching, rows, strict=True) if not self._meet(found[key], store, row)]
         for located in found.values():
@@ -115,6 +115,14 @@ class Placement:
             if located.unknown is not None and not partial:
                 raise located.unknown
         return [found[key] for key in keys]
+
+    async def _read(self, store: Store, collection: Collection, keys: Sequence[Key], *, in_time: bool) -> Sequence[Stored | None] | StoreError:
+        if in_time:
+            return await self.answer(store, store.get(collection, keys))
+        try:
+            return await store.get(collection, keys)
+        except StoreError as error:
+            return error
 
     def _meet(self, located: Located, store: Store, row: Stored | None) -> bool:
         """Take in what stands under the key in this store; whether the search is over."""

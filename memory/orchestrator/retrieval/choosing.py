@@ -27,6 +27,8 @@ READ_FOR_TYPOS = 50
 READ_FOR_CLOSENESS = 50
 """Of so many of the best, those that hold every word of the question are read, to see how close these stand."""
 OTHER_METADATA = "other_metadata"
+NOT_CONFIRMED = "not_confirmed"
+"""Why a hit is left out whose store did not answer again."""
 
 
 def first_asked(limit: int) -> int:
@@ -120,8 +122,8 @@ class Choosing(Generic[T, H]):
 
     @property
     def wants_more(self) -> bool:
-        """Whether what was left out after reading left room that a wider question may fill."""
-        return bool(self._gone) and self._full and len(self._best) < self._asked.limit
+        """Whether what was left out after reading left room that a wider question may fill. Who cannot be confirmed makes none."""
+        return self._full and len(self._best) < self._asked.limit and any(why != NOT_CONFIRMED for why in self._gone.values())
 
     async def _look_closer(self) -> None:
         """Of the best, those that hold all words of the question: how close together they stand (D59, D60)."""

@@ -129,7 +129,7 @@ class Gathering:
         if answer is not None:
             return [(part.store, answer)]
         answers: list[tuple[Store, Measured]] = []
-        for store in part.copies:
+        for store in part.copies if part.store not in lacking.silent else ():  # which would not confirm in time either
             copies = replace(asked, near=near if store.capabilities.semantic else None, dimensions=asked.width, among=(), roles=COPIES)
             answer = await self._browsing.guarded(store, lacking, self._candidates(store, copies))
             answers += [] if answer is None else [(store, answer)]

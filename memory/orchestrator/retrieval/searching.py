@@ -22,7 +22,7 @@ from memory.orchestrator.entry_records import entry_of, said_by
 from memory.orchestrator.meaning import Meaning
 from memory.orchestrator.past import locate_each
 from memory.orchestrator.placement import Placement
-from memory.orchestrator.retrieval.choosing import OTHER_METADATA, Behind, Choosing, Reading, chosen
+from memory.orchestrator.retrieval.choosing import NOT_CONFIRMED, OTHER_METADATA, Behind, Choosing, Reading, chosen
 from memory.orchestrator.retrieval.past import Past
 from memory.orchestrator.retrieval.pool import Gathering, Pool
 from memory.orchestrator.steps import step
@@ -36,9 +36,6 @@ from memory.ports.record import Key, Record, Role, Stored
 from memory.ports.store import Store
 
 T = TypeVar("T")
-
-NOT_CONFIRMED = "not_confirmed"
-"""Why a hit is left out whose store did not answer again."""
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -194,6 +191,8 @@ class _Homes:
 
     def __init__(self, placement: Placement, browsing: Browsing, asked: Asked, pool: Pool, lacking: Lacking) -> None:
         self._placement, self._browsing, self._asked, self._pool, self._lacking = placement, browsing, asked, pool, lacking
+        self._lost = False
+        """Whether a store failed where homes were located: it would again, and each time it may take as long as a call may."""
 
     async def read(self, rows: Sequence[int]) -> tuple[Mapping[int, Record], Mapping[int, str]]:
         homes, unknown = await self._homes(rows)
@@ -222,7 +221,8 @@ class _Homes:
             homes |= {r.key.id: r for r in stored or () if isinstance(r, Record) and r.role is Role.HOME}
             failed.update(ids if stored is None else ())
         elsewhere = [Key(tenant, measured.ids[row]) for row in rows if measured.ids[row] not in homes and measured.ids[row] not in failed]
-        located, errors = await locate_each(self._placement, elsewhere)
+        located, errors = ([], []) if self._lost else await locate_each(self._placement, elsewhere)
+        self._lost = self._lost or bool(errors)
         for error in errors:
             self._lacking.say(f"{error}; hits that could not be confirmed were left out")
         homes |= {at.key.id: at.record for at in located if at.record is not None}

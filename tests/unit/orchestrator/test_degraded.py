@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import timedelta
-from typing import Literal
+from typing import Any, Literal
 
 import pytest
 
@@ -14,7 +15,7 @@ from memory.orchestrator.settings import EngineSettings
 from memory.policies.asked import Asked
 from memory.ports.embedder import Fingerprint
 from memory.ports.record import Key, pack_vector
-from tests.unit.orchestrator.world import DURABLE, ORG, SESSION, TENANT, USER, World
+from tests.unit.orchestrator.world import DURABLE, ORG, SESSION, TENANT, USER, Flaky, World
 
 ASKED = Asked(TENANT, (SESSION, USER))
 
@@ -205,6 +206,42 @@ async def test_of_a_home_that_cannot_search_the_copies_answer(by: Literal["words
         found = await world.engine.searching.search(Asked(TENANT, (USER,), by=by), "text")
         assert [h.entry.id for h in found] == [entry.id]
         assert found.degraded == ("store 'mid': fails before search",)
+
+
+@pytest.mark.parametrize(("how", "most"), [("down", 2), ("silent", 1)])
+async def test_of_a_home_that_is_away_the_others_are_not_asked_over_and_over(how: str, most: int) -> None:
+    """However many copies there are: nothing can be confirmed, neither the next ten nor a wider pool."""
+    async with World(mid=replace(DURABLE, semantic=False), embedder=TwoWays(), settings=EngineSettings(deadline=timedelta(milliseconds=50))) as world:
+        for n in range(120):
+            await world.write(f"text {n}", scope=USER)
+        setattr(world.mid, how, True)
+        asked: list[tuple[str, str]] = []
+        for store in (world.mid, world.long):
+            _told(store, asked)
+        assert await world.engine.searching.search(Asked(TENANT, (USER,)), "text") == []
+        assert sum(call == ("mid", "get") for call in asked) <= 1
+        assert sum(call == ("long", "candidates") for call in asked) <= most
+
+
+def _told(store: Flaky, asked: list[tuple[str, str]]) -> None:
+    original = store._call
+
+    async def call(method: str, *args: Any, **kwargs: Any) -> Any:
+        asked.append((store.name, method))
+        return await original(method, *args, **kwargs)
+
+    store._call = call  # type: ignore[method-assign]
+
+
+async def test_a_source_that_is_silent_holds_up_no_search_that_finds_what_left_it() -> None:
+    """Its mark alone could tell whether what arrives counts."""
+    async with World(settings=EngineSettings(deadline=timedelta(milliseconds=50))) as world:
+        await _one_arriving_in_mid(world)
+        world.short.silent = True
+        async with asyncio.timeout(5):
+            found = await world.engine.searching.search(Asked(TENANT, (SESSION,), limit=20), "text")
+        assert len(found) == 10
+        assert [said for said in found.degraded if said.startswith("store 'short'")]
 
 
 async def _one_arriving_in_mid(world: World) -> None:
