@@ -15,6 +15,7 @@ _LETTER = re.compile(r"[^\W\d_]")
 
 
 MOST_STEMS = 128
+"""Content words by which a question is searched for and ranked: one as long as a page has hundreds, and each is looked up in every store."""
 
 
 @dataclass(frozen=True)
@@ -22,11 +23,9 @@ class Question:
     """What is asked. What ranking alone asks of it is read when it does."""
 
     text: str
-    named: frozenset[str]
-    """The folded words that are taken for names."""
     embedded: str
-    """The text without them, where as much is left as leaves: a name says little of what is meant, and a vector much of the name (retrieval.md: 41 to
-    57 for vectors alone)."""
+    """The text without what is taken for names, where as much is left as leaves: a name says little of what is meant, and a vector much of the name
+    (retrieval.md: 41 to 57 for vectors alone)."""
     corrections: Mapping[str, str] = field(default_factory=dict)
     """Which folded words of what was asked are taken for others, which stand in this text instead."""
 
@@ -58,22 +57,11 @@ class Question:
         meant = {stem(word) for word in self.corrections.values()}
         return tuple(one in meant for one in self.stems)
 
-    @property
-    def names(self) -> tuple[bool, ...]:
-        """Which of the stems are names."""
-        named = {stem(name) for name in self.named}
-        return tuple(one in named for one in self.stems)
-
 
 def read(text: str) -> Question:
     """The question, before anything is known of who speaks in the asked scopes: capitalised words, but the first of a sentence, may be names."""
-    return _question(text, _capitalised(text))
-
-
-def reread(question: Question, speakers: Iterable[str]) -> Question:
-    """The question again, by who speaks in what was found: names are the speakers whose first word it mentions. The same where none speaks."""
-    firsts = {words[0] for speaker in speakers if (words := cut(speaker))}
-    return _question(question.text, frozenset(firsts & set(cut(question.text)))) if firsts else question
+    named = _capitalised(text)
+    return Question(text, _without(text, named) if named else text)
 
 
 def read_as(question: Question, corrections: Mapping[str, str]) -> Question:
@@ -82,12 +70,9 @@ def read_as(question: Question, corrections: Mapping[str, str]) -> Question:
 
 
 def mentioned(question: Question, speakers: Iterable[str]) -> frozenset[str]:
-    """The speakers that the question names."""
-    return frozenset(speaker for speaker in speakers if (words := cut(speaker)) and words[0] in question.named)
-
-
-def _question(text: str, named: frozenset[str]) -> Question:
-    return Question(text, named, _without(text, named) if named else text)
+    """The speakers that the question names, by their first word, in whatever case."""
+    said = frozenset(cut(question.text))
+    return frozenset(speaker for speaker in speakers if (words := cut(speaker)) and words[0] in said)
 
 
 def _without(text: str, named: frozenset[str]) -> str:

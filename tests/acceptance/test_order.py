@@ -218,6 +218,20 @@ async def test_limits_are_honoured_exactly(memory: Memory) -> None:
 # -- scores ----------------------------------------------------------------------------------------------------------------
 
 
+async def test_what_is_beyond_the_limit_is_told_by_number(memory: Memory) -> None:
+    await _write(memory, "walrus one", "walrus two", "walrus three")
+    found = await memory.search("walrus", scope=USER, by="words", limit=1, explain=True)
+    assert found.left_out == {"beyond_limit": 2}
+    assert (await memory.search("walrus", scope=USER, by="words", limit=3, explain=True)).left_out == {}
+
+
+async def test_the_past_is_scored_as_the_present_is(memory: Memory, clock: Clock) -> None:
+    await _write(memory, "walrus walrus lantern", "lantern penguin", "a walrus", "a walrus again", *FILLER)
+    clock.advance()
+    now = [(hit.entry.content, hit.score) for hit in await memory.search("walrus penguin", scope=USER)]
+    assert [(hit.entry.content, hit.score) for hit in await memory.search("walrus penguin", scope=USER, known_at=clock.moment)] == now
+
+
 async def test_a_score_compares_across_questions_and_may_be_asked_for(memory: Memory) -> None:
     await _write(memory, "the walrus keeps a lantern in the harbour", "a penguin slides on ice", *FILLER)
     (best, *_) = await memory.search("walrus lantern harbour", scope=USER, by="words")

@@ -116,7 +116,7 @@ class Gathering:
                 own = all_of(whole.filter, self._meaning.own)
                 search = Search(ENTRIES, within(*part.elsewhere), Near(near), whole.limit, own, COPIES)
                 found += await self._browsing.guarded(store, lacking, self._searched(store, search)) or []
-        return [hit.head.key.id for hit in found if hit.score > 0]
+        return [hit.head.key.id for hit in found]
 
     @staticmethod
     async def _searched(store: Store, search: Search) -> list[Hit]:

@@ -7,6 +7,7 @@ import contextlib
 import math
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -15,15 +16,20 @@ from memory.adapters.wrappers import latecomer
 from memory.adapters.wrappers.latecomer import Latecomer
 from memory.domain.entry import Entry, EntryDraft
 from memory.domain.errors import ConfigError, EmbedderMismatch, NotOpen, StoreUnavailable
+from memory.domain.scope import Scope
 from memory.orchestrator.collections import ENTRIES
 from memory.orchestrator.engine import Engine
 from memory.orchestrator.kinds import KINDS
+from memory.orchestrator.retrieval.pool import pooled
 from memory.orchestrator.topology import CACHE_NEEDS, Topology
 from memory.policies.asked import Asked
+from memory.ports.candidates import Candidates, Statistics
 from memory.ports.capabilities import Capabilities
 from memory.ports.collections import Collection
 from memory.ports.embedder import Embedder, Fingerprint
-from memory.ports.record import Record, pack_vector
+from memory.ports.gathering import measured
+from memory.ports.query import Head, within
+from memory.ports.record import Key, Partition, Record, Role, pack_vector
 from memory.ports.store import Store
 from tests.unit.orchestrator.world import DURABLE, SESSION, TENANT, USER, VOLATILE, Clock, Flaky, World
 
@@ -180,6 +186,89 @@ async def test_entries_of_a_session_are_found_by_meaning_where_their_home_has_no
         both = await world.engine.searching.search(Asked(TENANT, (SESSION, USER), limit=2), "aa", explain=True)
         assert [h.entry.content for h in both] == ["aaaa", "aaab"]
         assert all(h.explanation["ranks"]["meaning"] for h in both)
+
+
+# -- who is asked ----------------------------------------------------------------------------------------------------------
+
+
+def _listened(world: World) -> list[tuple[str, str, Candidates | None]]:
+    """What the stores are asked from now on: by name, method and, of candidates, the question."""
+    heard: list[tuple[str, str, Candidates | None]] = []
+
+    def listen(store: Flaky) -> None:
+        original = store._call
+
+        async def call(method: str, *args: Any, **kwargs: Any) -> Any:
+            heard.append((store.name, method, args[0] if method == "candidates" else None))
+            return await original(method, *args, **kwargs)
+
+        store._call = call  # type: ignore[method-assign]
+
+    for store in (world.short, world.mid, world.long):
+        listen(store)
+    return heard
+
+
+async def _asked(world: World, *scopes: Scope, limit: int = 10) -> list[tuple[str, str, Candidates | None]]:
+    heard = _listened(world)
+    assert await world.engine.searching.search(Asked(TENANT, scopes, limit=limit), "aa bb")
+    return [one for one in heard if one[1] in ("candidates", "search")]
+
+
+async def test_only_stores_that_can_hold_the_scope_are_asked_each_once_in_the_direction_of_moves() -> None:
+    async with World(embedder=embedder()) as world:
+        await world.write("aa bb", scope=USER)
+        await world.write("aa bb", scope=SESSION)
+        assert [(name, method) for name, method, _ in await _asked(world, USER)] == [("mid", "candidates"), ("long", "candidates")]
+    async with World(embedder=embedder()) as world:
+        await world.write("aa bb", scope=SESSION)
+        assert [name for name, _, _ in await _asked(world, SESSION)] == ["short", "mid", "long"]
+
+
+async def test_a_home_with_an_index_for_meaning_is_asked_by_both_ways_one_without_is_told_what_its_copies_found() -> None:
+    async with World(embedder=embedder()) as world:
+        entry = await world.write("aa bb", scope=USER)
+        ((_, _, mid), _) = await _asked(world, USER)
+        assert mid is not None
+        assert (mid.near is not None, mid.among) == (True, ())
+    async with World(mid=replace(DURABLE, semantic=False), embedder=embedder()) as world:
+        entry = await world.write("aa bb", scope=USER)
+        (copies, (name, _, mid), (last, _, _)) = await _asked(world, USER)
+        assert (copies[:2], name, last) == (("long", "search"), "mid", "long")
+        assert mid is not None
+        assert (mid.near, mid.among, mid.text) == (None, (entry.id,), "aa bb")
+
+
+@pytest.mark.parametrize(("limit", "candidates"), [(1, 50), (16, 50), (17, 51), (200, 600)])
+async def test_three_times_as_many_candidates_are_asked_for_as_hits_and_fifty_at_least(limit: int, candidates: int) -> None:
+    """D82."""
+    async with World(embedder=embedder()) as world:
+        await world.write("aa bb", scope=USER)
+        asked = [question for _, _, question in await _asked(world, USER, limit=limit) if question is not None]
+        assert {question.limit for question in asked} == {candidates}
+
+
+def test_of_what_two_stores_answer_the_newer_copy_counts_and_between_equals_the_home() -> None:
+    async def found(*answers: tuple[int, Role]) -> int:
+        """Which of the answers, each of another store, is taken."""
+        asked = Candidates(ENTRIES, within(Partition(TENANT, USER.text)))
+        stores = [InMemoryStore(str(n)) for n in range(len(answers))]
+        heads = [Head(Key(TENANT, "e"), USER.text, version, role, "mid", 0, {}, None, None) for version, role in answers]
+        measures = [await measured(asked, [head], Statistics()) for head in heads]
+        pool = pooled(list(zip(stores, measures, strict=True)), full=False)
+        assert pool is not None
+        assert (len(pool.measured), len(pool.stores)) == (1, 1)
+        return stores.index(pool.stores[0])  # type: ignore[arg-type]
+
+    async def all_of_them() -> list[int]:
+        return [
+            await found((1, Role.HOME), (2, Role.ARRIVING)),
+            await found((2, Role.HOME), (1, Role.HOME)),
+            await found((1, Role.ARRIVING), (1, Role.HOME)),
+            await found((1, Role.HOME), (1, Role.ARRIVING)),
+        ]
+
+    assert asyncio.run(all_of_them()) == [1, 0, 1, 0]
 
 
 # -- a store that is away when the others open ---------------------------------------------------------------------------

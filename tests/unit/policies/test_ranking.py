@@ -10,11 +10,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from memory.policies.asking import Question, read, reread
+from memory.policies.asked import Asked
+from memory.policies.asking import Question, read
 from memory.policies.marks import marks_of
 from memory.policies.ranking import closeness
 from memory.policies.ranking.boosts import boosted, decay
 from memory.policies.ranking.fields import SELECT
+from memory.policies.ranking.order import rank
 from memory.policies.ranking.preferences import Preferences
 from memory.policies.ranking.score import score
 from memory.ports.candidates import Measured, Statistics
@@ -86,9 +88,9 @@ def test_a_number_without_a_conversation_has_no_neighbours() -> None:
 
 def test_the_speaker_who_is_named_is_preferred_and_of_two_neither() -> None:
     texts, speakers = ["I like tea", "I like tea"], ["Caroline", "Melanie"]
-    one = reread(read("What does Melanie like?"), speakers)
+    one = read("What does Melanie like?")
     assert _order(one, _pool(one, texts, speaker=speakers)) == [1, 0]
-    both = reread(read("What do Melanie and Caroline like?"), speakers)
+    both = read("What do Melanie and Caroline like?")
     assert not score(both, _pool(both, texts, speaker=speakers), None, NOW).terms["speaker"].any()
 
 
@@ -155,6 +157,44 @@ def test_what_was_said_near_the_days_that_a_question_names_comes_first() -> None
     assert scored.terms["date"][4] == 0
     plain = read("Which alpaca did Ada feed?")
     assert not score(plain, _pool(plain, ["alpaca"] * 5, valid_from=moments), None, NOW).terms["date"].any()
+
+
+def test_from_thirty_words_on_a_length_says_no_more() -> None:
+    question = read("alpaca")
+    terms = score(question, _pool(question, [" ".join(["x"] * n) for n in (10, 29, 30, 31, 3_000)]), None, NOW).terms["length"].tolist()
+    assert terms[0] < terms[1] < terms[2] == terms[3] == terms[4]
+
+
+# -- who answers -----------------------------------------------------------------------------------------------------------
+
+
+def _answering(by: str, texts: Sequence[str], vectors: Sequence[Sequence[float]], **asked: Any) -> list[int]:
+    """The rows that answer a question of two words, each beside the next in a conversation."""
+    question = read("alpaca wool")
+    pool = _pool(question, texts, vectors, conversation_id=["c"] * len(texts), number_in_conversation=list(range(len(texts))))
+    if by == "meaning":
+        pool = replace(pool, counts=np.zeros((len(texts), 0)))
+    return rank(question, pool, pack_vector([1.0, 0.0]), Asked("t", (), by=by), NOW, **asked).answering(0.0)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(("by", "rows"), [("words", [0]), ("meaning", [2]), ("both", [0, 1, 2, 3])], ids=["words", "meaning", "both"])
+def test_by_one_way_who_is_found_that_way_answers_and_by_both_who_stands_beside_too(by: str, rows: list[int]) -> None:
+    assert _answering(by, ["alpaca", "x", "x", "x", "x", "x"], [[0, 1], [0, 1], [1, 0], [0, 1], [0, 1], [-1, 0]]) == rows
+
+
+def test_what_is_alone_answers_by_what_it_says_itself() -> None:
+    texts, vectors = ["alpaca", "x", "x", "x", "x", "x"], [[0, 1], [0, 1], [1, 0], [0, 1], [0, 1], [-1, 0]]
+    assert _answering("both", texts, vectors, alone=True) == [0, 2]
+    assert _answering("both", texts, vectors, alone=[True, True, True, False, True, False]) == [0, 2, 3]
+
+
+def test_ties_are_told_by_id() -> None:
+    """D81."""
+    question = read("alpaca")
+    pool = replace(_pool(question, ["alpaca"] * 4), ids=["d", "a", "c", "b"])
+    ranked = rank(question, pool, None, Asked("t", ()), NOW)
+    assert ranked.best_first(range(4)) == [1, 3, 2, 0]
+    assert ranked.best_first([2, 0, 3]) == [3, 2, 0]
 
 
 # -- multipliers
