@@ -47,6 +47,19 @@ class Lacking:
     def say(self, note: str) -> None:
         self.notes[note] = None
 
+    async def answered(self, placement: Placement, store: Store, call: Coroutine[Any, Any, T]) -> T | None:
+        """The call's answer within the deadline; None where the store failed, which is then named. One that did not answer is not asked again."""
+        if store in self.silent:
+            call.close()
+            return None
+        answer = await placement.answer(store, call)
+        if isinstance(answer, StoreError):
+            self.say(str(answer))
+            if isinstance(answer, StoreTimeout):
+                self.silent.add(store)
+            return None
+        return answer
+
 
 class Retrieved(Answer[Entry]):
     """Entries found, in order. `degraded` names stores; `cursor` asks for those that follow, and is None at the end."""
@@ -175,17 +188,8 @@ class Browsing:
         return sources if asked.known_at is None else [*sources, (self._placement.topology.archive, ENTRY_VERSIONS)]
 
     async def guarded(self, store: Store, lacking: Lacking, call: Coroutine[Any, Any, T]) -> T | None:
-        """The call's answer within the deadline; None where the store failed, which is then named. One that did not answer is not asked again."""
-        if store in lacking.silent:
-            call.close()
-            return None
-        answer = await self._placement.answer(store, call)
-        if isinstance(answer, StoreError):
-            lacking.say(str(answer))
-            if isinstance(answer, StoreTimeout):
-                lacking.silent.add(store)
-            return None
-        return answer
+        """See `Lacking.answered`."""
+        return await lacking.answered(self._placement, store, call)
 
     @staticmethod
     def _say_corrupt(store: Store, corrupt: Sequence[Key]) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from memory.domain.errors import MemoryTiersError, StoreError
+from memory.domain.errors import MemoryTiersError
 from memory.domain.scope import ScopeKind
 from memory.orchestrator.browsing import Lacking
 from memory.orchestrator.collections import MESSAGES, PASSAGES
@@ -125,18 +125,11 @@ class Gathering:
 
     async def _answered(self, asked: Candidates, lacking: Lacking) -> Measured | None:
         store = self._passages.store
-        if store is None or store in lacking.silent:
+        if store is None:
             return None
-        own = all_of(asked.filter, self._passages.own)
+        asked = replace(asked, filter=all_of(asked.filter, self._passages.own), select=frozenset({"message"}), statistics=False)
         with step("passages.search"):
-            answer = await self._placement.answer(
-                store, store.candidates(replace(asked, filter=own, select=frozenset({"message"}), statistics=False))
-            )
-        if isinstance(answer, StoreError):
-            lacking.say(str(answer))
-            lacking.silent.add(store)
-            return None
-        return answer
+            return await lacking.answered(self._placement, store, store.candidates(asked))
 
 
 @dataclass(frozen=True, slots=True)
