@@ -156,9 +156,7 @@ class Admin:
 
         What `onward` is to be asked is asked behind it, and waited for here: in the report it is `still_owed`.
         """
-        report = await self._access.engine.maintenance.sweep()
-        await self._access.engine.conversations.onward.asked()
-        return report
+        return await self._access.engine.maintain()
 
     async def check(self) -> list[StoreReport]:
         """How each store is."""

@@ -10,6 +10,7 @@ from typing import Literal
 
 from memory.domain.ids import Randomness, is_id
 from memory.orchestrator.accesses import Accesses
+from memory.orchestrator.allowance import UNLIMITED, Allowance
 from memory.orchestrator.browsing import Browsing
 from memory.orchestrator.cache import Cache
 from memory.orchestrator.collections import ENTRIES
@@ -22,7 +23,7 @@ from memory.orchestrator.erasure import Erasure
 from memory.orchestrator.generations import Generations
 from memory.orchestrator.kinds import KINDS, Kinds
 from memory.orchestrator.lives import Lives
-from memory.orchestrator.maintenance import Maintenance
+from memory.orchestrator.maintenance import Maintenance, SweepReport
 from memory.orchestrator.meaning import Meaning
 from memory.orchestrator.outbox import Outbox
 from memory.orchestrator.placement import Placement
@@ -138,6 +139,12 @@ class Engine:
             log.warning("not all accesses and messages were counted: %s", error)
         finally:
             await self.topology.close()
+
+    async def maintain(self, allowance: Allowance = UNLIMITED) -> SweepReport:
+        """One sweep, and behind it what `onward` is asked: in the report that is `still_owed`."""
+        report = await self.maintenance.sweep(allowance)
+        await self.conversations.onward.asked()
+        return report
 
     async def delete(self, tenant: str, entry_id: str) -> bool:
         """Erase one entry; false where there was none."""
