@@ -14,7 +14,7 @@ from memory.facade.memory import NOUNS
 from memory.facade.view import ScopedMemory
 
 SURFACE = {
-    "Memory": "close compact delete for_tenant get open promote retrieve scoped search search_messages session update write write_many",
+    "Memory": "close compact delete for_tenant get maintain open promote retrieve scoped search search_messages session update write write_many",
     "entries": "all history invalidate said_in",
     "relations": "all relate related unrelate",
     "sessions": "create delete end get list runs update",
