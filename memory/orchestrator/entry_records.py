@@ -14,7 +14,7 @@ from memory.domain.scope import Scope
 from memory.domain.time import moment
 from memory.orchestrator.collections import SAID
 from memory.policies.marks import marks_of
-from memory.policies.passages import long_parts_of
+from memory.policies.passages import fine_parts_of
 from memory.ports.record import FieldValue, JsonValue, Key, Record
 
 PARTS = "parts"
@@ -130,7 +130,7 @@ def _marks_of(texts: Mapping[str, str]) -> int:
 
 def parts_in(record: Record) -> list[str]:
     """The parts of its content, where that is long."""
-    return long_parts_of(record.texts.get("content", ""))
+    return fine_parts_of(record.texts.get("content", ""))
 
 
 def parts_before(record: Record) -> int:

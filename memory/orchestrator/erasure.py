@@ -112,8 +112,8 @@ class Erasure:
         """
         store = next(s for s in self._placement.topology.homes if s.name == where)
         await self._cache.invalidate(collection, key)
-        kind = self._placement.kinds.of(collection)
-        owed = (*elsewhere(self._placement, store), *hanging_on(kind, []), *passages_left(kind, None))
+        hanging = hanging_on(self._placement.kinds.of(collection), [])
+        owed = (*elsewhere(self._placement, store), *hanging, *passages_left(self._placement.kinds.of(collection), None))
         await self._outbox.finish(Pending(collection, store, await self._overwrite(collection, key, store, owed)))
         return True
 

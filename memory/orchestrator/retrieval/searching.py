@@ -30,7 +30,7 @@ from memory.orchestrator.steps import step
 from memory.policies.asked import Asked
 from memory.policies.asking import Question, read
 from memory.policies.expansion import Expansion
-from memory.policies.passages import spans_of
+from memory.policies.passages import fine_spans_of
 from memory.policies.rerank import Rerank
 from memory.policies.visibility import accepts, notes
 from memory.ports.candidates import Measured, joined
@@ -235,7 +235,11 @@ class _Homes:
 
     def hit(self, row: int, one: Record, score: float, explanation: dict[str, Any]) -> FoundEntry:
         where: dict[str, Any] = {"tier": one.tier, "store": self._pool.stores[row].name} if explanation else {}
-        if explanation and (part := self._pool.parts.get(one.key.id)) is not None and part < len(spans := spans_of(one.texts.get("content", ""))):
+        if (
+            explanation
+            and (part := self._pool.parts.get(one.key.id)) is not None
+            and part < len(spans := fine_spans_of(one.texts.get("content", "")))
+        ):
             where["part"] = {"number": part + 1, "of": len(spans), "characters": list(spans[part])}
         return FoundEntry(entry_of(one), score, explanation | where)
 
