@@ -111,6 +111,8 @@ class Making:
             new = {write.key: write.record for write in made[record.key] if isinstance(write, Put)}
             for key in keys[record.key]:
                 old, passage = there[key], new.get(key)
+                if self._has(old, record, whose):
+                    continue
                 if isinstance(old, Record) and old.version == form.said_at(record):
                     vector = None if passage is None else passage.vector
                     puts.append(Put(form.collection, replace(old, vector=vector, fields={**old.fields, **whose}), AtVersion(old.version)))
