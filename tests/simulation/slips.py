@@ -83,7 +83,7 @@ SLIPS: dict[str, Slip] = {
     ),
     "a-promotion-made-before-is-refused": Slip(derivation, "Derivation._store", "if there.record is not None:", "if False:", _DERIVE),
     "a-derived-entry-owes-no-replica": Slip(
-        derivation, "Derivation._store", "(*replicas(self._placement, ENTRIES, born.store, born.record.tier), *pending)", "(*pending,)", _DERIVE
+        derivation, "Derivation._store", "(*owed_by_writing(self._placement, ENTRIES, born.record, born.store), *pending)", "(*pending,)", _DERIVE
     ),
     "a-copy-forgets-when-it-expires": Slip(derivation, "Derivation.promote", "expires_at=origin.expires_at, ", ""),
     "a-copy-forgets-its-tags": Slip(derivation, "Derivation.promote", '"tags": origin.tags}', '"tags": []}', _DERIVE),
@@ -262,7 +262,7 @@ SLIPS: dict[str, Slip] = {
     # stores
     # what a second life owes
     "a-revived-key-owes-no-replica": Slip(
-        births, "Births._revive", "owed=replicas(self._placement, ENTRIES, born.store, born.record.tier)", "owed=()", ("write.revive", "life")
+        births, "Births._revive", "owed=owed_by_writing(self._placement, ENTRIES, born.record, born.store)", "owed=()", ("write.revive", "life")
     ),
     # what moves together
     "replicas-are-adopted-one-at-a-time": Slip(tiering, "Tiering._copy", "if flags:", "if len(flags) == 1:", ("move.adopt",)),
