@@ -47,7 +47,7 @@ async def astray(engine: Engine) -> list[str]:
         for row in await rows(leaf, ENTRY_PASSAGES):
             version, generation, part = wanted.pop(row.key, (None, None, ""))
             if leaf not in where or (version, generation) != (row.version, row.generation) or not _alike(row.vector, vectors[row.key]):
-                wrong.append(f"{leaf.name} has {row.key.id} of {row.fields['part_of']}, part {row.fields['part']}, for {part!r}")
+                wrong.append(f"{leaf.name} has {row.key.id} of {row.fields['part_of']!r}, part {row.fields['part']!r}, for {part!r}")
     return wrong + [f"{key.id} is missing: {wanted[key][2]!r}" for key in wanted if vectors[key] is not None]
 
 
