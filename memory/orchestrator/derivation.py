@@ -20,7 +20,7 @@ from memory.orchestrator.entry_records import entry_of, record_of
 from memory.orchestrator.erasure import DELETE, Erasure
 from memory.orchestrator.lives import Lives
 from memory.orchestrator.meaning import Meaning
-from memory.orchestrator.outbox import Outbox, Pending, replicas
+from memory.orchestrator.outbox import Outbox, Pending, owed_by_writing
 from memory.orchestrator.placement import Placement, refused
 from memory.orchestrator.turns import Patience
 from memory.orchestrator.versions import version_at
@@ -187,7 +187,7 @@ class Derivation:
                 check(there.record)
                 return await self._made_before(there.record, to_delete)
             born = await self._lives.birth(record, store, there)
-            new = replace(born.record, owed=(*replicas(self._placement, ENTRIES, born.store, born.record.tier), *pending))
+            new = replace(born.record, owed=(*owed_by_writing(self._placement, ENTRIES, born.record, born.store), *pending))
             outcome = await self._placement.write_one("derive.home", born.store, Put(ENTRIES, new, born.when))
             if (error := refused(born.store, outcome)) is not None:
                 raise error

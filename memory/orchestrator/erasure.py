@@ -23,7 +23,7 @@ from memory.orchestrator.collections import ENTRIES, OPERATIONS
 from memory.orchestrator.generations import OPERATIONS_SCOPE, UNDER_WAY, Generations, operation_key
 from memory.orchestrator.kinds import Kind
 from memory.orchestrator.lease import Hold
-from memory.orchestrator.outbox import Outbox, Pending, Until, elsewhere, hanging_on, kept_in
+from memory.orchestrator.outbox import Outbox, Pending, Until, elsewhere, hanging_on, kept_in, passages_left
 from memory.orchestrator.placement import Placement, refused
 from memory.orchestrator.steps import step
 from memory.orchestrator.turns import Patience
@@ -92,7 +92,8 @@ class Erasure:
     def _deletion(self, collection: Collection, record: Record, store: Store) -> Delete:
         versions = [record.previous, *(v for kept in kept_in(record) for v in (kept["version"], kept["previous"]))]
         known = sorted({v for v in versions if v is not None})
-        hanging = hanging_on(self._placement.kinds.of(collection), known or None)
+        kind = self._placement.kinds.of(collection)
+        hanging = (*hanging_on(kind, known or None), *passages_left(kind, record))
         owed = (*self._outbox.carried(record, past=Until.DELETED), *elsewhere(self._placement, store), *hanging)
         return Delete(
             collection,
@@ -111,7 +112,8 @@ class Erasure:
         """
         store = next(s for s in self._placement.topology.homes if s.name == where)
         await self._cache.invalidate(collection, key)
-        owed = (*elsewhere(self._placement, store), *hanging_on(self._placement.kinds.of(collection), []))
+        hanging = hanging_on(self._placement.kinds.of(collection), [])
+        owed = (*elsewhere(self._placement, store), *hanging, *passages_left(self._placement.kinds.of(collection), None))
         await self._outbox.finish(Pending(collection, store, await self._overwrite(collection, key, store, owed)))
         return True
 
