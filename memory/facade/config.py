@@ -30,6 +30,7 @@ from pydantic import (
 from memory.domain import door
 from memory.domain.errors import ConfigError, InvalidInput
 from memory.domain.scope import ScopeKind
+from memory.domain.time import parse_duration, show_duration
 from memory.facade.origins import Layer, gathered
 from memory.facade.values import (
     HIDDEN,
@@ -40,9 +41,7 @@ from memory.facade.values import (
     is_broken_url,
     masked,
     masked_options,
-    parse_duration,
     scheme_of,
-    show_duration,
 )
 from memory.orchestrator.kinds import KINDS
 from memory.orchestrator.settings import EngineSettings

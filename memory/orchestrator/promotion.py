@@ -17,7 +17,8 @@ from memory.orchestrator.collections import ENTRIES
 from memory.orchestrator.lease import Hold
 from memory.orchestrator.placement import Placement
 from memory.orchestrator.tiering import MOST_AT_ONCE, MoveResult, Tiering
-from memory.policies.promotion import Decision, Event, Facts, PromotionRule, decide
+from memory.policies.facts import Facts
+from memory.policies.promotion import Decision, Event, PromotionRule, decide
 from memory.ports.collections import Collection
 from memory.ports.query import SYSTEM_FIELDS, And, Eq, Everywhere, Filter, Head, Or, Order, Query, Where, within
 from memory.ports.record import Key, Partition, Role

@@ -11,23 +11,12 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from memory.domain.entry import EntryType
 from memory.domain.errors import InvalidInput
+from memory.domain.time import in_words
+from memory.policies.facts import Facts
 from memory.policies.routing import TIERS, is_onward
 from memory.ports.query import And, Filter, Ge, Has, In, Le, Or
 
 Event = Literal["session_end", "sweep"]
-
-
-@dataclass(frozen=True, slots=True)
-class Facts:
-    """What the rules may look at."""
-
-    tier: str
-    type: str
-    tags: tuple[str, ...]
-    confidence: float | None
-    created_at: datetime
-    updated_at: datetime
-    accesses: int = 0
 
 
 class PromotionRule(BaseModel):
@@ -85,9 +74,9 @@ class PromotionRule(BaseModel):
         if self.min_accesses is not None:
             parts.append(f"read at least {self.min_accesses} times")
         if self.idle_for is not None:
-            parts.append(f"unchanged for {_length(self.idle_for)}")
+            parts.append(f"unchanged for {in_words(self.idle_for)}")
         if self.older_than is not None:
-            parts.append(f"older than {_length(self.older_than)}")
+            parts.append(f"older than {in_words(self.older_than)}")
         return f"on {self.on.replace('_', ' ')}, {self.source} → {self.target}: " + (" or ".join(parts) if parts else "every entry")
 
     def _conditions(self, facts: Facts, now: datetime) -> list[tuple[bool, str]]:
@@ -103,20 +92,10 @@ class PromotionRule(BaseModel):
         if self.min_accesses is not None:
             found.append((facts.accesses >= self.min_accesses, f"read {facts.accesses} times"))
         if self.idle_for is not None:
-            found.append((now - facts.updated_at >= self.idle_for, f"unchanged for {_length(self.idle_for)}"))
+            found.append((now - facts.updated_at >= self.idle_for, f"unchanged for {in_words(self.idle_for)}"))
         if self.older_than is not None:
-            found.append((now - facts.created_at >= self.older_than, f"older than {_length(self.older_than)}"))
+            found.append((now - facts.created_at >= self.older_than, f"older than {in_words(self.older_than)}"))
         return found
-
-
-def _length(span: timedelta) -> str:
-    """A duration for people: in the largest unit that divides it."""
-    seconds = int(span.total_seconds())
-    for unit, size in (("day", 86_400), ("hour", 3_600), ("minute", 60)):
-        if seconds and seconds % size == 0:
-            count = seconds // size
-            return f"{count} {unit}" + ("" if count == 1 else "s")
-    return f"{span.total_seconds():g} seconds"
 
 
 @dataclass(frozen=True, slots=True)
