@@ -64,6 +64,14 @@ class Condition(ABC):
         """What has to be known of a record's `rank` to judge it."""
         return frozenset().union(*(part.measures() for part in self.parts()))
 
+    def from_rank(self) -> int:
+        """The least count of a record's `rank` with which it can hold."""
+        return 0
+
+    def depends(self) -> frozenset[str]:
+        """What else than time and edits may make it hold or cease to."""
+        return frozenset().union(*(part.depends() for part in self.parts()))
+
     def tenants(self) -> frozenset[str] | None:
         """The tenants of whose records alone it can hold; None where it may of anybody's."""
         return None
@@ -119,6 +127,9 @@ class AllOf(Condition):
         named = [names for part in self.of if (names := part.tenants()) is not None]
         return frozenset.intersection(*named) if named else None
 
+    def from_rank(self) -> int:
+        return max(part.from_rank() for part in self.of)
+
     def describe(self) -> str:
         return " and ".join(_bracketed(part, AnyOf) for part in self.of)
 
@@ -152,6 +163,9 @@ class AnyOf(Condition):
     def tenants(self) -> frozenset[str] | None:
         named = [part.tenants() for part in self.of]
         return None if None in named else frozenset().union(*(names for names in named if names is not None))
+
+    def from_rank(self) -> int:
+        return min(part.from_rank() for part in self.of)
 
     def describe(self) -> str:
         return " or ".join(_bracketed(part, AllOf) for part in self.of)

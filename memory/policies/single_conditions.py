@@ -102,6 +102,9 @@ class ReadAtLeast(Single):
     def describe(self) -> str:
         return f"read at least {self.times} times"
 
+    def depends(self) -> frozenset[str]:
+        return frozenset({"how often it is read"})
+
     def _asked(self, field: str, now: datetime) -> Filter:
         return Ge(field, self.times)
 
@@ -270,6 +273,12 @@ class ScopeOver(Condition):
 
     def measures(self) -> frozenset[Measure]:
         return frozenset({self.measure})
+
+    def from_rank(self) -> int:
+        return self.most + 1 if self.measure == "count" else 0
+
+    def depends(self) -> frozenset[str]:
+        return frozenset({"what its scope holds"})
 
 
 def _length(name: str, given: object) -> timedelta:
