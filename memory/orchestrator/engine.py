@@ -10,6 +10,7 @@ from typing import Literal
 
 from memory.domain.ids import Randomness, is_id
 from memory.orchestrator.accesses import Accesses
+from memory.orchestrator.after_writes import AfterWrites
 from memory.orchestrator.browsing import Browsing
 from memory.orchestrator.cache import Cache
 from memory.orchestrator.collections import ENTRIES
@@ -107,6 +108,8 @@ class Engine:
         self.accesses = Accesses(self.placement)
         self.judging = Judging(self.placement, self.conversations.counter, rules, policies)
         self.promotion = Promotion(self.placement, self.tiering, self.accesses, self.derivation, self.judging, self._user_of)
+        self.after_writes = AfterWrites(self.promotion, frozenset(rule.source for rule in self.judging.of_tier("") if rule.on == "write"))
+        self.entries.on_written = self.after_writes.note
         self.planners: list[Planner] = [self.promotion]
         """What acts by rules when maintenance is done, in the order it does."""
         self.maintenance = Maintenance(

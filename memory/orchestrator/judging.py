@@ -84,25 +84,36 @@ class Judging:
 
         Stores are asked in the direction records move, and none is asked about twice: what moved before is met again further on.
         """
-        asked = self.of(event, tier)
-        measures = frozenset().union(*(rule.measures for rule in asked))
         for collection in [kind.collection for kind in self._placement.kinds.movable]:
             asked_about = set[Key]()
             for store in stores:
-                ranks = Ranks(self._placement, self._counter, collection, store, measures) if measures else None
-                bounded = ranks is not None and tier and isinstance(where, Partitions)
-                least = min(rule.from_rank for rule in asked) if bounded else 0
-                if ranks is not None and least and await self._holds_less(ranks, where, tier, least, missed):
-                    continue
-                whole = collection is ENTRIES and (bool(ranks and ranks.reads_texts) or any(isinstance(rule, CustomRule) for rule in asked))
-                condition = _of_tier(tier, None if ranks else _taken(asked, now, fields_of(collection))) if tier else None
-                async for page in self._pages(collection, where, store, condition, missed, whole=whole):
-                    ranked = [(row, None if ranks is None else await ranks.of(row)) for row in _rows(page)]
-                    fresh = [(row, rank) for row, rank in ranked if row.key not in asked_about and not _is_expired(row, now)]
-                    asked_about |= {row.key for row, _ in fresh}
-                    yield collection, [self._judge(asked, event, row, rank, now, missed) for row, rank in fresh]
-                    if least and ranked and (last := ranked[-1][1]) is not None and last.count < least:
-                        break
+                try:
+                    async for page in self._in_store(collection, event, where, store, now, missed, tier):
+                        fresh = [one for one in page if one.row.key not in asked_about]
+                        asked_about |= {one.row.key for one in fresh}
+                        yield collection, fresh
+                except StoreError as error:
+                    missed.stores.append(str(error))
+
+    async def _in_store(
+        self, collection: Collection, event: Event, where: Where, store: Store, now: datetime, missed: Missed, tier: str
+    ) -> AsyncIterator[list[Judged]]:
+        """Page by page. Where a scope's size is asked about, all of it is gone through, but once nothing more can lie beyond what it may hold."""
+        asked = self.of(event, tier)
+        measures = frozenset().union(*(rule.measures for rule in asked))
+        ranks = Ranks(self._placement, self._counter, collection, store, measures) if measures else None
+        least = min(rule.from_rank for rule in asked) if ranks is not None and tier and isinstance(where, Partitions) else 0
+        if ranks is not None and least and isinstance(where, Partitions):
+            held = [await ranks.held(partition, tier) for partition in where.partitions]
+            if all(rank.count < least for rank in held):
+                return
+        whole = collection is ENTRIES and (bool(ranks and ranks.reads_texts) or any(isinstance(rule, CustomRule) for rule in asked))
+        condition = _of_tier(tier, None if ranks else _taken(asked, now, fields_of(collection))) if tier else None
+        async for page in self._pages(collection, where, store, condition, missed, whole=whole):
+            ranked = [(row, None if ranks is None else await ranks.of(row)) for row in _rows(page)]
+            yield [self._judge(asked, event, row, rank, now, missed) for row, rank in ranked if not _is_expired(row, now)]
+            if least and ranked and (last := ranked[-1][1]) is not None and last.count < least:
+                return
 
     def _judge(self, asked: Sequence[Rule], event: Event, row: Head | Record, rank: Rank | None, now: datetime, missed: Missed) -> Judged:
         facts = facts_of(row, rank)
@@ -125,28 +136,16 @@ class Judging:
                     return said
         return decision
 
-    async def _holds_less(self, ranks: Ranks, where: Where, tier: str, least: int, missed: Missed) -> bool:
-        """Whether what the scope holds is too little for any rule to take something."""
-        partitions = where.partitions if isinstance(where, Partitions) else ()
-        try:
-            return all([(await ranks.held(partition, tier)).count < least for partition in partitions])
-        except StoreError as error:
-            missed.stores.append(str(error))
-            return True
-
     async def _pages(
         self, collection: Collection, where: Where, store: Store, condition: Filter | None, missed: Missed, *, whole: bool
     ) -> AsyncIterator[Page]:
-        """What a store holds, page by page. One that fails is named."""
+        """What a store holds, page by page."""
         select = None if whole else frozenset(name for name in LOOKED_AT if name in fields_of(collection))
         query = Query(collection, where, condition, OLDEST_FIRST, self._placement.settings.page, roles=STANDING, select=select)
-        try:
-            async for page in self._placement.pages("promotion.scan", store, query):
-                corrupt = [*page.corrupt, *(row.key for row in page.records if isinstance(row, Corrupt))]
-                missed.records += [(key, "", f"its record in store '{store.name}' is corrupt") for key in dict.fromkeys(corrupt)]
-                yield page
-        except StoreError as error:
-            missed.stores.append(str(error))
+        async for page in self._placement.pages("promotion.scan", store, query):
+            corrupt = [*page.corrupt, *(row.key for row in page.records if isinstance(row, Corrupt))]
+            missed.records += [(key, "", f"its record in store '{store.name}' is corrupt") for key in dict.fromkeys(corrupt)]
+            yield page
 
     async def facts(self, record: Record, store: Store) -> Facts:
         """The facts of one record, with its rank where a rule asks for it."""

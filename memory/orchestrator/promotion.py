@@ -153,12 +153,12 @@ class Promotion:
         return report
 
     async def _copy(self, judged: Sequence[Judged], session: Scope, report: PromotionReport) -> None:
-        """Copy what is to be copied into broader scopes. What cannot be copied is told, and costs nothing else."""
+        """Copy what is to be copied into broader scopes, once. What cannot be copied is told, and costs nothing else."""
         copies = [(one.row, decision) for one in judged for decision in one.copies]
         for row, decision in copies:
             try:
                 to = await self._target(row.key.tenant, session, decision.to_scope or "")
-                copy = await self._derivation.promote(row.key.tenant, row.key.id, to)
+                copy = await self._derivation.promote(row.key.tenant, row.key.id, to, revive=False)
             except MemoryTiersError as error:
                 report.kept.append(Kept(row.key.id, row.tier, f"rule '{decision.rule}' cannot copy it: {error}"))
             else:

@@ -220,7 +220,7 @@ class CustomRule:
         decided = self.policy.decide(entry, facts, now)
         if decided is None or (isinstance(decided, Decision) and decided.target is None):
             return None
-        if not isinstance(decided, Decision) or decided.target not in TIERS or not is_onward(facts.tier, decided.target):
+        if not isinstance(decided, Decision) or decided.to_scope or decided.target not in TIERS or not is_onward(facts.tier, decided.target):
             raise InvalidInput("decide", f"must return None or a Decision for a tier after '{facts.tier}'")
         return Decision(decided.target, self.name, decided.because or "the policy says so")
 
