@@ -279,6 +279,8 @@ class MemoryConfig(BaseModel):
     routes: tuple[RouteConfig, ...] = ()
     stores: dict[str, StoreConfig] = Field(default_factory=dict)
     promotion: tuple[PromotionRule, ...] = DEFAULT_RULES
+    policies: tuple[str, ...] = ()
+    """Rules in Python, by the names that installed distributions register under `memory.policies`; asked in order, after `promotion`."""
     durations: Durations = Durations()
     conversations: ConversationSettings = ConversationSettings()
 
@@ -403,6 +405,7 @@ class MemoryConfig(BaseModel):
             shown |= {f"stores.{name}.{key}": value for key, value in guards.shown().items()}
         shown |= {f"routes.{number}": route.describe() for number, route in enumerate(self.routes, start=1)}
         shown |= {f"promotion.{number}": rule.name + ": " + rule.describe() for number, rule in enumerate(self.promotion, start=1)}
+        shown |= {"policies": ", ".join(self.policies)} if self.policies else {}
         shown["conversations.meaning"] = self.conversations.meaning
         return shown | {f"durations.{name}": show_duration(getattr(self.durations, name)) for name in Durations.model_fields}
 

@@ -95,14 +95,21 @@ class Applying(Background):
     def __init__(self, after_writes: AfterWrites, every: timedelta) -> None:
         super().__init__("memory-rules", every)
         self._after_writes = after_writes
+        self._written = asyncio.Event()
+
+    def start(self) -> None:
+        super().start()
+        self._after_writes.on_waiting = None if self._task is None else self._written.set
+
+    async def stop(self) -> None:
+        self._after_writes.on_waiting = None
+        await super().stop()
 
     async def _run(self) -> None:
-        written = asyncio.Event()
-        self._after_writes.on_waiting = written.set
         while True:
-            await written.wait()
+            await self._written.wait()
             await asyncio.sleep(LINGER.total_seconds())
-            written.clear()
+            self._written.clear()
             try:
                 await self._after_writes.catch_up()
             except Exception as error:  # noqa: BLE001 - a sweep asks the rules again, whatever it was
