@@ -15,6 +15,7 @@ import pytest
 from memory import BlockingMemory, ConfigError, Decision, Entry, Facts, IdleFor, Memory, NotFound, OlderThan, PromotionRule, ScopeOver, Tagged
 from memory.facade.config import MemoryConfig
 from tests.acceptance.support import Clock
+from tests.support.readme import blocks
 
 DAY = timedelta(days=1)
 EPHEMERAL: Any = {"embedder": "none", "accept_loss": True, "durations": {"sweep_every": "0s"}}
@@ -235,3 +236,11 @@ def test_a_policy_that_cannot_be_asked_is_refused(wrong: dict[str, Any], message
         opened(policies=[policy])
     with pytest.raises(ConfigError, match="a policy has a name and decide"):
         opened(policies=[lambda record: None])
+
+
+def test_the_rules_of_the_readme_can_be_read(tmp_path: Path) -> None:
+    said = [block for block in blocks("toml") if "[[promotion]]" in block]
+    assert said
+    for block in said:
+        (tmp_path / "memory.toml").write_text(block)
+        assert [rule.name for rule in MemoryConfig.load(tmp_path / "memory.toml").promotion] == ["quiet", "known"]
