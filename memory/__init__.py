@@ -57,7 +57,22 @@ if TYPE_CHECKING:
     from memory.orchestrator.retrieval.searching import MixedResult as MixedResult
     from memory.orchestrator.retrieval.searching import SearchResult as SearchResult
     from memory.policies.compacting import CompactingSettings as CompactingSettings
+    from memory.policies.conditions import Condition as Condition
+    from memory.policies.facts import Facts as Facts
     from memory.policies.onward import Leaving as Leaving
+    from memory.policies.promotion import Decision as Decision
+    from memory.policies.promotion import Policy as Policy
+    from memory.policies.promotion import PromotionRule as PromotionRule
+    from memory.policies.single_conditions import ConfidenceAtLeast as ConfidenceAtLeast
+    from memory.policies.single_conditions import IdleFor as IdleFor
+    from memory.policies.single_conditions import InTier as InTier
+    from memory.policies.single_conditions import OfScopeKind as OfScopeKind
+    from memory.policies.single_conditions import OfTenant as OfTenant
+    from memory.policies.single_conditions import OfType as OfType
+    from memory.policies.single_conditions import OlderThan as OlderThan
+    from memory.policies.single_conditions import ReadAtLeast as ReadAtLeast
+    from memory.policies.single_conditions import ScopeOver as ScopeOver
+    from memory.policies.single_conditions import Tagged as Tagged
     from memory.policies.thresholds import MessageThreshold as MessageThreshold
     from memory.policies.thresholds import TurnThreshold as TurnThreshold
     from memory.policies.window import Threshold as Threshold
@@ -113,6 +128,21 @@ _HOMES = {
     "memory.orchestrator.retrieval.searching": ("FoundEntry", "MixedResult", "SearchResult"),
     "memory.policies.onward": ("Leaving",),
     "memory.policies.compacting": ("CompactingSettings",),
+    "memory.policies.single_conditions": (
+        "ConfidenceAtLeast",
+        "IdleFor",
+        "InTier",
+        "OfScopeKind",
+        "OfTenant",
+        "OfType",
+        "OlderThan",
+        "ReadAtLeast",
+        "ScopeOver",
+        "Tagged",
+    ),
+    "memory.policies.promotion": ("Decision", "Policy", "PromotionRule"),
+    "memory.policies.conditions": ("Condition",),
+    "memory.policies.facts": ("Facts",),
     "memory.policies.thresholds": ("MessageThreshold", "TurnThreshold"),
     "memory.policies.window": ("Threshold",),
 }
@@ -130,16 +160,22 @@ __all__ = [
     "CompactingSettings",
     "CompactionError",
     "CompositeProvider",
+    "Condition",
+    "ConfidenceAtLeast",
     "ConfigError",
     "Conflict",
     "Contended",
     "CorruptRecord",
+    "Decision",
     "EmbedderMismatch",
     "Entry",
     "EntryDraft",
     "EntryType",
+    "Facts",
     "FoundEntry",
     "FoundMessage",
+    "IdleFor",
+    "InTier",
     "InvalidInput",
     "InvalidScopePromotion",
     "Leaving",
@@ -151,12 +187,20 @@ __all__ = [
     "MixedResult",
     "NotFound",
     "NotOpen",
+    "OfScopeKind",
+    "OfTenant",
+    "OfType",
+    "OlderThan",
     "Only",
     "PartialWrite",
     "PartsFailed",
+    "Policy",
+    "PromotionRule",
     "Provider",
+    "ReadAtLeast",
     "Scope",
     "ScopeKind",
+    "ScopeOver",
     "ScopedMemory",
     "SearchResult",
     "SemanticProvider",
@@ -167,6 +211,7 @@ __all__ = [
     "StoreTimeout",
     "StoreUnavailable",
     "SummarizingProvider",
+    "Tagged",
     "Threshold",
     "ToolCall",
     "TurnThreshold",

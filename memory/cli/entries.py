@@ -1,4 +1,4 @@
-"""Commands on entries: write, search, show, promote, forget."""
+"""Commands on entries: write, search, list, show, promote, forget."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 def register(app: typer.Typer) -> None:
     command(app, "write")(write)
     command(app, "search")(search)
+    command(app, "list")(list_entries)
     command(app, "show")(show_entry)
     command(app, "promote")(promote)
     command(app, "forget")(forget)
@@ -103,6 +104,40 @@ async def search(
 
     cli.emit({"results": results, "degraded": list(found.degraded), **({"left_out": found.left_out} if explain else {})}, people)
     return 0 if found else 1
+
+
+async def list_entries(
+    cli: Cli,
+    scope: ScopeOption,
+    kind: Annotated[list[str] | None, typer.Option("--type", metavar="TYPE", help="Only entries of this type; repeat it for more.")] = None,
+    tag: Annotated[
+        list[str] | None, typer.Option("--tag", "-t", metavar="TAG", help="Only entries with this tag; repeat it for those with all.")
+    ] = None,
+    since: Annotated[str | None, typer.Option(metavar="TIME", help="Only what was created since then.")] = None,
+    before: Annotated[str | None, typer.Option(metavar="TIME", help="Only what was created before then.")] = None,
+    oldest: Annotated[bool, typer.Option("--oldest", help="The oldest first.")] = False,
+    limit: Annotated[int, typer.Option("--limit", "-n", help="At most so many.")] = 20,
+    cursor: Annotated[str | None, typer.Option(metavar="CURSOR", help="Go on behind a page, by what it said last.")] = None,
+) -> int:
+    """List the entries of a scope, the newest first. Ends with 1 where there are none."""
+    from memory.cli import show
+
+    asked = given(types=kind, tags=tag, since=moment("since", since), before=moment("before", before), cursor=cursor)
+    async with cli.memory() as memory:
+        page = await memory.retrieve(scope, limit=limit, order="oldest" if oldest else "newest", **asked)
+    for note in page.degraded:
+        cli.say(f"incomplete: {note}")
+
+    def people(out: Console) -> None:
+        if page:
+            out.print(show.entries(page))
+        else:
+            cli.say(f"nothing in {scope}")
+        if page.cursor:
+            cli.say(f"more: --cursor {page.cursor}")
+
+    cli.emit({"entries": [show.entry_json(entry) for entry in page], "cursor": page.cursor, "degraded": list(page.degraded)}, people)
+    return 0 if page else 1
 
 
 async def show_entry(

@@ -26,7 +26,7 @@ def moment(field: str, text: str | None) -> Any:
 def expiry(field: str, text: str | None) -> Any:
     """The moment an option names, or the length of time from now on, such as 30d."""
     from memory.domain.errors import InvalidInput
-    from memory.facade.values import parse_duration
+    from memory.domain.time import parse_duration
 
     if text is None:
         return None

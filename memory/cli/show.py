@@ -107,6 +107,18 @@ def entry_block(entry: Entry) -> Group:
     return Group(*lines)
 
 
+def entries(listed: Iterable[Entry], limit: int = 200) -> Table:
+    """Entries, a row each: the beginning of what they say, and what they are."""
+    rows = []
+    for entry in listed:
+        about = " · ".join(
+            str(said) for said in (entry.id, entry.type, ", ".join(entry.tags), entry.expires_at and f"until {moment(entry.expires_at)}") if said
+        )
+        title = [plain(entry.title, "bold")] if entry.title else []
+        rows.append([moment(entry.created_at), tier(entry.tier), Group(*title, plain(entry.content, limit=limit), plain(about, "dim"))])
+    return table("", ["since", "tier", "what is remembered"], rows)
+
+
 def hit_json(hit: FoundEntry | FoundMessage) -> dict[str, Any]:
     """A hit as data: its score, and the entry or the message with its session."""
     if isinstance(hit, FoundMessage):
@@ -181,6 +193,9 @@ def promotion(out: Console, report: PromotionReport) -> None:
     for (rule, because, start, end), moved in grouped(report.moved, lambda item: (item.rule, item.because, item.from_tier, item.to_tier)).items():
         out.print(Text.assemble(f"{len(moved)} moved from ", tier(start), " to ", tier(end), " by ", plain(rule), ": ", plain(because)))
         out.print(plain("\n".join(f"  {item.entry_id}" for item in moved)))
+    for (rule, because, scope), copied in grouped(report.copied, lambda item: (item.rule, item.because, item.to_scope)).items():
+        out.print(Text.assemble(f"{len(copied)} copied into ", plain(scope), " by ", plain(rule), ": ", plain(because)))
+        out.print(plain("\n".join(f"  {item.entry_id} → {item.copy_id}" for item in copied)))
     for (name, because), kept in grouped(report.kept, lambda item: (item.tier, item.because)).items():
         where = Text.assemble(" kept in ", tier(name)) if name else Text(" not moved")
         out.print(Text.assemble(f"{len(kept)}", where, ": ", plain(because)))

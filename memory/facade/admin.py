@@ -18,10 +18,12 @@ from memory.facade.explain import RouteReport, explain_route
 from memory.facade.importing import Import, Imported, Source, Told, opened
 from memory.facade.reports import Copy, Stats, StoreAudit, StoreReport, Vacuumed
 from memory.facade.transfer import exported, exported_record, exported_relation, exported_version
+from memory.facade.why import WhyReport, why
 from memory.orchestrator.collections import MESSAGES
 from memory.orchestrator.entry_records import entry_of
 from memory.orchestrator.kinds import KINDS
 from memory.orchestrator.maintenance import SweepReport
+from memory.orchestrator.planned import Plan
 from memory.orchestrator.promotion import PromotionReport
 from memory.orchestrator.reindexing import Reindexed
 from memory.orchestrator.transfer import noted_of
@@ -31,8 +33,8 @@ from memory.policies.routing import TIERS
 class Admin:
     """Erasing, exporting and importing, where things stand and why, and the upkeep of the stores.
 
-    `erase`, `export`, `import_`, `where`, `move`, `route` and `stats` concern one tenant; `sweep`, `check`, `audit`, `reindex` and `vacuum` the
-    stores, and so all of them.
+    `erase`, `export`, `import_`, `where`, `why`, `move`, `route` and `stats` concern one tenant; `sweep`, `plan`, `check`, `audit`, `reindex` and
+    `vacuum` the stores, and so all of them.
 
         await memory.admin.erase("user:ada")
         print(await memory.admin.stats())
@@ -145,6 +147,13 @@ class Admin:
         """Where a new record of this scope and collection would be born and copied to, on which store, and why."""
         return explain_route(self._access.engine_anywhere, self._access.config.promotion, self._access.tenant, scope_of(scope), collection)
 
+    async def why(self, entry_id: str) -> WhyReport:
+        """Which rules will act on an entry, when, and why the others do not; what keeps it where it is. Raises `NotFound` where there is none.
+
+        A moment is told where it follows from the entry as it is: from its age, or from when it was last changed.
+        """
+        return await why(self._access.engine, self._access.tenant, id_of(entry_id))
+
     async def stats(self) -> Stats:
         """Counts and sizes of the tenant's entries, tier by tier."""
         return await reports.stats(self._access.engine, self._access.tenant, [t.value for t in EntryType])
@@ -157,6 +166,13 @@ class Admin:
         What `onward` is to be asked is asked behind it, and waited for here: in the report it is `still_owed`.
         """
         return await self._access.engine.maintain()
+
+    async def plan(self) -> Plan:
+        """What a sweep run now would do by rules, record by record, each with its rule and why. For all tenants of the stores.
+
+        How often entries were read here is told to the stores, as by a sweep; nothing else is written.
+        """
+        return await self._access.engine.plan()
 
     async def check(self) -> list[StoreReport]:
         """How each store is."""

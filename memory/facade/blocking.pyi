@@ -27,6 +27,7 @@ from memory.facade.providers.turn import Emit, Turn
 from memory.facade.reports import Copy, Stats, StoreAudit, StoreReport, Vacuumed
 from memory.facade.session import Given
 from memory.facade.wanted import SearchOptions
+from memory.facade.why import WhyReport
 from memory.orchestrator.browsing import Retrieved
 from memory.orchestrator.conversations.compacting import Summarise
 from memory.orchestrator.conversations.conversation import Checkpoint, Conversation
@@ -34,6 +35,7 @@ from memory.orchestrator.conversations.sessions import SessionDraft
 from memory.orchestrator.conversations.streaming import Streamed
 from memory.orchestrator.derivation import Callback
 from memory.orchestrator.maintenance import SweepReport
+from memory.orchestrator.planned import Plan
 from memory.orchestrator.promotion import PromotionReport
 from memory.orchestrator.reindexing import Reindexed
 from memory.orchestrator.relations import Relation
@@ -41,6 +43,7 @@ from memory.orchestrator.retrieval.searching import MixedResult, SearchResult
 from memory.policies.asked import Scalar
 from memory.policies.compacting import CompactingSettings
 from memory.policies.onward import Onward
+from memory.policies.promotion import Policy
 from memory.policies.thresholds import WindowPolicy
 from memory.ports.advisor import Advisor, Reranker
 from memory.ports.clock import Clock
@@ -59,6 +62,7 @@ class BlockingMemory:
         onward: Onward | Literal["elsewhere"] | None = ...,
         advisor: Advisor | AdviseFunction | None = ...,
         reranker: Reranker | Advisor | ScoreFunction | None = ...,
+        policies: Sequence[Policy | str] = ...,
         **settings: Any,
     ) -> None: ...
     @property
@@ -439,8 +443,10 @@ class BlockingAdmin:
     def move(self, entry_ids: Sequence[str], to: str) -> PromotionReport: ...
     def where(self, entry_id: str) -> list[Copy]: ...
     def route(self, scope: Scope | str, collection: str = ...) -> RouteReport: ...
+    def why(self, entry_id: str) -> WhyReport: ...
     def stats(self) -> Stats: ...
     def sweep(self) -> SweepReport: ...
+    def plan(self) -> Plan: ...
     def check(self) -> list[StoreReport]: ...
     def audit(self, *, repair: bool = ...) -> list[StoreAudit]: ...
     def reindex(self, *, told: Told | None = ...) -> Reindexed: ...

@@ -12,7 +12,7 @@ from memory.adapters.wrappers.breaker import CircuitBreaker
 from memory.adapters.wrappers.latecomer import Latecomer
 from memory.adapters.wrappers.retry import Retry
 from memory.adapters.wrappers.timeout import Timeout
-from memory.domain.errors import ConfigError
+from memory.domain.errors import ConfigError, InvalidInput
 from memory.facade.config import EmbedderSettings, Guards, MemoryConfig, ServingStore
 from memory.facade.values import scheme_of
 from memory.orchestrator.engine import Engine
@@ -20,6 +20,7 @@ from memory.orchestrator.settings import EngineSettings
 from memory.orchestrator.split import Share, SplitStore
 from memory.orchestrator.topology import Topology
 from memory.policies.onward import Onward
+from memory.policies.promotion import CustomRule, Policy
 from memory.policies.tokens import DefaultCounter, FunctionCounter
 from memory.ports.adapter import Adapter
 from memory.ports.advisor import Advisor, Reranker
@@ -30,6 +31,7 @@ from memory.ports.tokens import TokenCounter
 
 ADAPTERS = "memory.adapters"
 COUNTERS = "memory.token_counters"
+POLICIES = "memory.policies"
 """Where other distributions register theirs: an object, or what makes one when it is called without arguments."""
 DEFAULTS = EngineSettings()
 
@@ -43,6 +45,7 @@ def build_engine(
     onward: Onward | Literal["elsewhere"] | None = None,
     advisor: Advisor | None = None,
     reranker: Advisor | Reranker | None = None,
+    policies: Sequence[CustomRule] = (),
     prepared: bool = True,
 ) -> Engine:
     """The engine this configuration describes, not opened: nothing is connected to yet. Without `prepared` nothing is made on disk either."""
@@ -62,6 +65,7 @@ def build_engine(
         clock=clock,
         settings=config.engine,
         rules=config.promotion,
+        policies=(*map(policy_named, config.policies), *policies),
         onward=onward,
         passages=config.conversations.meaning,
         advisor=advisor,
@@ -196,6 +200,27 @@ def as_counter(given: TokenCounter | Callable[[str], int]) -> TokenCounter:
     if not callable(given):
         raise ConfigError(f"token_counter: must be a TokenCounter, a function from a text to its tokens, or a name, not {type(given).__name__}")
     return FunctionCounter(given)
+
+
+def policy_named(name: str) -> CustomRule:
+    """A policy that a distribution registers under `memory.policies`."""
+    points = {point.name: point for point in metadata.entry_points(group=POLICIES)}
+    if name not in points:
+        known = ", ".join(sorted(points)) or "none is installed"
+        raise ConfigError(f"policies: there is no '{name[:40]}'; there are: {known}. In Python, hand in any object with a name and `decide`")
+    try:
+        found = points[name].load()
+    except ImportError as error:
+        raise ConfigError(f"policies: '{name}' needs '{error.name or error}'; install it") from error
+    return as_policy(found() if isinstance(found, type) else found)
+
+
+def as_policy(given: Policy) -> CustomRule:
+    """A policy, checked."""
+    try:
+        return CustomRule.of(given)
+    except InvalidInput as error:
+        raise ConfigError(str(error)) from None
 
 
 def adapter_for(scheme: str, store: str) -> Adapter:

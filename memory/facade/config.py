@@ -30,6 +30,7 @@ from pydantic import (
 from memory.domain import door
 from memory.domain.errors import ConfigError, InvalidInput
 from memory.domain.scope import ScopeKind
+from memory.domain.time import parse_duration, show_duration
 from memory.facade.origins import Layer, gathered
 from memory.facade.values import (
     HIDDEN,
@@ -40,9 +41,7 @@ from memory.facade.values import (
     is_broken_url,
     masked,
     masked_options,
-    parse_duration,
     scheme_of,
-    show_duration,
 )
 from memory.orchestrator.kinds import KINDS
 from memory.orchestrator.settings import EngineSettings
@@ -280,6 +279,8 @@ class MemoryConfig(BaseModel):
     routes: tuple[RouteConfig, ...] = ()
     stores: dict[str, StoreConfig] = Field(default_factory=dict)
     promotion: tuple[PromotionRule, ...] = DEFAULT_RULES
+    policies: tuple[str, ...] = ()
+    """Rules in Python, by the names that installed distributions register under `memory.policies`; asked in order, after `promotion`."""
     durations: Durations = Durations()
     conversations: ConversationSettings = ConversationSettings()
 
@@ -404,6 +405,7 @@ class MemoryConfig(BaseModel):
             shown |= {f"stores.{name}.{key}": value for key, value in guards.shown().items()}
         shown |= {f"routes.{number}": route.describe() for number, route in enumerate(self.routes, start=1)}
         shown |= {f"promotion.{number}": rule.name + ": " + rule.describe() for number, rule in enumerate(self.promotion, start=1)}
+        shown |= {"policies": ", ".join(self.policies)} if self.policies else {}
         shown["conversations.meaning"] = self.conversations.meaning
         return shown | {f"durations.{name}": show_duration(getattr(self.durations, name)) for name in Durations.model_fields}
 

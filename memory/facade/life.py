@@ -8,7 +8,7 @@ from collections.abc import Callable
 from datetime import timedelta
 
 from memory.domain.errors import NotOpen, WrongEventLoop
-from memory.facade.upkeep import Background, Readying, Upkeep
+from memory.facade.upkeep import Applying, Background, Readying, Upkeep
 from memory.orchestrator.engine import Engine
 
 log = logging.getLogger(__name__)
@@ -66,8 +66,12 @@ class Life:
                     self._owner = None
                     raise
                 self._open = self._built
-                passages = self._built.conversations.passages
-                self._behind = [Upkeep(self._built.maintenance, self._sweep_every), Readying(passages, self._sweep_every)]
+                engine, every = self._built, self._sweep_every
+                self._behind = [
+                    Upkeep(engine.maintenance, every),
+                    Readying(engine.conversations.passages, every),
+                    Applying(engine.after_writes, every),
+                ]
                 for task in self._behind:
                     task.start()
 

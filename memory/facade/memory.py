@@ -16,7 +16,7 @@ from memory.domain.session import FoundMessages
 from memory.facade.access import MAX_QUERY_BYTES, RETRIEVE_LIMIT, SEARCH_LIMIT, Access
 from memory.facade.admin import Admin
 from memory.facade.arguments import Moment, draft_of, flag, id_of, ids_of, length, moment, real, scope_of
-from memory.facade.build import as_advisor, as_counter, as_embedder, as_reranker, build_engine
+from memory.facade.build import as_advisor, as_counter, as_embedder, as_policy, as_reranker, build_engine
 from memory.facade.config import MemoryConfig
 from memory.facade.entries import Entries
 from memory.facade.life import Life
@@ -35,6 +35,7 @@ from memory.orchestrator.maintenance import SweepReport
 from memory.orchestrator.retrieval.searching import MixedResult, SearchResult
 from memory.policies.asked import Scalar
 from memory.policies.onward import ELSEWHERE, Onward
+from memory.policies.promotion import Policy
 from memory.ports.advisor import Advisor, Prompt, Reranker
 from memory.ports.clock import Clock, system_clock
 from memory.ports.embedder import Embedder
@@ -78,6 +79,7 @@ class Memory:
     `advisor` is a language model for searches that ask for advice (`search(expand=…, rerank=…)`): an `Advisor`, or any function from a `Prompt` to
     text. `reranker` scores texts against a question: a `Reranker`, or any function from both to numbers; or it is an `Advisor` of its own. They are
     sent questions and what was found for them, and nothing else.
+    `policies` are rules in Python: each an object with a `name` and `decide(record, facts, now)`, or the name of an installed one; see `Policy`.
     A scope may be given as `Scope` or as its text, such as `"user:ada"`. Open it with `async with`, or with `open` and `close`.
     What is asked less often stands under a noun: `memory.entries`, `memory.relations`, `memory.sessions`, `memory.admin`.
     """
@@ -93,12 +95,15 @@ class Memory:
         onward: Onward | Literal["elsewhere"] | None = None,
         advisor: Advisor | AdviseFunction | None = None,
         reranker: Reranker | Advisor | ScoreFunction | None = None,
+        policies: Sequence[Policy | str] = (),
         **settings: Any,
     ) -> None:
         if isinstance(embedder, str | Mapping):
             settings["embedder"] = embedder
         if isinstance(token_counter, str):
             settings["token_counter"] = token_counter
+        if named := [one for one in policies if isinstance(one, str)]:
+            settings["policies"] = named
         if tenant is not None:
             settings["tenant"] = tenant
         given = MemoryConfig.load(config, **settings)
@@ -108,9 +113,12 @@ class Memory:
             raise ConfigError(f"onward: must be a function from messages that leave to entries, or '{ELSEWHERE}', not {type(onward).__name__}")
         advises = None if advisor is None else as_advisor(advisor)
         reranks = None if reranker is None else as_reranker(reranker)
+        decides = [as_policy(one) for one in policies if not isinstance(one, str)]
 
         def build() -> Engine:
-            return build_engine(given, embedder=embeds, counter=counts, clock=clock, onward=onward, advisor=advises, reranker=reranks)
+            return build_engine(
+                given, embedder=embeds, counter=counts, clock=clock, onward=onward, advisor=advises, reranker=reranks, policies=decides
+            )
 
         life = Life(build, given.engine.sweep_every)
         self._access = Access(given, life, given.tenant)

@@ -1,4 +1,4 @@
-"""What goes on in the background while a memory is open: sweeps, and what was said here is made ready to be found by meaning."""
+"""What goes on in the background while a memory is open: sweeps, rules for writes, and what was said here is made ready to be found by meaning."""
 
 from __future__ import annotations
 
@@ -8,12 +8,15 @@ import logging
 from abc import ABC, abstractmethod
 from datetime import timedelta
 
+from memory.orchestrator.after_writes import AfterWrites
 from memory.orchestrator.conversations.passages import Passages
 from memory.orchestrator.maintenance import Maintenance
 
 log = logging.getLogger(__name__)
 
 FIRST_AFTER = timedelta(seconds=30)
+LINGER = timedelta(milliseconds=100)
+"""How long after a write its rules are asked: once for all that is written meanwhile."""
 QUIET, AT_LATEST = timedelta(seconds=1), timedelta(seconds=5)
 """How long nothing is said before what was said is made ready, and how long it waits while more is."""
 
@@ -84,3 +87,30 @@ class Readying(Background):
                 await self._passages.catch_up()
             except Exception as error:  # noqa: BLE001 - the next turn tries again, whatever it was
                 log.warning("what was said last is not found by meaning yet: %s", error)
+
+
+class Applying(Background):
+    """Has the rules for writes asked; see `AfterWrites`."""
+
+    def __init__(self, after_writes: AfterWrites, every: timedelta) -> None:
+        super().__init__("memory-rules", every)
+        self._after_writes = after_writes
+        self._written = asyncio.Event()
+
+    def start(self) -> None:
+        super().start()
+        self._after_writes.on_waiting = None if self._task is None else self._written.set
+
+    async def stop(self) -> None:
+        self._after_writes.on_waiting = None
+        await super().stop()
+
+    async def _run(self) -> None:
+        while True:
+            await self._written.wait()
+            await asyncio.sleep(LINGER.total_seconds())
+            self._written.clear()
+            try:
+                await self._after_writes.catch_up()
+            except Exception as error:  # noqa: BLE001 - a sweep asks the rules again, whatever it was
+                log.warning("rules for writes are left to the next sweep: %s", error)

@@ -11,6 +11,7 @@ from urllib.parse import unquote
 
 from pydantic import BeforeValidator
 
+from memory.domain.time import parse_duration
 from memory.ports.local import LOCAL_SCHEMES
 
 _SCHEME = re.compile(rf"([a-z][a-z0-9+.-]*)://|({'|'.join(map(re.escape, LOCAL_SCHEMES))}):(?=[^:])", re.IGNORECASE)
@@ -18,8 +19,6 @@ _SECRET_NAME = re.compile(r"pass|pwd|token|secret|key|credential|mechanismproper
 _PARAMETER = re.compile(r"([?&])([^&]*)")
 _COLON = re.compile(":|%3a", re.IGNORECASE)
 _PATH = ("/", "./", "../", "~")
-_UNITS = {"us": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3_600.0, "d": 86_400.0, "w": 604_800.0}
-_PART = re.compile(r"(\d+(?:\.\d+)?)\s*(us|ms|s|m|h|d|w)\s*")
 
 HIDDEN = "***"
 
@@ -102,20 +101,6 @@ class StoreUrl(str):
         return repr(masked(self))
 
 
-def parse_duration(value: object) -> object:
-    """A timedelta of '30d', '1h 30m', '500ms' or a number of seconds; what is none of these is left for pydantic to judge."""
-    if isinstance(value, bool):
-        raise ValueError("should be a duration such as '30d', '5m' or '1h30m', not a truth value")
-    if isinstance(value, str):
-        text = value.strip().lower()
-        parts = _PART.findall(text)
-        if parts and not _PART.sub("", text):
-            return timedelta(seconds=sum(float(number) * _UNITS[unit] for number, unit in parts))
-        if not text.startswith("p"):  # an ISO 8601 duration such as PT5M is pydantic's to read
-            raise ValueError("should be a duration such as '30d', '5m' or '1h30m'")
-    return value
-
-
 def _positive(value: object) -> object:
     parsed = parse_duration(value)
     if (isinstance(parsed, timedelta) and parsed <= timedelta()) or (isinstance(parsed, int | float) and parsed <= 0):
@@ -135,15 +120,3 @@ Duration = Annotated[timedelta, BeforeValidator(_positive)]
 
 Interval = Annotated[timedelta, BeforeValidator(_not_negative)]
 """A length of time; zero means never."""
-
-
-def show_duration(length: timedelta) -> str:
-    """The shortest of the forms that `parse_duration` reads."""
-    left = round(length.total_seconds() * 1_000_000)
-    parts = []
-    for unit in ("d", "h", "m", "s", "ms", "us"):
-        size = round(_UNITS[unit] * 1_000_000)
-        count, left = divmod(left, size)
-        if count:
-            parts.append(f"{count}{unit}")
-    return "".join(parts) or "0s"

@@ -14,6 +14,7 @@ from memory.domain import door, ids
 from memory.domain.entry import WHERE_SAID, Entry, EntryDraft, EntryType
 from memory.domain.errors import CompactionError, Conflict, InvalidInput, NotFound
 from memory.domain.scope import Scope, ScopeKind, check_promotion
+from memory.domain.time import moment
 from memory.orchestrator.collections import ENTRIES
 from memory.orchestrator.entries import Entries
 from memory.orchestrator.entry_records import entry_of, record_of
@@ -50,11 +51,19 @@ class Derivation:
         self._lives = lives
 
     async def promote(
-        self, tenant: str, entry_id: str, target: Scope, *, overrides: dict[str, Any] | None = None, delete_original: bool = False
+        self,
+        tenant: str,
+        entry_id: str,
+        target: Scope,
+        *,
+        overrides: dict[str, Any] | None = None,
+        delete_original: bool = False,
+        revive: bool = True,
     ) -> Entry:
         """Copy an entry into a broader scope (A59-A71).
 
         Promoting the same source to the same scope again with the same overrides returns the same entry, with others it is a `Conflict` (A72).
+        Where the copy was deleted since, another is made, or, unless `revive`, it is a `Conflict`.
         The original is deleted only at the version that was copied, and only while its copy can be read.
         """
         asked = _digest(overrides or {})
@@ -98,7 +107,7 @@ class Derivation:
                     there.key.id,
                 )
 
-        return await self._store(record, [source] if delete_original else [], check)
+        return await self._store(record, [source] if delete_original else [], check, revive=revive)
 
     async def _promoted(self, tenant: str, entry_id: str, target: Scope, asked: str) -> Entry:
         """What an entry that is gone was promoted to; raises `NotFound` naming that entry where it was not."""
@@ -172,7 +181,9 @@ class Derivation:
             raise CompactionError(entry_ids, f"the callback must return text, not {type(content).__name__}")
         return content
 
-    async def _store(self, record: Record, to_delete: Sequence[Record], check: Callable[[Record], None] = lambda there: None) -> Entry:
+    async def _store(
+        self, record: Record, to_delete: Sequence[Record], check: Callable[[Record], None] = lambda there: None, *, revive: bool = True
+    ) -> Entry:
         """Put a derived record where nothing stands under its id, or over the tombstone of an earlier life.
 
         Where it was made before and `check` has nothing against it, what was made is the answer. Sources go only for a copy that can be read.
@@ -186,6 +197,8 @@ class Derivation:
             if there.record is not None:
                 check(there.record)
                 return await self._made_before(there.record, to_delete)
+            if there.tombstone is not None and not revive:
+                raise Conflict("what was made of it before was deleted since", record.key.id, deleted_at=moment(there.tombstone.version))
             born = await self._lives.birth(record, store, there)
             new = replace(born.record, owed=(*owed_by_writing(self._placement, ENTRIES, born.record, born.store), *pending))
             outcome = await self._placement.write_one("derive.home", born.store, Put(ENTRIES, new, born.when))

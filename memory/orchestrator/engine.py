@@ -10,6 +10,7 @@ from typing import Literal
 
 from memory.domain.ids import Randomness, is_id
 from memory.orchestrator.accesses import Accesses
+from memory.orchestrator.after_writes import AfterWrites
 from memory.orchestrator.allowance import UNLIMITED, Allowance
 from memory.orchestrator.browsing import Browsing
 from memory.orchestrator.cache import Cache
@@ -21,6 +22,7 @@ from memory.orchestrator.derivation import Derivation
 from memory.orchestrator.entries import Entries
 from memory.orchestrator.erasure import Erasure
 from memory.orchestrator.generations import Generations
+from memory.orchestrator.judging import Judging
 from memory.orchestrator.kinds import KINDS, Kinds
 from memory.orchestrator.lives import Lives
 from memory.orchestrator.long_texts import LongTexts
@@ -28,6 +30,7 @@ from memory.orchestrator.maintenance import Maintenance, SweepReport
 from memory.orchestrator.meaning import Meaning
 from memory.orchestrator.outbox import Outbox
 from memory.orchestrator.placement import Placement
+from memory.orchestrator.planned import Plan, Planner, plan_of
 from memory.orchestrator.promotion import Promotion
 from memory.orchestrator.reindexing import Reindexing
 from memory.orchestrator.relations import Relations
@@ -39,7 +42,7 @@ from memory.orchestrator.topology import Topology
 from memory.orchestrator.transfer import Transfer
 from memory.orchestrator.turns import Patience, Turns
 from memory.policies.onward import Onward
-from memory.policies.promotion import DEFAULT_RULES, PromotionRule
+from memory.policies.promotion import DEFAULT_RULES, CustomRule, PromotionRule
 from memory.ports.advisor import Advisor, Reranker
 from memory.ports.clock import Clock, system_clock
 from memory.ports.embedder import Embedder
@@ -61,6 +64,7 @@ class Engine:
         clock: Clock = system_clock,
         settings: EngineSettings | None = None,
         rules: Sequence[PromotionRule] = DEFAULT_RULES,
+        policies: Sequence[CustomRule] = (),
         random_bits: Randomness = secrets.randbits,
         kinds: Kinds = KINDS,
         onward: Onward | Literal["elsewhere"] | None = None,
@@ -105,7 +109,12 @@ class Engine:
         self.advised = Advised(self.searching, self.placement, advisor=advisor, reranker=reranker)
         self.tiering = Tiering(self.placement, self.outbox, self.cache, self.generations)
         self.accesses = Accesses(self.placement)
-        self.promotion = Promotion(self.placement, self.tiering, self.accesses, rules)
+        self.judging = Judging(self.placement, self.conversations.counter, rules, policies)
+        self.promotion = Promotion(self.placement, self.tiering, self.accesses, self.derivation, self.judging, self._user_of)
+        self.after_writes = AfterWrites(self.promotion, frozenset(rule.source for rule in self.judging.of_tier("") if rule.on == "write"))
+        self.entries.on_written = self.after_writes.note
+        self.planners: list[Planner] = [self.promotion]
+        """What acts by rules when maintenance is done, in the order it does."""
         self.maintenance = Maintenance(
             self.placement,
             outbox=self.outbox,
@@ -147,6 +156,16 @@ class Engine:
         report = await self.maintenance.sweep(allowance)
         await self.conversations.onward.asked()
         return report
+
+    async def plan(self) -> Plan:
+        """What a sweep run now would do by rules. What was read here is told to the stores, for rules that ask; nothing else is written."""
+        await self.accesses.tell()
+        return await plan_of(self.placement, self.planners)
+
+    async def _user_of(self, tenant: str, session_id: str) -> str | None:
+        session = await self.conversations.find(tenant, session_id)
+        user = None if session is None else session.fields.get("subject")
+        return user if isinstance(user, str) else None
 
     async def delete(self, tenant: str, entry_id: str) -> bool:
         """Erase one entry; false where there was none."""

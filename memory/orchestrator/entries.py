@@ -56,19 +56,23 @@ class Entries:
         self._generations = generations
         self._births = Births(placement, meaning=meaning, outbox=outbox, lives=lives)
         self._turns = turns
+        self.on_written: Callable[[str, Sequence[Entry]], object] = lambda tenant, entries: None
+        """Hears, of each tenant, which entries were written or changed."""
 
     # -- writing ------------------------------------------------------------------------------------------------------
 
     async def write(self, tenant: str, draft: EntryDraft, *, revive: bool = False) -> Entry:
         """Store one entry; under a key, exactly once (decision A5)."""
         try:
-            return (await self._births.write_many(tenant, [draft], revive=revive))[0]
+            return (await self.write_many(tenant, [draft], revive=revive))[0]
         except PartialWrite as none_written:
             raise none_written.conflicts[0] from None
 
     async def write_many(self, tenant: str, drafts: Sequence[EntryDraft], *, revive: bool = False) -> list[Entry]:
         """Store entries in order; see `Births.write_many`."""
-        return await self._births.write_many(tenant, drafts, revive=revive)
+        written = await self._births.write_many(tenant, drafts, revive=revive)
+        self.on_written(tenant, written)
+        return written
 
     # -- reading ------------------------------------------------------------------------------------------------------
 
@@ -129,7 +133,9 @@ class Entries:
         """Change what the checked patch names; the version before it is kept. Without changes, the entry as it is (D16)."""
         if not changes:
             return entry_of(await self.live_record(tenant, entry_id, active=True))
-        return entry_of(await self._change(tenant, entry_id, lambda record, now: changes))
+        entry = entry_of(await self._change(tenant, entry_id, lambda record, now: changes))
+        self.on_written(tenant, [entry])
+        return entry
 
     async def invalidate(self, tenant: str, entry_id: str, when: datetime | None) -> bool:
         """End the entry's validity window; false where nothing is active or the window has an end already (D24-D26)."""

@@ -3,30 +3,33 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import AsyncIterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from dataclasses import dataclass, field, replace
 from datetime import datetime
-from typing import Any
+from typing import TypeAlias
 
-from memory.domain.errors import StoreError
+from memory.domain.entry import Entry
+from memory.domain.errors import InvalidInput, MemoryTiersError, StoreError
 from memory.domain.scope import Scope
 from memory.domain.shown import Shown
 from memory.orchestrator.accesses import Accesses
-from memory.orchestrator.browsing import BROWSED
 from memory.orchestrator.collections import ENTRIES
+from memory.orchestrator.derivation import Derivation
+from memory.orchestrator.entry_records import entry_of
+from memory.orchestrator.judging import Judged, Judging, Missed
 from memory.orchestrator.lease import Hold
 from memory.orchestrator.placement import Placement
+from memory.orchestrator.planned import Outlook, Planned
 from memory.orchestrator.tiering import MOST_AT_ONCE, MoveResult, Tiering
-from memory.policies.promotion import Decision, Event, Facts, PromotionRule, decide
+from memory.policies.conditions import first_moment
+from memory.policies.facts import Facts
+from memory.policies.promotion import USER, CustomRule, Decision, PromotionRule, Rule
 from memory.ports.collections import Collection
-from memory.ports.query import SYSTEM_FIELDS, And, Eq, Everywhere, Filter, Head, Or, Order, Query, Where, within
-from memory.ports.record import Key, Partition, Role
+from memory.ports.query import within
+from memory.ports.record import Key, Partition, Record, Role
 from memory.ports.store import Store
 
 log = logging.getLogger(__name__)
-
-LOOKED_AT = frozenset({"type", "tags", "confidence", "created_at", "updated_at", "accesses", "expires_at"})
-"""What the rules look at. Texts are read of what moves."""
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -45,47 +48,100 @@ class Kept(Shown):
     because: str
 
 
+@dataclass(frozen=True, slots=True, repr=False)
+class Copied(Shown):
+    entry_id: str
+    copy_id: str
+    to_scope: str
+    rule: str
+    because: str
+
+
 @dataclass(slots=True, repr=False)
 class PromotionReport(Shown):
-    """What went onward and by which rule; what stayed and why; `waiting` names stores that could not be asked, whose entries stayed unlooked at.
+    """What went onward and by which rule, and what was copied into another scope; what stayed and why.
 
-    Of a session that has ended: `onward` has the ids of the entries that were made now of what was said in it, and `waiting` why others were not yet.
+    `waiting` names stores that could not be asked, whose entries stayed unlooked at. Of a session that has ended: `onward` has the ids of the entries
+    that were made now of what was said in it, and `waiting` why others were not yet.
     """
 
     moved: list[Moved] = field(default_factory=list)
     kept: list[Kept] = field(default_factory=list)
     waiting: list[str] = field(default_factory=list)
     onward: list[str] = field(default_factory=list)
+    copied: list[Copied] = field(default_factory=list)
+
+
+UserOf: TypeAlias = Callable[[str, str], Awaitable[str | None]]
+"""With whom a session of a tenant is; None where nobody is named."""
 
 
 class Promotion:
     """Asks the rules about entries and moves those they take."""
 
-    def __init__(self, placement: Placement, tiering: Tiering, accesses: Accesses, rules: Sequence[PromotionRule]) -> None:
+    def __init__(self, placement: Placement, tiering: Tiering, accesses: Accesses, derivation: Derivation, judging: Judging, user_of: UserOf) -> None:
         self._placement = placement
         self._tiering = tiering
         self._accesses = accesses
-        self.rules = tuple(rules)
+        self._derivation = derivation
+        self._judging = judging
+        self._user_of = user_of
 
     async def end_session(self, tenant: str, scope: Scope) -> PromotionReport:
         """A session is over: each of its records that may move goes where the rules for `session_end` say."""
         await self._accesses.tell()
-        report = PromotionReport()
-        await self._run("session_end", within(Partition(tenant, scope.text)), self._placement.topology.homes, "", set(), report)
+        report, missed, away = PromotionReport(), Missed([], []), set[str]()
+        where, now = within(Partition(tenant, scope.text)), self._placement.now()
+        async for collection, judged in self._judging.judged("session_end", where, self._placement.topology.homes, now, missed):
+            await self._copy(judged, scope, report)
+            await self._move(collection, judged, away, report, note_kept=True)
+        return _with(missed, report)
+
+    async def by_sweep(self, away: set[str], hold: Hold, report: PromotionReport | None = None) -> PromotionReport:
+        """Every tenant's records that a `sweep` rule takes. `away`: as `Tiering.move` has it. `report` has what was done also where `hold` ends it."""
+        report, missed = report or PromotionReport(), Missed([], [])
+        try:
+            async for collection, judged in self._judging.everywhere(self._placement.now(), missed):
+                if taken := sum(not one.stays for one in judged):
+                    await hold(taken)
+                    await self._move(collection, judged, away, report, note_kept=False)
+        finally:
+            _with(missed, report)
         return report
 
-    async def by_sweep(self, away: set[str], hold: Hold) -> PromotionReport:
-        """Every tenant's records that a `sweep` rule takes. `away`: as `Tiering.move` has it."""
-        report = PromotionReport()
-        for tier in dict.fromkeys(rule.source for rule in self.rules if rule.on == "sweep"):
-            await self._run("sweep", Everywhere(), [self._placement.topology.home(tier)], tier, away, report, hold)
-        return report
+    async def planned(self, now: datetime, waiting: list[str]) -> AsyncIterator[Planned]:
+        """What `by_sweep` would move at that moment. `waiting` gets what could not be asked."""
+        missed = Missed([], [])
+        async for collection, judged in self._judging.everywhere(now, missed):
+            for one in judged:
+                if one.decision.target is not None:
+                    key, decision = one.row.key, one.decision
+                    yield Planned(
+                        "move",
+                        collection.name,
+                        key.id,
+                        key.tenant,
+                        one.row.scope,
+                        decision.rule,
+                        decision.because,
+                        now,
+                        one.row.tier,
+                        decision.target or "",
+                    )
+        waiting += [*missed.stores, *(f"{key.id} stays: {problem}" for key, _, problem in missed.records)]
 
-    def _taken(self, collection: Collection, event: Event, tier: str) -> Filter:
-        """What some rule for this event takes from a tier."""
-        known = SYSTEM_FIELDS | {field.name for field in collection.fields}
-        taken = [rule.takes(self._placement.now(), known) for rule in self.rules if rule.on == event and rule.source == tier]
-        return And((Eq("tier", tier), Or(tuple(taken))))
+    async def outlook(self, record: Record, store: Store, now: datetime) -> list[Outlook]:
+        """What each rule will do with this record, as it is now."""
+        facts = await self._judging.facts(record, store)
+        return [_outlook(rule, entry_of(record), facts, now) for rule in self._judging.of_tier("")]
+
+    async def after_writing(self, tenant: str, scope: str, tier: str) -> PromotionReport:
+        """What the rules for `write` take of a scope's records in the tier that was written to."""
+        report, missed, away = PromotionReport(), Missed([], []), set[str]()
+        stores, now = [self._placement.topology.home(tier)], self._placement.now()
+        async for collection, judged in self._judging.judged("write", within(Partition(tenant, scope)), stores, now, missed, tier):
+            await self._move(collection, judged, away, report, note_kept=False)
+        return _with(missed, report)
 
     async def by_hand(self, tenant: str, entry_ids: Sequence[str], to: str) -> PromotionReport:
         """These entries, to that tier."""
@@ -99,48 +155,39 @@ class Promotion:
                 self._tell(report, key, tiers[key], because, results[key], note_kept=True)
         return report
 
-    async def _run(
-        self,
-        event: Event,
-        where: Where,
-        stores: Sequence[Store],
-        tier: str,
-        away: set[str],
-        report: PromotionReport,
-        hold: Hold | None = None,
-    ) -> None:
-        """Ask the rules about every record once, page by page; with a tier, about those that some rule takes from it. What is kept is told too, but
-        by a sweep, which needs `hold`.
+    async def _copy(self, judged: Sequence[Judged], session: Scope, report: PromotionReport) -> None:
+        """Copy what is to be copied into broader scopes, once. What cannot be copied is told, and costs nothing else."""
+        copies = [(one.row, decision) for one in judged for decision in one.copies]
+        for row, decision in copies:
+            try:
+                to = await self._target(row.key.tenant, session, decision.to_scope or "")
+                copy = await self._derivation.promote(row.key.tenant, row.key.id, to, revive=False)
+            except MemoryTiersError as error:
+                report.kept.append(Kept(row.key.id, row.tier, f"rule '{decision.rule}' cannot copy it: {error}"))
+            else:
+                report.copied.append(Copied(row.key.id, copy.id, to.text, decision.rule, decision.because))
 
-        Stores are asked in the direction records move, and none is asked about twice: what moved before is met again further on.
-        """
-        now, asked_about = self._placement.now(), set[tuple[str, Key]]()
-        for collection in [kind.collection for kind in self._placement.kinds.movable]:
-            condition = self._taken(collection, event, tier) if tier else None
-            for store in stores:
-                async for page in self._heads(collection, where, store, condition, report):
-                    fresh = [head for head in page if (collection.name, head.key) not in asked_about]
-                    asked_about |= {(collection.name, head.key) for head in fresh}
-                    decided = [(head, decide(self.rules, event, _facts(head), now)) for head in fresh if not _is_expired(head, now)]
-                    if hold is not None and any(decision.target is not None for _, decision in decided):
-                        await hold()
-                    await self._move(collection, decided, away, report, note_kept=hold is None)
+    async def _target(self, tenant: str, session: Scope, to_scope: str) -> Scope:
+        if to_scope != USER:
+            return Scope.parse(to_scope)
+        user = await self._user_of(tenant, session.id)
+        if user is None:
+            raise InvalidInput("to_scope", f"session '{session.id}' names no user")
+        return Scope.user(user)
 
-    async def _move(
-        self, collection: Collection, decided: Sequence[tuple[Head, Decision]], away: set[str], report: PromotionReport, *, note_kept: bool
-    ) -> None:
+    async def _move(self, collection: Collection, judged: Sequence[Judged], away: set[str], report: PromotionReport, *, note_kept: bool) -> None:
         """Move what is to be moved, target by target."""
         results: dict[Key, MoveResult | StoreError] = {}
-        for target in dict.fromkeys(decision.target for _, decision in decided if decision.target is not None):
-            keys = [head.key for head, decision in decided if decision.target == target]
+        for target in dict.fromkeys(one.decision.target for one in judged if one.decision.target is not None):
+            keys = [one.row.key for one in judged if one.decision.target == target]
             results |= await self._tiering.move_many(collection, keys, target, away)
-        for head, decision in decided:
+        for row, decision in [(one.row, one.decision) for one in judged]:
             if decision.target is not None:
-                result = results[head.key]  # what is left of a move that was broken off says where it was to go, not where its record is
-                tier = decision.target if result is MoveResult.ALREADY and head.role is Role.ARRIVING else head.tier
-                self._tell(report, head.key, tier, decision, result, note_kept=note_kept)
+                result = results[row.key]  # what is left of a move that was broken off says where it was to go, not where its record is
+                tier = decision.target if result is MoveResult.ALREADY and row.role is Role.ARRIVING else row.tier
+                self._tell(report, row.key, tier, decision, result, note_kept=note_kept)
             elif note_kept:
-                report.kept.append(Kept(head.key.id, head.tier, decision.because))
+                report.kept.append(Kept(row.key.id, row.tier, decision.because))
 
     def _tell(self, report: PromotionReport, key: Key, tier: str, decision: Decision, result: MoveResult | StoreError, *, note_kept: bool) -> None:
         if isinstance(result, StoreError):  # of one record: the others went on, but for those that need a store that does not answer
@@ -152,19 +199,6 @@ class Promotion:
             said = self._tiering.refusals.get(key, "") if result is MoveResult.REFUSED else ""
             report.kept.append(Kept(key.id, tier, said or _KEPT_BECAUSE[result]))
 
-    async def _heads(
-        self, collection: Collection, where: Where, store: Store, condition: Filter | None, report: PromotionReport
-    ) -> AsyncIterator[tuple[Head, ...]]:
-        """The heads of what a store holds, page by page. One that fails is named in the report."""
-        select = frozenset(name for name in LOOKED_AT if name in SYSTEM_FIELDS or collection.field(name) is not None)
-        query = Query(collection, where, condition, (Order("created_at"),), self._placement.settings.page, roles=BROWSED, select=select)
-        try:
-            async for page in self._placement.pages("promotion.scan", store, query):
-                report.kept += [Kept(key.id, "", f"its record in store '{store.name}' is corrupt") for key in page.corrupt]
-                yield page.heads
-        except StoreError as error:
-            report.waiting.append(str(error))
-
 
 _KEPT_BECAUSE = {
     MoveResult.ALREADY: "it is there or further already",
@@ -174,19 +208,38 @@ _KEPT_BECAUSE = {
 }
 
 
-def _facts(head: Head) -> Facts:
-    fields: Any = head.fields
-    return Facts(
-        tier=head.tier,
-        type=fields.get("type") or "",
-        tags=tuple(fields.get("tags") or ()),
-        confidence=fields.get("confidence"),
-        created_at=fields["created_at"],
-        updated_at=fields["updated_at"],
-        accesses=fields["accesses"],
-    )
+def _with(missed: Missed, report: PromotionReport) -> PromotionReport:
+    """The report, with what could not be asked about."""
+    told = {kept.entry_id for kept in report.kept}
+    report.kept += [Kept(key.id, tier, problem) for key, tier, problem in missed.records if key.id not in told]
+    report.waiting += missed.stores
+    return report
 
 
-def _is_expired(head: Head, now: datetime) -> bool:
-    expires_at: Any = head.fields.get("expires_at")
-    return expires_at is not None and expires_at < now
+def _outlook(rule: Rule, entry: Entry, facts: Facts, now: datetime) -> Outlook:
+    copies = isinstance(rule, PromotionRule) and rule.copies
+    to = (rule.to_scope or rule.target) if isinstance(rule, PromotionRule) else ""
+    says = Outlook(rule.name, "copy" if copies else "move", rule.on, to, takes=False, when=None, because="")
+    if rule.source != facts.tier:
+        return replace(says, because=f"it takes from '{rule.source}', and this is in '{facts.tier}'")
+    if isinstance(rule, CustomRule):
+        return _asked_now(says, rule, entry, facts, now)
+    depends = () if rule.condition is None else tuple(sorted(rule.condition.depends()))
+    if rule.on == "session_end":
+        holds, because = rule.judged(facts, now)
+        return replace(says, takes=holds, because=because, depends=("when its session ends", *depends))
+    when = now if rule.condition is None else first_moment(rule.condition, facts, now)
+    holds, because = rule.judged(facts, now if when is None else when)
+    return replace(says, takes=holds, when=when, because=because, depends=depends)
+
+
+def _asked_now(says: Outlook, policy: CustomRule, entry: Entry, facts: Facts, now: datetime) -> Outlook:
+    """What a policy says of an entry now: what it will say nobody knows."""
+    says = replace(says, depends=("what the policy says when it is asked",))
+    try:
+        decided = policy.decide(entry, facts, now)
+    except Exception as error:  # noqa: BLE001 - the policy is not ours
+        return replace(says, because=f"the policy failed: {type(error).__name__}: {error}")
+    if decided is None:
+        return replace(says, because="the policy does not take it now")
+    return replace(says, to=decided.target or "", takes=True, when=now if policy.on != "session_end" else None, because=decided.because)

@@ -1,44 +1,61 @@
-"""Promotion: which entries go onward to a longer-lived tier, by which rule. Pure: facts in, decision out."""
+"""Promotion: which entries go onward to a longer-lived tier or are copied into a broader scope, by which rule. Pure: facts in, decision out."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence, Set
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Literal
+from functools import cached_property
+from typing import Annotated, Any, Literal, Protocol, TypeAlias, get_args
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import BaseModel, ConfigDict, Field, PlainSerializer, model_validator
 
-from memory.domain.entry import EntryType
+from memory.domain import door
+from memory.domain.entry import Entry, EntryType
 from memory.domain.errors import InvalidInput
+from memory.domain.scope import Scope, ScopeKind
+from memory.policies.condition_tables import condition_of
+from memory.policies.conditions import EVERYTHING, AllOf, AnyOf, Condition
+from memory.policies.facts import Facts, Fields, Measure
 from memory.policies.routing import TIERS, is_onward
-from memory.ports.query import And, Filter, Ge, Has, In, Le, Or
+from memory.policies.single_conditions import ConfidenceAtLeast, IdleFor, OfScopeKind, OfTenant, OfType, OlderThan, ReadAtLeast, Tagged
+from memory.ports.query import Filter
 
-Event = Literal["session_end", "sweep"]
+Event = Literal["session_end", "sweep", "write"]
+"""When rules are asked. What those for `write` did not do behind a write, a sweep does."""
 
+USER = "user"
+"""A scope to copy into: that of the user with whom the session is."""
 
-@dataclass(frozen=True, slots=True)
-class Facts:
-    """What the rules may look at."""
-
-    tier: str
-    type: str
-    tags: tuple[str, ...]
-    confidence: float | None
-    created_at: datetime
-    updated_at: datetime
-    accesses: int = 0
+_FLAT: Mapping[str, Any] = {
+    "tags": lambda tags: Tagged(*tags),
+    "types": lambda types: OfType(*map(str, types)),
+    "min_confidence": ConfidenceAtLeast,
+    "min_accesses": ReadAtLeast,
+    "idle_for": IdleFor,
+    "older_than": OlderThan,
+}
 
 
 class PromotionRule(BaseModel):
-    """Move entries of tier `source` to `target` when the event happens and any of the conditions given holds; without conditions, always."""
+    """Move entries of tier `source` to `target` when the event happens and what is asked of them holds; where nothing is asked, always.
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    Asked is `when`, a condition, or in short any of `tags`, `types`, `min_confidence`, `min_accesses`, `idle_for`, `older_than`; besides, where these
+    are given, that the entry is one of `tenants`' and of a scope of `scope_kinds`. What a scope holds is what it holds in the source tier.
+
+    With `to_scope` the entry stays, and a copy goes into that scope as `promote` makes it: `"user"`, the session's user, or a scope as `"org:acme"`.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True, arbitrary_types_allowed=True)
 
     name: str = Field(min_length=1)
     on: Event = "session_end"
     source: str = "short"
     target: str = "mid"
+    to_scope: str | None = None
+    when: Annotated[Condition | None, PlainSerializer(lambda when: when and when.table())] = None
+    tenants: tuple[str, ...] = ()
+    scope_kinds: tuple[ScopeKind, ...] = ()
     tags: tuple[str, ...] = ()
     types: tuple[EntryType, ...] = ()
     min_confidence: float | None = Field(default=None, ge=0, le=1)
@@ -46,87 +63,169 @@ class PromotionRule(BaseModel):
     idle_for: timedelta | None = None
     older_than: timedelta | None = None
 
+    @model_validator(mode="before")
+    @classmethod
+    def _reads_its_condition(cls, given: Any) -> Any:
+        if isinstance(given, Mapping) and given.get("when") is not None:
+            return {**given, "when": condition_of(given["when"], f"promotion.{given.get('name', '')}.when")}
+        return given
+
     @model_validator(mode="after")
-    def _goes_onward(self) -> PromotionRule:
+    def _can_be_carried_out(self) -> PromotionRule:
         for field in ("source", "target"):
             if getattr(self, field) not in TIERS:
-                raise InvalidInput(f"promotion.{self.name}.{field}", f"must be one of {', '.join(TIERS)}")
-        if not is_onward(self.source, self.target):
-            raise InvalidInput(f"promotion.{self.name}.target", f"must come after '{self.source}': records move onward only")
+                raise self._refused(field, f"must be one of {', '.join(TIERS)}")
+        if self.to_scope is not None:
+            self._check_copying(self.to_scope)
+        elif not is_onward(self.source, self.target):
+            raise self._refused("target", f"must come after '{self.source}': records move onward only")
+        if self.when is not None and (beside := [name for name in _FLAT if getattr(self, name) not in (None, ())]):
+            raise self._refused(beside[0], "cannot stand beside when: say it there")
+        try:
+            _ = self.condition
+        except InvalidInput as error:
+            raise self._refused(error.field, error.problem) from None
         return self
+
+    def _check_copying(self, to_scope: str) -> None:
+        if "target" in self.model_fields_set:
+            raise self._refused("target", "belongs to a move: with to_scope the entry stays where it is")
+        if self.on != "session_end":  # else each sweep would look for the copies of before, and make anew what was deleted
+            raise self._refused("to_scope", f"entries are copied on session_end, not on {self.on}")
+        if to_scope != USER:
+            try:
+                Scope.parse(to_scope)
+            except InvalidInput as error:
+                raise self._refused("to_scope", f"must be '{USER}' or a scope: {error}") from None
+
+    def _refused(self, field: str, problem: str) -> InvalidInput:
+        return InvalidInput(f"promotion.{self.name}.{field}", problem)
+
+    @cached_property
+    def condition(self) -> Condition | None:
+        """All that is asked of an entry; None where nothing is."""
+        given = {name: getattr(self, name) for name in _FLAT}
+        flat = [make(given[name]) for name, make in _FLAT.items() if given[name] not in (None, ())]
+        asked: list[Condition] = [OfTenant(*self.tenants)] if self.tenants else []
+        asked += [OfScopeKind(*map(str, self.scope_kinds))] if self.scope_kinds else []
+        asked += [self.when] if self.when is not None else [flat[0] if len(flat) == 1 else AnyOf(tuple(flat))] if flat else []
+        return None if not asked else asked[0] if len(asked) == 1 else AllOf(tuple(asked))
+
+    @property
+    def copies(self) -> bool:
+        return self.to_scope is not None
+
+    @property
+    def measures(self) -> frozenset[Measure]:
+        """What has to be known of a record's `rank`."""
+        return frozenset() if self.condition is None else self.condition.measures()
+
+    @property
+    def from_rank(self) -> int:
+        return 0 if self.condition is None else self.condition.from_rank()
+
+    def answers(self, event: Event) -> bool:
+        """Whether the rule is asked on this event."""
+        return self.on == event or (event == "sweep" and self.on == "write")
 
     def reason(self, facts: Facts, now: datetime) -> str | None:
         """Why this rule takes an entry with these facts; None where it does not."""
-        reasons = [text for holds, text in self._conditions(facts, now) if holds]
-        if reasons:
-            return reasons[0]
-        return None if any(True for _ in self._conditions(facts, now)) else "the rule takes every entry"
+        holds, said = self.judged(facts, now)
+        return said if holds else None
 
-    def takes(self, now: datetime, known: Set[str]) -> Filter:
+    def judged(self, facts: Facts, now: datetime) -> tuple[bool, str]:
+        """Whether it takes the entry, and why or why not."""
+        return (True, "the rule takes every entry") if self.condition is None else self.condition.judged(facts, now)
+
+    def takes(self, now: datetime, known: Fields) -> Filter:
         """The filter for what this rule takes of records that have these fields."""
-        parts: list[Filter] = [Has("tags", tag) for tag in self.tags if "tags" in known]
-        parts += [In("type", tuple(self.types))] if self.types and "type" in known else []
-        parts += [Ge("confidence", self.min_confidence)] if self.min_confidence is not None and "confidence" in known else []
-        parts += [Ge("accesses", self.min_accesses)] if self.min_accesses is not None else []
-        parts += [Le("updated_at", now - self.idle_for)] if self.idle_for is not None else []
-        parts += [Le("created_at", now - self.older_than)] if self.older_than is not None else []
-        conditional = self.tags or self.types or any(c is not None for c in (self.min_confidence, self.min_accesses, self.idle_for, self.older_than))
-        return Or(tuple(parts)) if conditional else And(())
+        return EVERYTHING if self.condition is None else self.condition.filter(now, known)
 
     def describe(self) -> str:
         """The rule in words, for people."""
-        parts = []
-        if self.tags:
-            parts.append("tagged " + " or ".join(self.tags))
-        if self.types:
-            parts.append("of type " + " or ".join(self.types))
-        if self.min_confidence is not None:
-            parts.append(f"confidence at least {self.min_confidence:g}")
-        if self.min_accesses is not None:
-            parts.append(f"read at least {self.min_accesses} times")
-        if self.idle_for is not None:
-            parts.append(f"unchanged for {_length(self.idle_for)}")
-        if self.older_than is not None:
-            parts.append(f"older than {_length(self.older_than)}")
-        return f"on {self.on.replace('_', ' ')}, {self.source} → {self.target}: " + (" or ".join(parts) if parts else "every entry")
-
-    def _conditions(self, facts: Facts, now: datetime) -> list[tuple[bool, str]]:
-        found: list[tuple[bool, str]] = []
-        if self.tags:
-            shared = [t for t in facts.tags if t in self.tags]
-            found.append((bool(shared), f"tagged '{shared[0]}'" if shared else ""))
-        if self.types:
-            found.append((facts.type in self.types, f"of type {facts.type}"))
-        if self.min_confidence is not None:
-            high = facts.confidence is not None and facts.confidence >= self.min_confidence
-            found.append((high, f"confidence {facts.confidence:g} is at least {self.min_confidence:g}" if high else ""))
-        if self.min_accesses is not None:
-            found.append((facts.accesses >= self.min_accesses, f"read {facts.accesses} times"))
-        if self.idle_for is not None:
-            found.append((now - facts.updated_at >= self.idle_for, f"unchanged for {_length(self.idle_for)}"))
-        if self.older_than is not None:
-            found.append((now - facts.created_at >= self.older_than, f"older than {_length(self.older_than)}"))
-        return found
-
-
-def _length(span: timedelta) -> str:
-    """A duration for people: in the largest unit that divides it."""
-    seconds = int(span.total_seconds())
-    for unit, size in (("day", 86_400), ("hour", 3_600), ("minute", 60)):
-        if seconds and seconds % size == 0:
-            count = seconds // size
-            return f"{count} {unit}" + ("" if count == 1 else "s")
-    return f"{span.total_seconds():g} seconds"
+        asked = "every entry" if self.condition is None else self.condition.describe()
+        goes = f"{self.source} → {self.target}" if self.to_scope is None else f"{self.source}, a copy → {self.to_scope}"
+        return f"on {self.on.replace('_', ' ')}, {goes}: {asked}"
 
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """Where an entry goes and why; `target` of None keeps it."""
+    """Where an entry goes and why; `target` of None keeps it. `to_scope`: the scope that it is copied into instead."""
 
     target: str | None
-    rule: str
-    because: str
+    rule: str = ""
+    because: str = ""
+    to_scope: str | None = None
 
+
+class Policy(Protocol):
+    """A rule in Python, asked of the entries of a tier after the rules. Pure as they are: what it may look at it is given.
+
+    Three more attributes may be there: `on`, the event (else `sweep`), `tier` (else `short`), and `when`, a condition on what it is asked about:
+    then stores are asked for those entries alone, else for the whole tier.
+    """
+
+    @property
+    def name(self) -> str: ...
+
+    def decide(self, record: Entry, facts: Facts, now: datetime) -> Decision | None:
+        """Where the entry goes and why; None where it stays."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class CustomRule:
+    """A policy, with what it leaves unsaid."""
+
+    policy: Policy
+    name: str
+    on: Event
+    source: str
+    when: Condition | None
+
+    @classmethod
+    def of(cls, policy: Policy) -> CustomRule:
+        """Raises `InvalidInput` for what is no policy."""
+        name = getattr(policy, "name", None)
+        if not isinstance(name, str) or not name or not callable(getattr(policy, "decide", None)):
+            raise InvalidInput("policies", f"a policy has a name and decide(record, facts, now), as {type(policy).__name__} has not")
+        on: Any = getattr(policy, "on", "sweep")
+        source, when = getattr(policy, "tier", "short"), getattr(policy, "when", None)
+        door.one_of(f"policies.{name}.on", on, get_args(Event))
+        door.one_of(f"policies.{name}.tier", source, TIERS)
+        return cls(policy, name, on, source, None if when is None else condition_of(when, f"policies.{name}.when"))
+
+    def answers(self, event: Event) -> bool:
+        return self.on == event or (event == "sweep" and self.on == "write")
+
+    def takes(self, now: datetime, known: Fields) -> Filter:
+        return EVERYTHING if self.when is None else self.when.filter(now, known)
+
+    @property
+    def measures(self) -> frozenset[Measure]:
+        return frozenset() if self.when is None else self.when.measures()
+
+    @property
+    def from_rank(self) -> int:
+        return 0 if self.when is None else self.when.from_rank()
+
+    @property
+    def condition(self) -> Condition | None:
+        return self.when
+
+    def decide(self, entry: Entry, facts: Facts, now: datetime) -> Decision | None:
+        """What the policy says, under its name. Raises what it raises, and `InvalidInput` where that is no move onward."""
+        if self.when is not None and self.when.reason(facts, now) is None:
+            return None
+        decided = self.policy.decide(entry, facts, now)
+        if decided is None or (isinstance(decided, Decision) and decided.target is None):
+            return None
+        if not isinstance(decided, Decision) or decided.to_scope or decided.target not in TIERS or not is_onward(facts.tier, decided.target):
+            raise InvalidInput("decide", f"must return None or a Decision for a tier after '{facts.tier}'")
+        return Decision(decided.target, self.name, decided.because or "the policy says so")
+
+
+Rule: TypeAlias = PromotionRule | CustomRule
 
 DEFAULT_RULES = (
     PromotionRule(name="facts-last", on="session_end", source="short", target="long", tags=("fact",), min_confidence=0.8),
@@ -136,8 +235,19 @@ DEFAULT_RULES = (
 
 
 def decide(rules: Sequence[PromotionRule], event: Event, facts: Facts, now: datetime) -> Decision:
-    """The first rule, in order, that takes the entry wins."""
+    """The first rule, in order, that takes the entry to another tier wins."""
     for rule in rules:
-        if rule.on == event and rule.source == facts.tier and (reason := rule.reason(facts, now)) is not None:
+        if rule.answers(event) and not rule.copies and rule.source == facts.tier and (reason := rule.reason(facts, now)) is not None:
             return Decision(rule.target, rule.name, reason)
-    return Decision(None, "", f"no {event.replace('_', ' ')} rule takes it from '{facts.tier}'")
+    return Decision(None, because=f"no {event.replace('_', ' ')} rule takes it from '{facts.tier}'")
+
+
+def copied(rules: Sequence[PromotionRule], event: Event, facts: Facts, now: datetime) -> list[Decision]:
+    """The scopes that an entry is copied into: every rule that says so counts, each scope once."""
+    found: dict[str, Decision] = {}
+    for rule in rules:
+        if rule.to_scope is None or not rule.answers(event) or rule.source != facts.tier or rule.to_scope in found:
+            continue
+        if (reason := rule.reason(facts, now)) is not None:
+            found[rule.to_scope] = Decision(None, rule.name, reason, rule.to_scope)
+    return list(found.values())

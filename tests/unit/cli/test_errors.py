@@ -75,7 +75,25 @@ def test_version_is_the_distributions(memory: CommandLine) -> None:
 
 def test_help_names_the_exit_codes_and_every_command(memory: CommandLine) -> None:
     text = memory.ok("--help")
-    commands = ("demo", "init", "doctor", "stats", "route", "write", "search", "show", "promote", "forget", "import", "export", "config")
+    commands = (
+        "demo",
+        "init",
+        "doctor",
+        "stats",
+        "route",
+        "plan",
+        "why",
+        "sweep",
+        "write",
+        "search",
+        "list",
+        "show",
+        "promote",
+        "forget",
+        "import",
+        "export",
+        "config",
+    )
     for words in (*commands, "Exit codes: 0 done; 1 nothing found"):
         assert words in text
     for command in commands[:-1]:

@@ -11,8 +11,9 @@ import pytest
 from pydantic import ValidationError
 
 from memory.domain.errors import ConfigError
+from memory.domain.time import parse_duration, show_duration
 from memory.facade.config import MemoryConfig, default_url
-from memory.facade.values import masked, parse_duration, show_duration
+from memory.facade.values import masked
 from memory.policies.promotion import DEFAULT_RULES
 
 SECRETS = [

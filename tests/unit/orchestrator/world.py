@@ -22,7 +22,7 @@ from memory.orchestrator.settings import EngineSettings
 from memory.orchestrator.steps import current_step
 from memory.orchestrator.topology import Topology
 from memory.policies.asked import Asked
-from memory.policies.promotion import DEFAULT_RULES, PromotionRule
+from memory.policies.promotion import DEFAULT_RULES, CustomRule, PromotionRule
 from memory.ports.capabilities import Capabilities
 from memory.ports.clock import system_clock
 from memory.ports.collections import Collection
@@ -122,6 +122,7 @@ class World:
         long: Capabilities = DURABLE,
         embedder: Embedder | None = None,
         rules: Sequence[PromotionRule] = DEFAULT_RULES,
+        policies: Sequence[CustomRule] = (),
         settings: EngineSettings | None = None,
         kinds: Kinds = KINDS,
         passages: Where = "home",
@@ -129,6 +130,7 @@ class World:
         self.clock = Clock()
         self.short, self.mid, self.long = (Flaky(name, can, self.clock) for name, can in (("short", short), ("mid", mid), ("long", long)))
         self.embedder, self.rules, self.settings, self.kinds, self.passages = embedder, rules, settings, kinds, passages
+        self.policies = policies
         self.engine = self.another_engine()
 
     @property
@@ -144,8 +146,17 @@ class World:
     def another_engine(self) -> Engine:
         """As another process would have it: the same stores, nothing else shared."""
         topology = Topology(short=self.short, mid=self.mid, long=self.long)
-        settings, kinds, passages = self.settings, self.kinds, self.passages
-        return Engine(topology, embedder=self.embedder, clock=self.clock, rules=self.rules, settings=settings, kinds=kinds, passages=passages)
+        rules, policies, settings, kinds, passages = self.rules, self.policies, self.settings, self.kinds, self.passages
+        return Engine(
+            topology,
+            embedder=self.embedder,
+            clock=self.clock,
+            rules=rules,
+            policies=policies,
+            settings=settings,
+            kinds=kinds,
+            passages=passages,
+        )
 
     async def another_process(self) -> Engine:
         """An open engine that shares nothing with this world's but the stores."""

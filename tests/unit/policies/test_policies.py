@@ -14,7 +14,8 @@ from memory.domain.errors import InvalidInput
 from memory.domain.scope import ScopeKind
 from memory.orchestrator.collections import ENTRIES
 from memory.orchestrator.kinds import KINDS
-from memory.policies.promotion import DEFAULT_RULES, Facts, PromotionRule, decide
+from memory.policies.facts import Facts
+from memory.policies.promotion import DEFAULT_RULES, PromotionRule, decide
 from memory.policies.ranking import fuse
 from memory.policies.routing import TIERS, is_onward
 from memory.ports.by_words import rank_by_words

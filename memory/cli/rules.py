@@ -1,0 +1,107 @@
+"""Commands on what rules do: plan, why and sweep."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from memory.cli.command import Cli, command
+
+if TYPE_CHECKING:
+    from memory.facade.why import WhyReport
+    from memory.orchestrator.maintenance import SweepReport
+    from memory.orchestrator.planned import Outlook, Plan
+
+
+def register(app: typer.Typer) -> None:
+    command(app, "plan")(plan)
+    command(app, "why")(why)
+    command(app, "sweep")(sweep)
+
+
+async def plan(cli: Cli) -> None:
+    """What a sweep run now would do by rules, of every tenant, and why. Does none of it."""
+    async with cli.memory() as memory:
+        made = await memory.admin.plan()
+    cli.emit(made.to_dict(), lambda out: _show_plan(out, made))
+
+
+def _show_plan(out: Any, made: Plan) -> None:
+    from rich.text import Text
+
+    from memory.cli import show
+
+    if not made.planned:
+        out.print("No rule takes anything now.")
+    alike = show.grouped(made.planned, lambda one: (one.rule, one.action, one.because, one.tier, one.to, one.collection))
+    for (rule, action, because, tier, to, collection), some in alike.items():
+        goes = Text.assemble(" from ", show.tier(tier), " to ", show.tier(to)) if to else Text.assemble(" in ", show.tier(tier)) if tier else Text("")
+        what = collection.replace("_", " ")
+        out.print(Text.assemble(f"{action} {len(some):,} ({what})", goes, " by ", show.plain(rule), ": ", show.plain(because)))
+        out.print(show.table("", ["id", "tenant and scope"], [[one.id, f"{one.tenant}\n{one.scope}"] for one in some]))
+    for sentence in made.waiting:
+        out.print(show.plain(f"- not asked: {sentence}", "yellow"))
+
+
+async def why(cli: Cli, entry_id: Annotated[str, typer.Argument(metavar="ID")]) -> None:
+    """Which rules will act on an entry, when, and why the others do not."""
+    async with cli.memory() as memory:
+        report = await memory.admin.why(entry_id)
+    cli.emit(report.to_dict(), lambda out: _show_why(out, report))
+
+
+def _show_why(out: Any, report: WhyReport) -> None:
+    from rich.text import Text
+
+    from memory.cli import show
+
+    out.print(Text.assemble((report.entry_id, "bold"), " in ", show.tier(report.tier), f" (store {report.store}), {report.scope}"))
+    following = report.next
+    if following is None:
+        out.print("If it stays as it is, no sweep moves it.")
+    else:
+        out.print(show.plain(f"Next: {following.rule} {_does(following)} {_when(following)}."))
+    rows = [[rule.rule, f"{_does(rule)}\n{_when(rule)}" if rule.takes else "does not take it", _because(rule)] for rule in report.rules]
+    out.print(show.table("Rules", ["rule", "what it does", "because"], rows))
+    for sentence in report.held:
+        out.print(show.plain(f"- {sentence}", "yellow"))
+
+
+def _does(rule: Outlook) -> str:
+    return "deletes it" if rule.action == "delete" else f"{'copies' if rule.action == 'copy' else 'moves'} it to {rule.to}"
+
+
+def _when(rule: Outlook) -> str:
+    from memory.cli import show
+
+    return f"with the first sweep from {show.moment(rule.when)} on" if rule.when is not None else f"on {rule.on.replace('_', ' ')}"
+
+
+def _because(rule: Outlook) -> str:
+    return rule.because + (f"\ndepends on {' and '.join(rule.depends)}" if rule.depends else "")
+
+
+async def sweep(cli: Cli) -> int:
+    """Do maintenance now, for all tenants: finish what is owed, forget what has served, follow the rules. Ends with 1 where something has to wait or
+    needs looking at."""
+    async with cli.memory() as memory:
+        report = await memory.admin.sweep()
+    cli.emit(report.to_dict(), lambda out: _show_sweep(out, report))
+    return 0 if report.ran and not (report.waiting or report.stays) else 1
+
+
+def _show_sweep(out: Any, report: SweepReport) -> None:
+    from memory.cli import show
+
+    if not report.ran:
+        out.print("Another process is at it.")
+    did = {
+        name.replace("_", " "): count for name, count in report.to_dict().items() if isinstance(count, int) and not isinstance(count, bool) and count
+    }
+    if did:
+        out.print(show.table("Done", ["what", "how many"], list(did.items()), right=("how many",)))
+    elif report.ran:
+        out.print("There was nothing to do.")
+    for sentence in (*report.waiting, *report.stays):
+        out.print(show.plain(f"- {sentence}", "yellow"))

@@ -1,0 +1,91 @@
+"""Conditions as a table of TOML or of Python says them: a key is a condition, several keys all of them.
+
+when = { all = [ { older_than = "7d" }, { not = { tag = "pinned" } } ] }
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Callable, Mapping
+
+from memory.domain.errors import InvalidInput
+from memory.policies.conditions import AllOf, AnyOf, Condition, NoneOf, walked
+from memory.policies.facts import MEASURES
+from memory.policies.single_conditions import (
+    ConfidenceAtLeast,
+    IdleFor,
+    InTier,
+    OfScopeKind,
+    OfTenant,
+    OfType,
+    OlderThan,
+    ReadAtLeast,
+    ScopeOver,
+    Tagged,
+)
+
+MOST_LEVELS = 10
+MOST_CONDITIONS = 100
+"""How deep the conditions of one rule nest, and how many there are: stores are asked all of them as one filter."""
+
+
+def condition_of(given: object, path: str) -> Condition:
+    """A condition as it is, or as a table says it, of several keys: all of them. What cannot be read is refused by its path."""
+    condition = given if isinstance(given, Condition) else _read(given, path, MOST_LEVELS)
+    if _levels(condition) > MOST_LEVELS:
+        raise InvalidInput(path, f"nests deeper than {MOST_LEVELS} levels")
+    if sum(1 for _ in walked(condition)) > MOST_CONDITIONS:
+        raise InvalidInput(path, f"holds more than {MOST_CONDITIONS} conditions")
+    return condition
+
+
+def _levels(condition: Condition) -> int:
+    return 1 + max((_levels(part) for part in condition.parts()), default=0)
+
+
+def _read(given: object, path: str, room: int) -> Condition:
+    if isinstance(given, Condition):
+        return given
+    if not isinstance(given, Mapping):
+        raise InvalidInput(path, f'should be a table of conditions, such as {{ older_than = "7d" }}, not {type(given).__name__}')
+    if not given:
+        raise InvalidInput(path, "says no condition")
+    if not room:
+        raise InvalidInput(path, f"nests deeper than {MOST_LEVELS} levels")
+    read = [_read_one(str(name), value, path, room - 1) for name, value in given.items()]
+    return read[0] if len(read) == 1 else AllOf(tuple(read))
+
+
+def _read_one(name: str, value: object, path: str, room: int) -> Condition:
+    here = f"{path}.{name}"
+    if name in ("all", "any"):
+        if not isinstance(value, list | tuple) or not value:
+            raise InvalidInput(here, "should be a list of one condition or more")
+        parts = tuple(_read(part, f"{here}[{number}]", room) for number, part in enumerate(value))
+        return AllOf(parts) if name == "all" else AnyOf(parts)
+    if name == "not":
+        return NoneOf(_read(value, here, room))
+    try:
+        return _read_single(name, value)
+    except InvalidInput as error:
+        inner = error.field.removeprefix(name)
+        raise InvalidInput(here + inner, error.problem) from None
+
+
+def _read_single(name: str, value: object) -> Condition:
+    if name in _OF_A_VALUE:
+        return _OF_A_VALUE[name](value)
+    if name in _OF_NAMES:
+        return _OF_NAMES[name](*(value if isinstance(value, list | tuple) else (value,)))
+    if name == "scope_over":
+        if not isinstance(value, Mapping) or not value or not set(value) <= set(MEASURES):
+            raise InvalidInput(name, f"should be a table of one of {', '.join(MEASURES)}, such as {{ count = 1000 }}")
+        return ScopeOver(**value)
+    close = difflib.get_close_matches(name, NAMES, n=1, cutoff=0.5)
+    raise InvalidInput(name, "is not a condition; " + (f"did you mean {close[0]}?" if close else f"there are {', '.join(NAMES)}"))
+
+
+_OF_A_VALUE: Mapping[str, Callable[..., Condition]] = {kind.key: kind for kind in (OlderThan, IdleFor, ReadAtLeast, ConfidenceAtLeast)}
+_OF_NAMES: Mapping[str, Callable[..., Condition]] = {kind.key: kind for kind in (OfType, Tagged, InTier, OfScopeKind, OfTenant)}
+NAMES = (*_OF_A_VALUE, *_OF_NAMES, "scope_over", "all", "any", "not")
+"""What a table of conditions may say."""

@@ -1,0 +1,301 @@
+"""Conditions on one fact of a record each."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any, ClassVar
+
+from memory.domain import door
+from memory.domain.entry import EntryType
+from memory.domain.errors import InvalidInput
+from memory.domain.scope import ScopeKind
+from memory.domain.time import in_words, parse_duration, show_duration
+from memory.policies.conditions import EVERYTHING, Condition
+from memory.policies.facts import MEASURES, Facts, Fields, Measure
+from memory.policies.routing import TIERS
+from memory.ports.query import Filter, Ge, Has, In, Le, Not, Or
+
+LONGEST = timedelta(days=36_500)
+
+
+class Single(Condition):
+    """A condition on one fact. `key` names it in a table."""
+
+    __slots__ = ()
+    key: ClassVar[str]
+    fact: ClassVar[str]
+    words: ClassVar[str] = ""
+
+    def filter(self, now: datetime, known: Fields) -> Filter:
+        return self._asked(known[self.fact], now) if self.fact in known else EVERYTHING
+
+    def rest(self, now: datetime, known: Fields) -> Filter:
+        return Not(self._asked(known[self.fact], now)) if self.fact in known else EVERYTHING
+
+    def table(self) -> dict[str, Any]:
+        return {self.key: self._given()}
+
+    @abstractmethod
+    def _asked(self, field: str, now: datetime) -> Filter:
+        """The filter that holds of exactly the same records."""
+
+    @abstractmethod
+    def _given(self) -> Any: ...
+
+
+@dataclass(frozen=True, slots=True)
+class _Since(Single):
+    """So long a time, or more, has passed since a moment of its record's."""
+
+    length: timedelta
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "length", _length(self.key, self.length))
+
+    def judged(self, facts: Facts, now: datetime) -> tuple[bool, str]:
+        holds = now - getattr(facts, self.fact) >= self.length
+        return holds, self.describe() if holds else f"not {self.describe()}"
+
+    def turns(self, facts: Facts) -> Iterator[datetime]:
+        yield getattr(facts, self.fact) + self.length
+
+    def describe(self) -> str:
+        return f"{self.words} {in_words(self.length)}"
+
+    def _asked(self, field: str, now: datetime) -> Filter:
+        return Le(field, now - self.length)
+
+    def _given(self) -> str:
+        return show_duration(self.length)
+
+
+class OlderThan(_Since):
+    """Its record was created so long ago, or longer."""
+
+    __slots__ = ()
+    key, fact, words = "older_than", "created_at", "older than"
+
+
+class IdleFor(_Since):
+    """Its record was last changed so long ago, or longer. To be read is no change."""
+
+    __slots__ = ()
+    key, fact, words = "idle_for", "updated_at", "unchanged for"
+
+
+@dataclass(frozen=True, slots=True)
+class ReadAtLeast(Single):
+    """Its record was read so often; see `memory.orchestrator.accesses`."""
+
+    key, fact = "read_at_least", "accesses"
+    times: int
+
+    def __post_init__(self) -> None:
+        _whole(self.key, self.times)
+
+    def judged(self, facts: Facts, now: datetime) -> tuple[bool, str]:
+        return facts.accesses >= self.times, f"read {facts.accesses} times"
+
+    def describe(self) -> str:
+        return f"read at least {self.times} times"
+
+    def depends(self) -> frozenset[str]:
+        return frozenset({"how often it is read"})
+
+    def _asked(self, field: str, now: datetime) -> Filter:
+        return Ge(field, self.times)
+
+    def _given(self) -> int:
+        return self.times
+
+
+@dataclass(frozen=True, slots=True)
+class ConfidenceAtLeast(Single):
+    """Its record has a confidence, and one so high."""
+
+    key, fact = "confidence_at_least", "confidence"
+    least: float
+
+    def __post_init__(self) -> None:
+        if isinstance(self.least, bool) or not isinstance(self.least, int | float) or not 0 <= self.least <= 1:
+            raise InvalidInput(self.key, "should be a number from 0 to 1")
+        object.__setattr__(self, "least", float(self.least))
+
+    def judged(self, facts: Facts, now: datetime) -> tuple[bool, str]:
+        if facts.confidence is None:
+            return False, "without a confidence"
+        holds = facts.confidence >= self.least
+        return holds, f"confidence {facts.confidence:g} is {'at least' if holds else 'under'} {self.least:g}"
+
+    def describe(self) -> str:
+        return f"confidence at least {self.least:g}"
+
+    def _asked(self, field: str, now: datetime) -> Filter:
+        return Ge(field, self.least)
+
+    def _given(self) -> float:
+        return self.least
+
+
+@dataclass(frozen=True, slots=True)
+class _OneOf(Single):
+    """A fact is one of these names."""
+
+    names: tuple[str, ...]
+
+    def __init__(self, *names: str) -> None:
+        if not names:
+            raise InvalidInput(self.key, "should name one or more")
+        object.__setattr__(self, "names", tuple(dict.fromkeys(self._checked(name) for name in names)))
+
+    def judged(self, facts: Facts, now: datetime) -> tuple[bool, str]:
+        said = getattr(facts, self.fact)
+        return said in self.names, self.words.format(said or "no")
+
+    def describe(self) -> str:
+        return self.words.format(" or ".join(self.names))
+
+    def _asked(self, field: str, now: datetime) -> Filter:
+        return In(field, self.names)
+
+    def _given(self) -> list[str]:
+        return list(self.names)
+
+    @classmethod
+    @abstractmethod
+    def _checked(cls, name: object) -> str: ...
+
+
+class Tagged(_OneOf):
+    """Its record has one of these tags, to the letter."""
+
+    __slots__ = ()
+    key, fact, words = "tag", "tags", "tagged {}"
+
+    def judged(self, facts: Facts, now: datetime) -> tuple[bool, str]:
+        shared = [tag for tag in facts.tags if tag in self.names]
+        return (True, f"tagged '{shared[0]}'") if shared else (False, "not tagged " + " or ".join(f"'{tag}'" for tag in self.names))
+
+    def _asked(self, field: str, now: datetime) -> Filter:
+        return Or(tuple(Has(field, tag) for tag in self.names))
+
+    @classmethod
+    def _checked(cls, name: object) -> str:
+        return door.text(cls.key, name, max_chars=door.MAX_TAG_CHARS, min_chars=1)
+
+
+class OfType(_OneOf):
+    """Its record is of one of these types."""
+
+    __slots__ = ()
+    key, fact, words = "type", "type", "of type {}"
+
+    @classmethod
+    def _checked(cls, name: object) -> str:
+        return door.one_of(cls.key, name, EntryType)
+
+
+class InTier(_OneOf):
+    """Its record is at home in one of these tiers."""
+
+    __slots__ = ()
+    key, fact, words = "tier", "tier", "in tier {}"
+
+    @classmethod
+    def _checked(cls, name: object) -> str:
+        return door.one_of(cls.key, name, TIERS)
+
+
+class OfScopeKind(_OneOf):
+    """Its record belongs to a scope of one of these kinds."""
+
+    __slots__ = ()
+    key, fact, words = "scope_kind", "scope_kind", "of a scope of kind {}"
+
+    @classmethod
+    def _checked(cls, name: object) -> str:
+        return door.one_of(cls.key, name, ScopeKind)
+
+
+class OfTenant(_OneOf):
+    """Its record is one of these tenants'. A tenant is no field: who asks stores asks for `tenants`."""
+
+    __slots__ = ()
+    key, fact, words = "tenant", "tenant", "of tenant {}"
+
+    def tenants(self) -> frozenset[str] | None:
+        return frozenset(self.names)
+
+    @classmethod
+    def _checked(cls, name: object) -> str:
+        return door.identifier(cls.key, name)
+
+
+@dataclass(frozen=True, slots=True)
+class ScopeOver(Condition):
+    """Its record lies beyond the newest so many of its scope, or beyond the newest so many bytes or tokens: the newest that fit stay."""
+
+    measure: Measure
+    most: int
+
+    def __init__(self, *, count: int | None = None, bytes: int | None = None, tokens: int | None = None) -> None:  # noqa: A002 - as they are measured
+        given: dict[Measure, int | None] = {"count": count, "bytes": bytes, "tokens": tokens}
+        said = [(measure, most) for measure, most in given.items() if most is not None]
+        if len(said) != 1:
+            raise InvalidInput("scope_over", f"takes one of {', '.join(MEASURES)}; for several, give several under any or all")
+        [(measure, most)] = said
+        object.__setattr__(self, "measure", measure)
+        object.__setattr__(self, "most", _whole(f"scope_over.{measure}", most, least=0))
+
+    def judged(self, facts: Facts, now: datetime) -> tuple[bool, str]:
+        if facts.rank is None:
+            return False, f"{self.describe()}: not looked at"
+        holds = getattr(facts.rank, self.measure) > self.most
+        return holds, self.describe() if holds else f"among {self._newest()}"
+
+    def filter(self, now: datetime, known: Fields) -> Filter:
+        return EVERYTHING
+
+    def rest(self, now: datetime, known: Fields) -> Filter:
+        return EVERYTHING
+
+    def describe(self) -> str:
+        return f"beyond {self._newest()}"
+
+    def _newest(self) -> str:
+        return f"the newest {self.most:,}{'' if self.measure == 'count' else f' {self.measure}'} of its scope"
+
+    def table(self) -> dict[str, Any]:
+        return {"scope_over": {self.measure: self.most}}
+
+    def measures(self) -> frozenset[Measure]:
+        return frozenset({self.measure})
+
+    def from_rank(self) -> int:
+        return self.most + 1 if self.measure == "count" else 0
+
+    def depends(self) -> frozenset[str]:
+        return frozenset({"what its scope holds"})
+
+
+def _length(name: str, given: object) -> timedelta:
+    try:
+        length = parse_duration(given)
+    except ValueError as error:
+        raise InvalidInput(name, str(error)) from None
+    if isinstance(length, int | float):
+        length = timedelta(seconds=length) if 0 < length <= LONGEST.total_seconds() else LONGEST * 2
+    if not isinstance(length, timedelta):
+        raise InvalidInput(name, "should be a duration such as '30d', '5m' or '1h30m'")
+    if not timedelta() < length <= LONGEST:
+        raise InvalidInput(name, "should be longer than nothing and at most 100 years")
+    return length
+
+
+def _whole(name: str, given: object, *, least: int = 1) -> int:
+    if isinstance(given, bool) or not isinstance(given, int) or not least <= given < door.INT64:
+        raise InvalidInput(name, f"should be a whole number, {least} or more")
+    return given

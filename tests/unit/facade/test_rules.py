@@ -1,0 +1,246 @@
+"""Rules at the facade: given in files and in Python, shown, planned and explained; policies by name and by hand."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+import time
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from memory import BlockingMemory, ConfigError, Decision, Entry, Facts, IdleFor, Memory, NotFound, OlderThan, PromotionRule, ScopeOver, Tagged
+from memory.facade.config import MemoryConfig
+from tests.acceptance.support import Clock
+from tests.support.readme import blocks
+
+DAY = timedelta(days=1)
+EPHEMERAL: Any = {"embedder": "none", "accept_loss": True, "durations": {"sweep_every": "0s"}}
+
+
+def opened(*rules: Any, clock: Any = None, **more: Any) -> Memory:
+    return Memory("memory://", promotion=list(rules), clock=clock or Clock(), **{**EPHEMERAL, **more})
+
+
+# -- how they are given -------------------------------------------------------------------------------------------------
+
+TOML = """
+[[promotion]]
+name = "quiet"
+on = "sweep"
+tenants = ["acme"]
+scope_kinds = ["session"]
+when = { any = [ { idle_for = "7d" }, { scope_over = { tokens = 2000 } } ] }
+
+[[promotion]]
+name = "known"
+on = "session_end"
+to_scope = "user"
+tags = ["fact"]
+"""
+
+
+def test_a_file_and_python_say_the_same(tmp_path: Path) -> None:
+    (tmp_path / "memory.toml").write_text(TOML)
+    config = MemoryConfig.load(tmp_path / "memory.toml")
+    quiet = PromotionRule(name="quiet", on="sweep", tenants=("acme",), scope_kinds=("session",), when=IdleFor(7 * DAY) | ScopeOver(tokens=2000))
+    assert config.promotion == (quiet, PromotionRule(name="known", to_scope="user", tags=("fact",)))
+    assert MemoryConfig.load(config).promotion == config.promotion
+    assert config.leaves()["promotion.1"] == (
+        "quiet: on sweep, short → mid: of tenant acme and of a scope of kind session and "
+        "(unchanged for 7 days or beyond the newest 2,000 tokens of its scope)"
+    )
+    assert config.leaves()["promotion.2"] == "known: on session end, short, a copy → user: tagged fact"
+    assert config.model_dump(mode="json")["promotion"][0]["when"] == {"any": [{"idle_for": "7d"}, {"scope_over": {"tokens": 2000}}]}
+    assert config.origins["promotion.1"].endswith("memory.toml:2")
+
+
+@pytest.mark.parametrize(
+    ("rule", "message"),
+    [
+        ({"when": {"all": [{"tag": "a"}, {"older_then": "7d"}]}}, "promotion.r.when.all[1].older_then: is not a condition; did you mean older_than?"),
+        ({"when": {"tag": "a"}, "tags": ["b"]}, "promotion.r.tags: cannot stand beside when: say it there"),
+        ({"when": 3}, "promotion.r.when: should be a table of conditions"),
+        ({"older_than": "0s"}, "promotion.r.older_than: should be longer than nothing"),
+        ({"tenants": [""]}, "promotion.r.tenant: must not be empty"),
+        ({"scope_kinds": ["team"]}, "promotion.1.scope_kinds.1: Input should be"),
+        ({"to_scope": "user", "target": "mid"}, "promotion.r.target: belongs to a move"),
+        ({"to_scope": "user", "on": "sweep"}, "promotion.r.to_scope: entries are copied on session_end, not on sweep"),
+        ({"to_scope": "team"}, "promotion.r.to_scope: must be 'user' or a scope"),
+        ({"on": "friday"}, "promotion.1.on: Input should be 'session_end', 'sweep' or 'write'"),
+        ({"wen": {}}, "did you mean 'when'?"),
+    ],
+    ids=str,
+)
+def test_a_rule_that_cannot_be_is_refused_by_its_path(rule: dict[str, Any], message: str) -> None:
+    with pytest.raises(ConfigError) as refused:
+        MemoryConfig(promotion=[{"name": "r", **rule}])
+    assert message in str(refused.value)
+
+
+# -- the plan and why ---------------------------------------------------------------------------------------------------
+
+
+async def test_a_plan_and_then_a_sweep() -> None:
+    clock = Clock()
+    async with opened(PromotionRule(name="old", on="sweep", when=OlderThan(2 * DAY) & ~Tagged("pinned")), clock=clock) as memory:
+        old = await memory.write("old", scope="session:s1")
+        await memory.write("pinned", scope="session:s1", tags=["pinned"])
+        clock.advance(2 * DAY)
+        await memory.write("new", scope="session:s1")
+        [planned] = (await memory.admin.plan()).planned
+        assert (planned.id, planned.action, planned.tier, planned.to, planned.rule) == (old.id, "move", "short", "mid", "old")
+        assert (planned.tenant, planned.scope, planned.because) == ("default", "session:s1", "older than 2 days and not tagged 'pinned'")
+        assert (await memory.admin.sweep()).moved == 1
+        assert (await memory.admin.plan()).planned == []
+
+
+async def test_why_computes_the_moment() -> None:
+    clock = Clock()
+    rules = (
+        PromotionRule(name="late", on="sweep", when=OlderThan(9 * DAY)),
+        PromotionRule(name="soon", on="sweep", when=IdleFor(2 * DAY) & ~Tagged("pinned")),
+        PromotionRule(name="read", on="sweep", min_accesses=3),
+        PromotionRule(name="ended", on="session_end", tags=("fact",)),
+        PromotionRule(name="further", on="sweep", source="mid", target="long"),
+    )
+    async with opened(*rules, clock=clock) as memory:
+        entry = await memory.write("one", scope="session:s1", tags=["fact"])
+        clock.advance(DAY)
+        report = await memory.admin.why(entry.id)
+        assert (report.entry_id, report.tier, report.scope, report.held) == (entry.id, "short", "session:s1", ())
+        assert report.next is not None
+        assert (report.next.rule, report.next.when) == ("soon", entry.created_at + 2 * DAY)
+        late, _, read, ended, further = report.rules
+        assert (late.takes, late.when) == (True, entry.created_at + 9 * DAY)
+        assert (read.takes, read.when, read.because, read.depends) == (False, None, "read 0 times", ("how often it is read",))
+        assert (ended.takes, ended.when, ended.depends) == (True, None, ("when its session ends",))
+        assert (further.takes, further.because) == (False, "it takes from 'mid', and this is in 'short'")
+        for _ in range(3):
+            await memory.get(entry.id)
+        due = (await memory.admin.why(entry.id)).next
+        assert due is not None
+        assert (due.rule, due.because) == ("read", "read 3 times")
+        with pytest.raises(NotFound):
+            await memory.admin.why("01900000-0000-8000-8000-000000000000")
+
+
+async def test_why_says_what_holds_an_entry() -> None:
+    clock = Clock()
+    async with opened(PromotionRule(name="all", on="sweep"), clock=clock) as memory:
+        entry = await memory.write("one", scope="session:s1", expires_at=clock.moment + DAY)
+        clock.advance(2 * DAY)
+        assert (await memory.admin.why(entry.id)).held == ("it has expired: no rule is asked about it",)
+        assert (await memory.admin.plan()).planned == []
+
+
+def test_both_stand_on_the_blocking_twin() -> None:
+    with BlockingMemory("memory://", promotion=[{"name": "all", "on": "sweep"}], **EPHEMERAL) as memory:
+        entry = memory.write("one", scope="session:s1")
+        assert [one.id for one in memory.admin.plan().planned] == [entry.id]
+        assert memory.admin.why(entry.id).tier == "short"
+
+
+# -- behind a write -----------------------------------------------------------------------------------------------------
+
+
+async def _until(holds: Callable[[], Any]) -> None:
+    deadline = time.monotonic() + 10
+    while not await holds():
+        assert time.monotonic() < deadline, "it did not happen in time"
+        await asyncio.sleep(0.01)
+
+
+async def test_an_open_memory_asks_the_rules_for_writes_behind_them() -> None:
+    rule = PromotionRule(name="newest", on="write", when=ScopeOver(count=2))
+    durations = {"sweep_every": "1h"}
+    async with opened(rule, clock=lambda: datetime.now(UTC), durations=durations) as memory:
+        entries = [await memory.write(f"text {n}", scope="session:s1") for n in range(4)]
+
+        async def moved() -> bool:
+            copies = [copy for entry in entries for copy in await memory.admin.where(entry.id)]
+            return [copy.tier for copy in copies if copy.role == "home"] == ["mid", "mid", "short", "short"]
+
+        await _until(moved)
+
+
+# -- policies -----------------------------------------------------------------------------------------------------------
+
+
+class Shouting:
+    """Moves what is in capitals."""
+
+    name = "shouting"
+
+    def decide(self, record: Entry, facts: Facts, now: datetime) -> Decision | None:
+        return Decision("long", because="it is loud") if record.content.isupper() else None
+
+
+async def test_a_policy_is_handed_in() -> None:
+    async with opened(policies=[Shouting()]) as memory:
+        loud, quiet = await memory.write("LOUD", scope="session:s1"), await memory.write("quiet", scope="session:s1")
+        [planned] = (await memory.admin.plan()).planned
+        assert (planned.id, planned.to, planned.rule, planned.because) == (loud.id, "long", "shouting", "it is loud")
+        following = (await memory.admin.why(loud.id)).next
+        assert following is not None
+        assert (following.rule, following.to, following.depends) == ("shouting", "long", ("what the policy says when it is asked",))
+        assert (await memory.admin.why(quiet.id)).next is None
+        await memory.admin.sweep()
+        assert [copy.tier for copy in await memory.admin.where(loud.id) if copy.role == "home"] == ["long"]
+
+
+async def test_a_policy_that_another_distribution_registers_is_found_by_its_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "their_policies.py").write_text(
+        "from memory import Decision\n"
+        "class Everything:\n    name = 'everything'\n    def decide(self, record, facts, now):\n        return Decision('mid', because='why not')\n"
+        "nothing = 3\n"
+    )
+    info = tmp_path / "their_policies-1.0.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: their-policies\nVersion: 1.0\n")
+    points = ["[memory.policies]", "everything = their_policies:Everything", "broken = not_installed_at_all:X", "nothing = their_policies:nothing"]
+    (info / "entry_points.txt").write_text("\n".join([*points, ""]))
+    monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])
+    (tmp_path / "memory.toml").write_text('policies = ["everything"]\npromotion = []\n')
+    assert MemoryConfig.load(tmp_path / "memory.toml").leaves()["policies"] == "everything"
+    for given in ({"policies": ["everything"]}, {"policies": ["everything", Shouting()]}):
+        async with opened(**given) as memory:
+            await memory.write("text", scope="session:s1")
+            assert [one.because for one in (await memory.admin.plan()).planned] == ["why not"]
+    for name, message in (
+        ("broken", "policies: 'broken' needs 'not_installed_at_all'"),
+        ("missing", "policies: there is no 'missing'; there are: broken, everything, nothing"),
+        ("nothing", "policies: a policy has a name and decide"),
+    ):
+        with pytest.raises(ConfigError, match=message):
+            async with opened(policies=[name]):
+                pass
+
+
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        ({"on": "friday"}, "policies.shouting.on"),
+        ({"tier": "attic"}, "policies.shouting.tier"),
+        ({"when": {"tags": "x"}}, "policies.shouting.when.tags"),
+    ],
+    ids=str,
+)
+def test_a_policy_that_cannot_be_asked_is_refused(wrong: dict[str, Any], message: str) -> None:
+    policy = Shouting()
+    vars(policy).update(wrong)
+    with pytest.raises(ConfigError, match=message):
+        opened(policies=[policy])
+    with pytest.raises(ConfigError, match="a policy has a name and decide"):
+        opened(policies=[lambda record: None])
+
+
+def test_the_rules_of_the_readme_can_be_read(tmp_path: Path) -> None:
+    said = [block for block in blocks("toml") if "[[promotion]]" in block]
+    assert said
+    for block in said:
+        (tmp_path / "memory.toml").write_text(block)
+        assert [rule.name for rule in MemoryConfig.load(tmp_path / "memory.toml").promotion] == ["quiet", "known"]
