@@ -98,7 +98,7 @@ class Promotion:
         return _with(missed, report)
 
     async def by_sweep(self, away: set[str], hold: Hold, report: PromotionReport | None = None) -> PromotionReport:
-        """Every tenant's records that a `sweep` rule takes. `away`: as `Tiering.move` has it. `report` has what was done also where `hold` ends it."""
+        """Every tenant's records that a `sweep` rule takes. `away`: as `Tiering.move` has it. `report` has what was done where `hold` ends it."""
         report, missed = report or PromotionReport(), Missed([], [])
         try:
             async for collection, judged in self._judging.everywhere(self._placement.now(), missed):
