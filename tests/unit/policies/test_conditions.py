@@ -125,7 +125,7 @@ def holds(table: dict[str, Any], facts: Facts, now: datetime) -> bool:
         case "older_than":
             return facts.created_at <= now - int(value[:-1]) * DAY
         case "idle_for":
-            return facts.updated_at <= now - int(value[:-1]) * DAY
+            return max(facts.created_at, facts.updated_at) <= now - int(value[:-1]) * DAY
         case "read_at_least":
             return facts.accesses >= int(value)
         case "confidence_at_least":
