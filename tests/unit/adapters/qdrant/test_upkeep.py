@@ -50,7 +50,7 @@ async def _tamper(store: QdrantStore, n: int, payload: dict[str, Any] | None = N
 
 @pytest.mark.parametrize(
     "others",
-    [{"a": 1, "b": "x"}, {"a": 1.0, "b": "x"}, {"a": True, "b": "x"}, {"a": [1, {"c": 1.0}], "b": "y"}, {"a": None, "b": "x"}, {"b": "x", "z": 0}, {}],
+    [{"a": 1, "b": "x"}, {"a": 1.0, "b": "x"}, {"a": True, "b": "x"}, {"a": [1, {"c": 1.0}], "b": "y"}, {"a": None}, {"b": "x", "z": 0}, {}],
     ids=repr,
 )
 async def test_a_payload_written_beside_the_same_vectors_is_all_that_stands_there(either: QdrantStore, others: dict[str, Any]) -> None:
