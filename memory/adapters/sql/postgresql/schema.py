@@ -72,7 +72,7 @@ def collection_table(metadata: sa.MetaData, collection: Collection) -> sa.Table:
     index("discard_at", c.discard_at, only=c.discard_at.is_not(None))
     index("owing", c.id, c.tenant, only=c.owed.is_not(None))
     index("marks", c.tenant, c.scope, only=c.row_type == constant(MARK))
-    index("age", c.tier, c.created_at, only=c.role == constant(Role.HOME.value))
+    index("age", c.tier, c.created_at, only=c.role.in_([constant(Role.ARRIVING.value), constant(Role.HOME.value)]))
     fields = {field_column(f.name): f.type for f in collection.fields}
     for label, over, there in indexes(collection):
         keys = [indexed_part(c[key]) if fields.get(key) is FieldType.TEXT else c[key] for key in over]
