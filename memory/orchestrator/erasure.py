@@ -350,10 +350,11 @@ class Erasure:
 
     async def forget_idle(self, leaf: Store, hold: Hold) -> int:
         """Forget partitions of one store in which nothing stands and that no remembered erasure is about; how many."""
-        with step("erase.count"):
-            held_back = (await self._placement.topology.archive.count(Query(OPERATIONS, Everywhere()))).records
-        with step("partition.idle"):
-            idle = await leaf.idle_partitions(self._placement.settings.page + held_back)  # or those held back would hide the others
+        idle = await self._idle_in(leaf, page := self._placement.settings.page)
+        if len(idle) == page:
+            with step("erase.count"):
+                held_back = (await self._placement.topology.archive.count(Query(OPERATIONS, Everywhere()))).records
+            idle = await self._idle_in(leaf, page + held_back)  # those held back would hide the others
         remembered = {_asked_of(operation) for operation in await self._operations(OF_SCOPES)} if idle else set()  # asked last: none has begun since
         free = [(partition, generation) for partition, generation in idle if (partition, generation) not in remembered]
         if not free:
@@ -361,6 +362,10 @@ class Erasure:
         await hold(len(free))
         with step("partition.forget"):
             return await leaf.forget_partitions(free)
+
+    async def _idle_in(self, leaf: Store, limit: int) -> list[tuple[Partition, int]]:
+        with step("partition.idle"):
+            return await leaf.idle_partitions(limit)
 
     async def _operations(self, condition: Eq | And | In) -> list[Record]:
         query = Query(OPERATIONS, Everywhere(), condition, limit=self._placement.settings.page)

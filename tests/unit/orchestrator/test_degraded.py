@@ -38,6 +38,16 @@ async def test_a_store_that_is_down_is_left_out_and_named(world: World, name: st
     assert any(name in d for d in found.degraded)
 
 
+async def test_only_stores_that_can_hold_an_answer_are_asked(world: World) -> None:
+    await _two_tiers(world)
+    world.short.down = True
+    known = world.clock.advance()
+    for asked in (Asked(TENANT, (USER,)), Asked(TENANT, (USER,), known_at=known), Asked(TENANT, (USER, ORG))):
+        for answer in (await world.engine.browsing.browse(asked), await world.engine.searching.search(asked, "text")):
+            assert len(answer) == 1
+            assert answer.degraded == ()
+
+
 async def test_hits_that_cannot_be_confirmed_are_left_out_and_the_answer_says_so(world: World) -> None:
     await world.write("text in mid", scope=USER)
     world.mid.down = True
