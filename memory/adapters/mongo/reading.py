@@ -124,8 +124,8 @@ async def may_be_due(tables: Sequence[Table], now: datetime, expired: Mapping[Co
     for table in tables:
         over: list[Filter] = [Eq("owing", True), Eq("role", Role.ARRIVING.value), Lt("discard_at", now)]
         over += [Lt("expires_at", expired[table.collection])] if table.collection in expired else []
-        some = [{"$match": table.conditions.filter(Or(tuple(over)))}, {"$limit": 1}, {"$project": {"_id": 1}}]
-        pipeline += [{"$unionWith": {"coll": table.name, "pipeline": some}}] if pipeline else some
+        some: list[Document] = [{"$match": table.conditions.filter(Or(tuple(over)))}, {"$limit": 1}, {"$project": {"_id": 1}}]
+        pipeline.extend([{"$unionWith": {"coll": table.name, "pipeline": some}}] if pipeline else some)
     found = await tables[0].settled.aggregate([*pipeline, {"$limit": 1}]) if tables else None
     return found is not None and bool(await found.to_list())
 
