@@ -130,6 +130,21 @@ async def test_a_deletion_without_a_store_of_passages_owes_their_end(store: str)
         assert await _passages(world) == [0, 0, 0]
 
 
+async def test_a_deletion_ends_those_in_a_store_that_had_them_once() -> None:
+    async with _world(long=PLAIN) as world:
+        entry = await world.write(LONGER, USER)
+        assert await _passages(world) == [0, 2, 0]
+        later = _world()
+        later.short, later.mid = world.short, world.mid
+        later.engine = later.another_engine()
+        async with later:
+            await later.update(entry, content=LONG)
+            assert await _passages(later) == [0, 2, 1]
+            assert await later.search("beverage", USER, by="meaning") == []
+            await later.delete(entry)
+            assert await _passages(later) == [0, 0, 0]
+
+
 async def test_of_a_damaged_entry_all_parts_go_that_ever_were() -> None:
     async with _world() as world:
         entry = await world.write("tea, and more tea. " * (60 * FINE // 19), SESSION)
