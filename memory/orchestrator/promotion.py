@@ -159,12 +159,14 @@ class Promotion:
         """Copy what is to be copied into broader scopes, once. What cannot be copied is told, and costs nothing else."""
         copies = [(one.row, decision) for one in judged for decision in one.copies]
         for row, decision in copies:
+            begun = self._placement.now()
             try:
                 to = await self._target(row.key.tenant, session, decision.to_scope or "")
                 copy = await self._derivation.promote(row.key.tenant, row.key.id, to, revive=False)
             except MemoryTiersError as error:
                 report.kept.append(Kept(row.key.id, row.tier, f"rule '{decision.rule}' cannot copy it: {error}"))
-            else:
+                continue
+            if copy.created_at >= begun:  # else it was made before
                 report.copied.append(Copied(row.key.id, copy.id, to.text, decision.rule, decision.because))
 
     async def _target(self, tenant: str, session: Scope, to_scope: str) -> Scope:
