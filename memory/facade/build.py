@@ -52,7 +52,7 @@ def build_engine(
     if prepared:
         config.prepare()
     decides = (*map(policy_named, config.policies), *policies)
-    names = [rule.name for rule in (*config.promotion, *decides)]
+    names = [rule.name for rule in config.promotion] + [rule.name for rule in decides]
     if twice := next((name for name in names if names.count(name) > 1), None):
         raise ConfigError(f"policies: two rules are named '{twice}': reports and plans tell them apart by their names")
     made: dict[str, Store] = {}
