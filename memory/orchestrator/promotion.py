@@ -114,20 +114,9 @@ class Promotion:
         missed = Missed([], [])
         async for collection, judged in self._judging.everywhere(now, missed):
             for one in judged:
-                if one.decision.target is not None:
-                    key, decision = one.row.key, one.decision
-                    yield Planned(
-                        "move",
-                        collection.name,
-                        key.id,
-                        key.tenant,
-                        one.row.scope,
-                        decision.rule,
-                        decision.because,
-                        now,
-                        one.row.tier,
-                        decision.target or "",
-                    )
+                if (to := one.decision.target) is not None:
+                    key, rule, because = one.row.key, one.decision.rule, one.decision.because
+                    yield Planned("move", collection.name, key.id, key.tenant, one.row.scope, rule, because, now, one.row.tier, to)
         waiting += [*missed.stores, *(f"{key.id} stays: {problem}" for key, _, problem in missed.records)]
 
     async def outlook(self, record: Record, store: Store, now: datetime) -> list[Outlook]:
