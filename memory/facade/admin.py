@@ -57,6 +57,12 @@ class Admin:
         """
         return await self._access.engine.conversations.redaction.erase_user(self._access.tenant, door.identifier("user", user))
 
+    async def erase_tenant(self) -> int:
+        """Erase all that this tenant has: every scope, expired and retired entries too, their versions and relations, and every session. How many
+        scopes and conversations there were (D35). Where a store fails the call does: what had begun is done by a sweep, and the call can be repeated.
+        """
+        return await self._access.engine.tenants.erase(self._access.tenant)
+
     async def export(self, scope: Scope | str | None = None) -> AsyncIterator[dict[str, Any]]:
         """The lines of an export of the tenant, or of one scope, as JSON objects, which `import_` reads.
 
