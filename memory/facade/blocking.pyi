@@ -240,6 +240,18 @@ class BlockingEntries:
     def history(self, entry_id: str) -> list[Entry]: ...
     def said_in(self, entry_id: str) -> list[HistoryItem]: ...
     def invalidate(self, entry_id: str, when: Moment | None = ...) -> bool: ...
+    def supersede(
+        self,
+        entry_ids: Sequence[str],
+        content: str = ...,
+        *,
+        scope: Scope | str,
+        type: EntryType | str = ...,
+        title: str | None = ...,
+        source: str | None = ...,
+        tags: Sequence[str] = ...,
+        metadata: Mapping[str, Any] | None = ...,
+    ) -> Entry: ...
 
 class BlockingRelations:
     def __init__(self, access: Access) -> None: ...
