@@ -49,6 +49,12 @@ class Admin:
         """Erase every entry of exactly this scope, expired ones too; how many there were. Other scopes of the same user stay (A58)."""
         return await self._access.engine.erasure.erase_scope(self._access.tenant, scope_of(scope))
 
+    async def erase_tenant(self) -> int:
+        """Erase all that this tenant has: every scope, expired and retired entries too, their versions and relations, and every session. How many
+        scopes and conversations there were (D35). Where a store fails the call does: what had begun is done by a sweep, and the call can be repeated.
+        """
+        return await self._access.engine.tenants.erase(self._access.tenant)
+
     async def erase_user(self, user: str) -> ErasedUser:
         """Erase what a user said and what is remembered of them: the sessions with that user as a whole, the messages of others' sessions that name
         the user as who speaks (`name`), each with the summaries made of it, and the entries of the scope `user:<id>`. How much there was.
@@ -56,12 +62,6 @@ class Admin:
         Where a store fails the call does, and a sweep does what is left of it. What others say of the user stays, and so do entries of other scopes.
         """
         return await self._access.engine.conversations.redaction.erase_user(self._access.tenant, door.identifier("user", user))
-
-    async def erase_tenant(self) -> int:
-        """Erase all that this tenant has: every scope, expired and retired entries too, their versions and relations, and every session. How many
-        scopes and conversations there were (D35). Where a store fails the call does: what had begun is done by a sweep, and the call can be repeated.
-        """
-        return await self._access.engine.tenants.erase(self._access.tenant)
 
     async def export(self, scope: Scope | str | None = None) -> AsyncIterator[dict[str, Any]]:
         """The lines of an export of the tenant, or of one scope, as JSON objects, which `import_` reads.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from memory.domain.errors import MemoryTiersError, StoreUnavailable
 from memory.orchestrator.conversations.sessions import SessionRecords
 from memory.orchestrator.erasure import Erasure
 from memory.orchestrator.placement import Placement
@@ -22,19 +23,31 @@ class Tenants:
         self._sessions = sessions
 
     async def erase(self, tenant: str) -> int:
-        """Erase all scopes of a tenant and all its sessions; how many scopes there were. Where a store fails the call does, and can be repeated."""
-        erased = set[str]()
+        """Erase all scopes of a tenant and all its sessions; how many there were. Where a store does not answer the call fails, and can be repeated;
+        what is refused of one scope is raised once the others are erased."""
+        erased, refused = set[str](), dict[str, MemoryTiersError]()
         for _ in range(ROUNDS):
-            found = await self._scopes(tenant)
-            for scope in sorted(found):
-                if scope.startswith(f"{CONVERSATION}:"):
-                    await self._sessions.delete(tenant, scope.removeprefix(f"{CONVERSATION}:"))
-                else:
-                    await self._erasure.erase(Partition(tenant, scope))
-            erased |= found
+            found = sorted(await self._scopes(tenant) - refused.keys())
+            for scope in found:
+                try:
+                    await self._erase(tenant, scope)
+                except StoreUnavailable:
+                    raise
+                except MemoryTiersError as error:
+                    refused[scope] = error
+            erased |= set(found) - refused.keys()
             if not found:
                 break
+        if refused:
+            raise next(iter(refused.values()))
         return len(erased)
+
+    async def _erase(self, tenant: str, scope: str) -> None:
+        kind, _, name = scope.partition(":")
+        if kind == CONVERSATION:
+            await self._sessions.delete(tenant, name)
+        else:
+            await self._erasure.erase(Partition(tenant, scope))
 
     async def _scopes(self, tenant: str) -> set[str]:
         """Where anything of the tenant's lies, in whatever role, expired or not."""
