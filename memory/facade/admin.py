@@ -49,6 +49,12 @@ class Admin:
         """Erase every entry of exactly this scope, expired ones too; how many there were. Other scopes of the same user stay (A58)."""
         return await self._access.engine.erasure.erase_scope(self._access.tenant, scope_of(scope))
 
+    async def erase_tenant(self) -> int:
+        """Erase all that this tenant has: every scope, expired and retired entries too, their versions and relations, and every session. How many
+        scopes and conversations there were (D35). Where a store fails the call does: what had begun is done by a sweep, and the call can be repeated.
+        """
+        return await self._access.engine.tenants.erase(self._access.tenant)
+
     async def erase_user(self, user: str) -> ErasedUser:
         """Erase what a user said and what is remembered of them: the sessions with that user as a whole, the messages of others' sessions that name
         the user as who speaks (`name`), each with the summaries made of it, and the entries of the scope `user:<id>`. How much there was.

@@ -37,6 +37,7 @@ from memory.orchestrator.relations import Relations
 from memory.orchestrator.retrieval.advised import Advised
 from memory.orchestrator.retrieval.searching import Searching
 from memory.orchestrator.settings import EngineSettings
+from memory.orchestrator.tenants import Tenants
 from memory.orchestrator.tiering import Tiering
 from memory.orchestrator.topology import Topology
 from memory.orchestrator.transfer import Transfer
@@ -100,6 +101,7 @@ class Engine:
         self.conversations = Conversations(
             self.placement, outbox=self.outbox, erasure=self.erasure, meaning=self.meaning, passages=passages, counter=counter, onward=onward
         )
+        self.tenants = Tenants(self.placement, self.erasure, self.conversations.sessions)
         self.dangling = Dangling(self.placement, self.erasure)
         self.browsing = Browsing(self.placement)
         self.transfer = Transfer(self.placement, browsing=self.browsing, meaning=self.meaning, outbox=self.outbox, erasure=self.erasure)

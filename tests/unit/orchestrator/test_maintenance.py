@@ -12,11 +12,11 @@ from typing import Any
 import pytest
 
 from memory.domain.entry import Entry, EntryType
-from memory.domain.errors import StoreError
+from memory.domain.errors import CorruptRecord, StoreError, StoreUnavailable
 from memory.orchestrator.collections import ENTRIES, ENTRY_VERSIONS, LEASES, RELATIONS
 from memory.orchestrator.settings import EngineSettings
 from memory.policies.promotion import PromotionRule
-from memory.ports.record import Key, Owed, Record, Tombstone
+from memory.ports.record import Key, Owed, Partition, Record, Tombstone
 from memory.ports.writes import Annotate, AtVersion, Delete, Put, Write
 from tests.unit.orchestrator.world import DAY, DURABLE, HOUR, SESSION, TENANT, USER, World
 
@@ -378,3 +378,27 @@ async def test_what_is_overdue_is_told_though_a_store_does_not_answer(world: Wor
     world.short.down = True
     said = await world.engine.maintenance.overdue()
     assert ["short" in said[0], entry.id in said[1]] == [True, True]
+
+
+async def test_a_tenants_end_takes_all_but_the_scope_that_refuses(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    for scope in (SESSION, USER):
+        await world.write("text", scope)
+    erase = world.engine.erasure.erase
+
+    async def refusing(partition: Partition, *more: Any, **named: Any) -> Any:
+        if partition.scope == SESSION.text:
+            raise CorruptRecord("short", "one", "it is held")
+        return await erase(partition, *more, **named)
+
+    monkeypatch.setattr(world.engine.erasure, "erase", refusing)
+    with pytest.raises(CorruptRecord, match="it is held"):
+        await world.engine.tenants.erase(TENANT)
+    assert await world.browse(USER) == []
+    assert await world.browse(SESSION) == ["text"]
+    monkeypatch.undo()
+    world.mid.down = True
+    with pytest.raises(StoreUnavailable):
+        await world.engine.tenants.erase(TENANT)
+    world.heal()
+    assert await world.engine.tenants.erase(TENANT) == 1
+    assert await world.browse(SESSION) == []
