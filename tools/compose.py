@@ -32,7 +32,7 @@ def compose(topology: str) -> list[str]:
 
 
 def wait(command: list[str]) -> int:
-    """Until every container is healthy, or runs where nothing is asked of its health; 1 and the names of those that are not when it takes too long."""
+    """Until every container is healthy, or runs if it has no health check; 1 and the names of those that are not when it takes too long."""
     containers = subprocess.run([*command, "ps", "-q"], capture_output=True, text=True, check=True).stdout.split()
     state = "{{.Name}} {{if .State.Health}}{{.State.Health.Status}}{{else}}{{.State.Status}}{{end}}"
     inspect = ["docker", "inspect", "--format", state, *containers]

@@ -91,6 +91,6 @@ def test_its_worker_has_the_same_configuration_with_the_servers_by_their_names(f
 def test_its_worker_runs_only_where_asked_for_and_after_every_server(file: Path) -> None:
     servers, worker = services(file)
     assert worker["profiles"] == ["worker"]
-    assert worker["depends_on"] == dict.fromkeys(servers, {"condition": "service_healthy"})
+    assert worker["depends_on"] == {name: {"condition": "service_healthy"} for name in servers}
     (default,) = re.findall(r"(?m)^IMAGE \?= (\S+)$", (FOLDER.parent / "Makefile").read_text())
     assert worker["image"] == f"${{MEMORY_WORKER_IMAGE:-{default}}}"

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 from docket import Docket, Worker
@@ -33,13 +34,13 @@ def redis() -> Iterator[str]:
 
 
 @pytest.fixture
-def configured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Three files as the tiers, by the configuration that MEMORY_CONFIG names."""
+def config(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
+    """Three files as the tiers, for the example too."""
+    config = three_files(tmp_path)
     file = tmp_path / "memory.toml"
-    tiers = "".join(f'{tier} = "{url}"\n' for tier, url in three_files(tmp_path)["tiers"].items())
-    file.write_text(f'embedder = "none"\n[durations]\ntombstone_life = "1ms"\n[tiers]\n{tiers}')
+    file.write_text('embedder = "none"\n[tiers]\n' + "".join(f'{tier} = "{url}"\n' for tier, url in config["tiers"].items()))
     monkeypatch.setenv("MEMORY_CONFIG", str(file))
-    return file
+    return config
 
 
 @contextmanager
@@ -53,10 +54,10 @@ def program(redis: str) -> Iterator[subprocess.Popen[str]]:
         process.communicate()
 
 
-async def test_the_program_does_what_is_owed_and_ends_when_asked_to(redis: str, configured: Path) -> None:
-    async with Memory(configured, durations={"sweep_every": "0s"}) as memory:
+async def test_the_program_does_what_is_owed_and_ends_when_asked_to(redis: str, config: dict[str, Any]) -> None:
+    async with Memory(config) as memory:
         entry = await memory.write("the ferry runs on Sundays", scope="user:ada")
-        await _forget_replica(memory.config, entry.id)
+        await _forget_replica(config, entry.id)
         with program(redis) as process:
             while len(await memory.admin.where(entry.id)) < 2:
                 assert process.poll() is None, process.communicate()[1]
@@ -66,10 +67,10 @@ async def test_the_program_does_what_is_owed_and_ends_when_asked_to(redis: str, 
     assert (process.returncode, said) == (0, "")
 
 
-async def test_what_one_step_leaves_the_next_one_does_at_once(redis: str, configured: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    async with Memory(configured, durations={"sweep_every": "0s"}) as memory:
+async def test_what_one_step_leaves_the_next_one_does_at_once(redis: str, config: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    async with Memory(config) as memory:
         entry = await memory.write("the ferry runs on Sundays", scope="user:ada")
-        await _forget_replica(memory.config, entry.id)
+        await _forget_replica(config, entry.id)
 
         async def copies_after(steps: int, budget: timedelta) -> int:
             monkeypatch.setattr(docket_worker, "BUDGET", budget)
