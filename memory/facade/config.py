@@ -201,6 +201,7 @@ class Durations(BaseModel):
     mark_life: Duration = EngineSettings().mark_life
     tombstone_life: Duration = EngineSettings().tombstone_life
     cache_max_age: Duration = EngineSettings().cache_max_age
+    expired_grace: Interval = EngineSettings().expired_grace
     lease: Duration = EngineSettings().lease
     sweep_every: Interval = EngineSettings().sweep_every
     deadline: Duration = EngineSettings().deadline

@@ -29,7 +29,7 @@ from memory.orchestrator.steps import step
 from memory.orchestrator.turns import Patience
 from memory.ports.collections import Collection
 from memory.ports.query import And, Eq, Everywhere, Ge, In, Lt, Query, within
-from memory.ports.record import Key, Mark, Owed, Partition, Record, Role, Tombstone
+from memory.ports.record import Corrupt, Key, Mark, Owed, Partition, Record, Role, Tombstone
 from memory.ports.store import Store
 from memory.ports.writes import AtVersion, Delete, Newer, Put, RaiseGeneration
 
@@ -88,6 +88,41 @@ class Erasure:
             if (error := refused(store, outcome)) is not None:
                 raise error
             await patience.wait()
+
+    async def delete_at(self, collection: Collection, at: Mapping[Key, int], store: Store, away: set[str]) -> dict[Key, bool | StoreError]:
+        """Delete records that have their home in this store, each only if this is its version still; of each whether it was, or why it cannot be.
+
+        They are deleted in one call. Where the store fails otherwise than by not answering, each is tried alone: it may be one's fault. `away`: as
+        `Outbox.finish_all` has it.
+        """
+        try:
+            return await self._delete_at(collection, at, store, away)
+        except StoreError as error:
+            if isinstance(error, StoreUnavailable):
+                raise
+            if len(at) == 1:
+                return dict.fromkeys(at, error)
+        came: dict[Key, bool | StoreError] = {}
+        for key, version in at.items():
+            came |= await self.delete_at(collection, {key: version}, store, away)
+        return came
+
+    async def _delete_at(self, collection: Collection, at: Mapping[Key, int], store: Store, away: set[str]) -> dict[Key, bool | StoreError]:
+        with step("delete.read"):
+            found = await store.get(collection, list(at))
+        came: dict[Key, bool | StoreError] = dict.fromkeys(at, False)
+        came |= {row.key: CorruptRecord(store.name, row.key.id, row.problem) for row in found if isinstance(row, Corrupt)}
+        going = [row for row in found if isinstance(row, Record) and row.role is Role.HOME and row.version == at[row.key]]
+        if not going:
+            return came
+        await self._cache.invalidate(collection, *(record.key for record in going))
+        deletions = [self._deletion(collection, record, store) for record in going]
+        outcomes = await self._placement.write("delete.home", store, *deletions)
+        gone = [deletion for deletion, outcome in zip(deletions, outcomes, strict=True) if outcome.applied]
+        tombstones = [Tombstone(deletion.key, deletion.version, deletion.owed) for deletion in gone]
+        await self._outbox.finish_all([Pending(collection, store, tombstone) for tombstone in tombstones], away)
+        refusals = ((deletion.key, refused(store, outcome)) for deletion, outcome in zip(deletions, outcomes, strict=True))
+        return came | {key: error for key, error in refusals if error is not None} | {tombstone.key: True for tombstone in tombstones}
 
     def _deletion(self, collection: Collection, record: Record, store: Store) -> Delete:
         versions = [record.previous, *(v for kept in kept_in(record) for v in (kept["version"], kept["previous"]))]

@@ -10,7 +10,6 @@ from __future__ import annotations
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from dataclasses import dataclass
-from datetime import timedelta
 from typing import Any
 
 from memory.domain.errors import StoreError, StoreUnavailable
@@ -40,8 +39,6 @@ log = logging.getLogger(__name__)
 
 READ_AT_ONCE = 50
 """How many owners of steps are read at once: each may be large, and carry as much of its past."""
-EXPIRED_GRACE = timedelta(days=1)
-"""How long an expired entry stays in a store of the capability `ttl`, whose operators expect it to forget what expired."""
 
 
 @dataclass(slots=True, repr=False)
@@ -189,7 +186,8 @@ class Maintenance:
     async def _due(self, leaf: Store) -> AsyncIterator[tuple[DueRow, ...]]:
         """What is due in a store, slice by slice. Parts of split stores are asked each: a record in one hides another's tombstone."""
         now, cursor = self._placement.now(), None
-        expired = {kind.collection: now - EXPIRED_GRACE for kind in self._placement.kinds.expiring} if leaf.capabilities.ttl else {}
+        grace = self._placement.settings.expired_grace
+        expired = dict.fromkeys((kind.collection for kind in self._placement.kinds.expiring), now - grace) if grace else None
         while True:
             with step("sweep.due"):
                 found = await leaf.due(now, self._placement.settings.page, cursor, expired=expired)
@@ -269,16 +267,18 @@ class Maintenance:
         return found
 
     async def _delete_expired(self, collection: Collection, rows: Sequence[DueRow], store: Store, report: SweepReport, away: set[str]) -> None:
-        """Records in a store that is asked to forget what expired, with all that hangs on them in other stores."""
-        for row in rows:
-            await self._job(report, self._delete_one, collection, row, report)
-
-    async def _delete_one(self, collection: Collection, row: DueRow, report: SweepReport) -> None:
-        report.expired += await self._erasure.delete(collection, row.key, at=row.version)
+        """Records whose grace is over, with all that hangs on them in other stores."""
+        for came in (await self._erasure.delete_at(collection, {row.key: row.version for row in rows}, store, away)).values():
+            report.expired += came is True
+            if isinstance(came, StoreError):
+                _told(report, came)
 
     async def _end_sessions(self, report: SweepReport, hold: Hold) -> None:
-        """Erase the sessions that have expired: not their records alone, but all that was said in them."""
-        query = Query(SESSIONS, Everywhere(), Lt("hidden_from", self._placement.now()), limit=self._placement.settings.page)
+        """Erase the sessions whose grace is over: not their records alone, but all that was said in them."""
+        grace = self._placement.settings.expired_grace
+        if not grace:
+            return
+        query = Query(SESSIONS, Everywhere(), Lt("hidden_from", self._placement.now() - grace), limit=self._placement.settings.page)
         async for page in self._placement.pages("session.expired", self._placement.topology.archive, query):
             for record in page.records:
                 if isinstance(record, Record):
