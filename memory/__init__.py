@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from memory.domain.errors import Contended as Contended
     from memory.domain.errors import CorruptRecord as CorruptRecord
     from memory.domain.errors import EmbedderMismatch as EmbedderMismatch
+    from memory.domain.errors import Held as Held
     from memory.domain.errors import InvalidInput as InvalidInput
     from memory.domain.errors import InvalidScopePromotion as InvalidScopePromotion
     from memory.domain.errors import MemoryTiersError as MemoryTiersError
@@ -86,6 +87,7 @@ _HOMES = {
         "Contended",
         "CorruptRecord",
         "EmbedderMismatch",
+        "Held",
         "InvalidInput",
         "InvalidScopePromotion",
         "MemoryTiersError",
@@ -174,6 +176,7 @@ __all__ = [
     "Facts",
     "FoundEntry",
     "FoundMessage",
+    "Held",
     "IdleFor",
     "InTier",
     "InvalidInput",

@@ -186,8 +186,10 @@ class Derivation:
     ) -> Entry:
         """Put a derived record where nothing stands under its id, or over the tombstone of an earlier life.
 
-        Where it was made before and `check` has nothing against it, what was made is the answer. Sources go only for a copy that can be read.
+        Where it was made before and `check` has nothing against it, what was made is the answer. Sources go only for a copy that can be read, and not
+        where one of them is under legal hold: then `Held` is raised.
         """
+        await self._erasure.holds.refuse(to_delete)
         record = (await self._meaning.embedded([record]))[0]
         store = self._placement.topology.home(record.tier)
         pending = [Owed(DELETE, DELETE, {"records": [[s.key.id, s.version] for s in to_delete]})] if to_delete else []
@@ -217,7 +219,7 @@ class Derivation:
         if to_delete and (is_expired(made, now) or not is_current(made, now)):
             raise Conflict("what was made of this before is hidden by now, expired or retired: nothing was deleted", made.key.id)
         for source in to_delete:
-            await self._erasure.delete(ENTRIES, source.key, at=source.version)
+            await self._erasure.delete(ENTRIES, source.key, at=source.version, held="left")
         return entry_of(made)
 
 

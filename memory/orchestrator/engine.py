@@ -8,6 +8,7 @@ import secrets
 from collections.abc import Sequence
 from typing import Literal
 
+from memory.domain.errors import NotFound
 from memory.domain.ids import Randomness, is_id
 from memory.orchestrator.accesses import Accesses
 from memory.orchestrator.after_writes import AfterWrites
@@ -158,8 +159,15 @@ class Engine:
         user = None if session is None else session.fields.get("subject")
         return user if isinstance(user, str) else None
 
+    async def scope_of_entry(self, tenant: str, entry_id: str) -> str:
+        """The scope of an entry, expired and retired ones too. Raises `NotFound` where there is none."""
+        located = await self.placement.locate(ENTRIES, Key(tenant, entry_id)) if is_id(entry_id) else None
+        if located is None or located.record is None:
+            raise NotFound(entry_id)
+        return located.record.scope
+
     async def delete(self, tenant: str, entry_id: str) -> bool:
-        """Erase one entry; false where there was none."""
+        """Erase one entry; false where there was none. Raises `Held` where it is under legal hold."""
         if not is_id(entry_id):
             return False
         key = Key(tenant, entry_id)

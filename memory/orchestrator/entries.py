@@ -197,7 +197,8 @@ class Entries:
             if (error := refused(store, outcome)) is not None:
                 raise error
         if any(outcome.status is Status.REJECTED for outcome in outcomes) and not await self._generations.lives_on(old, store):
-            await self._erasure.delete(ENTRIES, old.key, at=old.version)  # its scope is being erased: help, so that what is said here is true
+            # its scope is being erased: help, so that what is said here is true
+            await self._erasure.delete(ENTRIES, old.key, at=old.version, held="deleted")
             raise NotFound(old.key.id)
         if not all(o.applied for o in outcomes):
             return None

@@ -15,6 +15,7 @@ from memory.orchestrator.collections import (
     CLAIMS,
     ENTRIES,
     ENTRY_VERSIONS,
+    HOLDS,
     LEASES,
     MESSAGES,
     OPERATIONS,
@@ -141,6 +142,7 @@ KINDS = Kinds(
     Kind(RUNS, exported=False, conversational=True),
     Kind(CLAIMS, scoped=False, exported=False),
     Kind(OPERATIONS, scoped=False, exported=False),
+    Kind(HOLDS, scoped=False, exported=False),
     Kind(LEASES, scoped=False, exported=False),
     Kind(SETTINGS, scoped=False, exported=False),
 )

@@ -12,7 +12,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequen
 from dataclasses import dataclass
 from typing import Any
 
-from memory.domain.errors import StoreError, StoreUnavailable
+from memory.domain.errors import Held, StoreError, StoreUnavailable
 from memory.domain.shown import Shown
 from memory.orchestrator.collections import SESSIONS
 from memory.orchestrator.conversations.sessions import SessionRecords
@@ -47,7 +47,7 @@ class SweepReport(Shown):
 
     `waiting` names what could not be done because a store did not answer; `stays` what somebody has to look at: records that a tier refuses, steps
     that a store refuses or that a newer version of the library left. `healed` counts scopes in which a store was behind the others,
-    `reindexed` vectors that were made anew behind a reindex.
+    `reindexed` vectors that were made anew behind a reindex, `held` what would have gone and is under legal hold.
     """
 
     ran: bool = True
@@ -58,6 +58,7 @@ class SweepReport(Shown):
     dropped_relations: int = 0
     moved: int = 0
     expired: int = 0
+    held: int = 0
     repeated_erasures: int = 0
     forgotten_scopes: int = 0
     healed: int = 0
@@ -270,6 +271,7 @@ class Maintenance:
         """Records whose grace is over, with all that hangs on them in other stores."""
         for came in (await self._erasure.delete_at(collection, {row.key: row.version for row in rows}, store, away)).values():
             report.expired += came is True
+            report.held += isinstance(came, Held)
             if isinstance(came, StoreError):
                 _told(report, came)
 
@@ -283,8 +285,12 @@ class Maintenance:
             for record in page.records:
                 if isinstance(record, Record):
                     await hold()
-                    await self._sessions.erase_expired(record)
-                    report.expired += 1
+                    try:
+                        await self._sessions.erase_expired(record)
+                    except Held:
+                        report.held += 1
+                    else:
+                        report.expired += 1
 
     # -- forgetting ---------------------------------------------------------------------------------------------------
 

@@ -16,8 +16,9 @@ from memory.orchestrator.collections import MESSAGES, SESSIONS
 from memory.orchestrator.conversations.conversation import INTERRUPTED, Conversation
 from memory.orchestrator.conversations.history import HistoryAsked
 from memory.orchestrator.conversations.seen import REMEMBERED_FOR
-from memory.orchestrator.conversations.sessions import SessionDraft, session_key
+from memory.orchestrator.conversations.sessions import SessionDraft
 from memory.orchestrator.engine import Engine
+from memory.orchestrator.session_keys import session_key
 from memory.policies.compacting import summary_of
 from memory.policies.reading import ContextAsked
 from memory.ports.query import Everywhere, Query
