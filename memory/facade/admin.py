@@ -199,9 +199,7 @@ class Admin:
 
         What `onward` is to be asked is asked behind it, and waited for here: in the report it is `still_owed`.
         """
-        report = await self._access.engine.maintenance.sweep()
-        await self._access.engine.conversations.onward.asked()
-        return report
+        return await self._access.engine.maintain()
 
     async def plan(self) -> Plan:
         """What a sweep run now would do by rules, record by record, each with its rule and why. For all tenants of the stores.

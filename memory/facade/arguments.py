@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
+
+from pydantic import TypeAdapter, ValidationError
 
 from memory.domain import door
 from memory.domain.entry import EntryDraft
 from memory.domain.errors import InvalidInput
 from memory.domain.scope import Scope
 from memory.domain.shapes import messages_of
+from memory.facade.values import Duration
 
 Moment = datetime | str | int | float
 """An aware datetime, ISO 8601 text with a zone, or a number of seconds since 1970, not below 10^8."""
+
+_LENGTH: TypeAdapter[timedelta] = TypeAdapter(Duration)
 
 
 def scope_of(value: object) -> Scope:
@@ -48,6 +53,14 @@ def real(field: str, value: object) -> float:
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise InvalidInput(field, f"must be a number, not {type(value).__name__}")
     return float(door.number(field, value))
+
+
+def length(field: str, value: object) -> timedelta:
+    """A length of time of more than nothing, as a configuration may give it."""
+    try:
+        return _LENGTH.validate_python(value)
+    except ValidationError as error:
+        raise InvalidInput(field, str(error.errors()[0]["msg"]).removeprefix("Value error, ")) from None
 
 
 def stages_of(rerank: object) -> int:

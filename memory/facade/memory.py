@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Any, Literal, Self, Unpack, overload
 
 from memory.domain import door
 from memory.domain.entry import Entry, EntryDraft, EntryType, check_patch
-from memory.domain.errors import ConfigError
+from memory.domain.errors import ConfigError, InvalidInput
 from memory.domain.scope import Scope
 from memory.domain.session import FoundMessages
 from memory.facade.access import MAX_QUERY_BYTES, RETRIEVE_LIMIT, SEARCH_LIMIT, Access
 from memory.facade.admin import Admin
-from memory.facade.arguments import Moment, draft_of, flag, id_of, ids_of, moment, scope_of
+from memory.facade.arguments import Moment, draft_of, flag, id_of, ids_of, length, moment, real, scope_of
 from memory.facade.build import as_advisor, as_counter, as_embedder, as_policy, as_reranker, build_engine
 from memory.facade.config import MemoryConfig
 from memory.facade.entries import Entries
@@ -26,10 +26,12 @@ from memory.facade.sessions import Sessions
 from memory.facade.sessions import draft_of as session_draft
 from memory.facade.view import ScopedMemory
 from memory.facade.wanted import Only, SearchOptions, preferences
+from memory.orchestrator.allowance import Allowance
 from memory.orchestrator.browsing import Retrieved
 from memory.orchestrator.conversations.finding import WAYS
 from memory.orchestrator.derivation import Callback
 from memory.orchestrator.engine import Engine
+from memory.orchestrator.maintenance import SweepReport
 from memory.orchestrator.retrieval.searching import MixedResult, SearchResult
 from memory.policies.asked import Scalar
 from memory.policies.onward import ELSEWHERE, Onward
@@ -524,6 +526,19 @@ class Memory:
             metadata=patch.get("metadata"),
             delete_sources=delete_sources,
         )
+
+    # -- upkeep ------------------------------------------------------------------------------------------------------
+
+    async def maintain(self, *, budget: timedelta | str | float = "30s", rate: float | None = None) -> SweepReport:
+        """One round of maintenance for whoever calls it from time to time: a job of cron or of a queue. For all tenants of the stores.
+
+        It begins nothing new once `budget` is over (a `timedelta`, seconds, or text such as "30s"), and changes at most `rate` records a second. In
+        the report `more` says that something is left, with which the next call of this memory goes on. Of several at once, anywhere, one does it:
+        `ran` tells. A process that lives for maintenance alone is `memory worker`.
+        """
+        if rate is not None and real("rate", rate) <= 0:
+            raise InvalidInput("rate", "must be more than nothing")
+        return await self._engine.maintain(Allowance(length("budget", budget), rate))
 
     # -- shared -------------------------------------------------------------------------------------------------------
 

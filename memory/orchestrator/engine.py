@@ -12,6 +12,7 @@ from memory.domain.errors import NotFound
 from memory.domain.ids import Randomness, is_id
 from memory.orchestrator.accesses import Accesses
 from memory.orchestrator.after_writes import AfterWrites
+from memory.orchestrator.allowance import UNLIMITED, Allowance
 from memory.orchestrator.browsing import Browsing
 from memory.orchestrator.cache import Cache
 from memory.orchestrator.collections import ENTRIES
@@ -25,7 +26,7 @@ from memory.orchestrator.generations import Generations
 from memory.orchestrator.judging import Judging
 from memory.orchestrator.kinds import KINDS, Kinds
 from memory.orchestrator.lives import Lives
-from memory.orchestrator.maintenance import Maintenance
+from memory.orchestrator.maintenance import Maintenance, SweepReport
 from memory.orchestrator.meaning import Meaning
 from memory.orchestrator.outbox import Outbox
 from memory.orchestrator.placement import Placement
@@ -148,6 +149,12 @@ class Engine:
             log.warning("not all accesses and messages were counted: %s", error)
         finally:
             await self.topology.close()
+
+    async def maintain(self, allowance: Allowance = UNLIMITED) -> SweepReport:
+        """One sweep, and behind it what `onward` is asked: in the report that is `still_owed`."""
+        report = await self.maintenance.sweep(allowance)
+        await self.conversations.onward.asked()
+        return report
 
     async def plan(self) -> Plan:
         """What a sweep run now would do by rules. What was read here is told to the stores, for rules that ask; nothing else is written."""

@@ -348,8 +348,8 @@ class Erasure:
                 due.setdefault((partition.tenant, generation), []).append((operation, repeats))
         for (_, generation), operations in due.items():
             for start in range(0, len(operations), REPEATED_TOGETHER):
-                await hold()
                 some = operations[start : start + REPEATED_TOGETHER]
+                await hold(len(some))
                 for store in self._stores():
                     if not store.capabilities.fenced:
                         await self._repeat_in(store, [operation for operation, _ in some], generation)
@@ -414,7 +414,7 @@ class Erasure:
         free = [(partition, generation) for partition, generation in idle if (partition, generation) not in remembered]
         if not free:
             return 0
-        await hold()
+        await hold(len(free))
         with step("partition.forget"):
             return await leaf.forget_partitions(free)
 

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import logging
 import secrets
-from collections.abc import Awaitable, Callable
 from dataclasses import replace
-from typing import TypeAlias
+from typing import Protocol
 
 from memory.domain import ids
 from memory.domain.errors import StoreError
@@ -22,8 +21,10 @@ log = logging.getLogger(__name__)
 LEASE_SCOPE = "leases"
 
 
-Hold: TypeAlias = Callable[[], Awaitable[None]]
-"""Asked before a job of maintenance changes anything: see `Lease.hold`."""
+class Hold(Protocol):
+    """Asked before a job of maintenance changes anything, and how many records that will be: see `Lease.hold` and `Allowance`."""
+
+    async def __call__(self, count: int = 1) -> None: ...
 
 
 class NotHeld(Exception):
@@ -37,7 +38,7 @@ class Lease:
         self._placement = placement
         self._held: Record | None = None
 
-    async def hold(self) -> None:
+    async def hold(self, count: int = 1) -> None:
         """Take it, or renew it once half its time is over. Raises `NotHeld` where it cannot be had."""
         now, length = self._placement.now(), self._placement.settings.lease
         if self._held is not None and abs(now - self._held.updated_at) < length / 2:

@@ -14,6 +14,7 @@ from typing import Any
 
 from memory.domain.errors import Held, StoreError, StoreUnavailable
 from memory.domain.shown import Shown
+from memory.orchestrator.allowance import UNLIMITED, Allowance, Enough
 from memory.orchestrator.collections import SESSIONS
 from memory.orchestrator.conversations.sessions import SessionRecords
 from memory.orchestrator.dangling import Dangling
@@ -29,7 +30,7 @@ from memory.orchestrator.steps import step
 from memory.orchestrator.tiering import MoveResult, Tiering
 from memory.orchestrator.topology import leaves_of, refuse_away
 from memory.ports.collections import Collection
-from memory.ports.due import LEFT, DueRow, Why
+from memory.ports.due import LEFT, Due, DueRow, Why
 from memory.ports.query import Eq, Everywhere, Lt, Query
 from memory.ports.record import Corrupt, Key, Mark, Record, Role, Stored, Tombstone
 from memory.ports.store import Store
@@ -45,12 +46,14 @@ READ_AT_ONCE = 50
 class SweepReport(Shown):
     """What one sweep did. `ran` is false where another process holds the lease, or the archive does not say whether.
 
+    `more` says that there was more to do than its budget allowed: the next one goes on where this one ended.
     `waiting` names what could not be done because a store did not answer; `stays` what somebody has to look at: records that a tier refuses, steps
     that a store refuses or that a newer version of the library left. `healed` counts scopes in which a store was behind the others,
     `reindexed` vectors that were made anew behind a reindex, `held` what would have gone and is under legal hold.
     """
 
     ran: bool = True
+    more: bool = False
     finished: int = 0
     still_owed: int = 0
     removed_copies: int = 0
@@ -95,9 +98,14 @@ class Maintenance:
         self._sessions = sessions
         self._reindexing = reindexing
         self._cached = {kind.collection: Round(placement) for kind in placement.kinds.scoped}
+        self._begins_with = 0
+        """The job in which the last sweep had done as much as it might."""
+        self._reached: dict[str, str | None] = {}
+        """How far it had come in what was due in a store."""
 
-    async def sweep(self) -> SweepReport:
-        """Ask every store what is due, and do it, if nobody else is at it. What this process has to tell it tells in any case.
+    async def sweep(self, allowance: Allowance = UNLIMITED) -> SweepReport:
+        """Ask every store what is due, and do it, if nobody else is at it, as far as the allowance goes. What this process has to tell it tells in
+        any case.
 
         What is due is asked for without a lease, which is taken by the first job that has something to do.
         """
@@ -106,7 +114,9 @@ class Maintenance:
         for tell in self._tells:
             await self._job(report, tell)
         try:
-            await self._sweep(report, lease.hold, away)
+            await self._sweep(report, allowance.over(lease.hold), away)
+        except Enough:
+            report.more = True
         except NotHeld as error:
             report.ran = False
             if isinstance(error.__cause__, StoreError):
@@ -119,27 +129,40 @@ class Maintenance:
         return report
 
     async def _sweep(self, report: SweepReport, hold: Hold, away: set[str]) -> None:
+        """All jobs, beginning with the one in which the sweep before this one ended."""
         over: list[Store] = []
-        for store in self._placement.topology.homes:
-            for leaf in leaves_of(store):
-                await self._job(report, self._do_due, leaf, store, over, report, hold, away)
-        await self._job(report, self._end_sessions, report, hold)
-        for leaf in over:  # once every mark has told what it can
-            await self._job(report, self._purge, leaf, report, hold)
-        await self._job(report, self._count, report, "repeated_erasures", self._erasure.watch, hold)
-        await self._job(report, self._count, report, "forgotten_scopes", self._erasure.forget, hold)
-        for leaf in self._placement.topology.leaves:
-            await self._job(report, self._count, report, "forgotten_scopes", self._erasure.forget_idle, leaf, hold)
-        await self._job(report, self._clear_cache, report, hold)
-        await self._job(report, self._count, report, "dropped_relations", self._dangling.drop, hold)
-        await self._job(report, self._count, report, "reindexed", self._reindexing.catch_up, hold)
-        await self._job(report, self._apply_rules, report, hold, away)
+        jobs = self._jobs(report, hold, away, over)
+        begin, self._begins_with = self._begins_with % len(jobs), 0
+        for at in (*range(begin, len(jobs)), *range(begin)):
+            job, *about = jobs[at]
+            try:
+                await self._job(report, job, *about)
+            except Enough:
+                self._begins_with = at
+                raise
+
+    def _jobs(self, report: SweepReport, hold: Hold, away: set[str], over: list[Store]) -> list[tuple[Any, ...]]:
+        """Each with what it is about. `over`: the stores in which something may be discarded, once every mark has told what it can."""
+        leaves = self._placement.topology.leaves
+        due = [(self._do_due, leaf, store, over, report, hold, away) for store in self._placement.topology.homes for leaf in leaves_of(store)]
+        return [
+            *due,
+            (self._end_sessions, report, hold),
+            (self._purge_all, over, report, hold),
+            (self._count, report, "repeated_erasures", self._erasure.watch, hold),
+            (self._count, report, "forgotten_scopes", self._erasure.forget, hold),
+            *((self._count, report, "forgotten_scopes", self._erasure.forget_idle, leaf, hold) for leaf in leaves),
+            (self._clear_cache, report, hold),
+            (self._count, report, "dropped_relations", self._dangling.drop, hold),
+            (self._count, report, "reindexed", self._reindexing.catch_up, hold),
+            (self._apply_rules, report, hold, away),
+        ]
 
     async def _job(self, report: SweepReport, job: Callable[..., Awaitable[object]], *about: Any) -> Exception | None:
         """Do one job; what it raises is told in the report and returned."""
         try:
             await job(*about)
-        except NotHeld:
+        except (NotHeld, Enough):
             raise
         except StoreError as error:
             log.warning("maintenance leaves out a job: %s", error)
@@ -184,33 +207,42 @@ class Maintenance:
 
     # -- what is due --------------------------------------------------------------------------------------------------
 
-    async def _due(self, leaf: Store) -> AsyncIterator[tuple[DueRow, ...]]:
+    async def _due(self, leaf: Store, begin: str | None = None) -> AsyncIterator[Due]:
         """What is due in a store, slice by slice. Parts of split stores are asked each: a record in one hides another's tombstone."""
-        now, cursor = self._placement.now(), None
+        now, cursor = self._placement.now(), begin
         grace = self._placement.settings.expired_grace
         expired = dict.fromkeys((kind.collection for kind in self._placement.kinds.expiring), now - grace) if grace else None
         while True:
             with step("sweep.due"):
                 found = await leaf.due(now, self._placement.settings.page, cursor, expired=expired)
-            yield found.rows
+            yield found
             if (cursor := found.cursor) is None:
                 return
 
     async def _do_due(self, leaf: Store, store: Store, over: list[Store], report: SweepReport, hold: Hold, away: set[str]) -> None:
-        """Finish what is owed in one store, end moves, and delete what has expired. Where something may be discarded, that is noted for later."""
-        async for rows in self._due(leaf):
-            if any(row.why is Why.DISCARD for row in rows) and leaf not in over:
+        """Finish what is owed in one store, end moves, and delete what has expired. Where something may be discarded, that is noted for later.
+
+        A sweep that ends in the middle is gone on with behind what it tried last: what cannot be done keeps nothing else from being reached.
+        """
+        begin = self._reached.pop(leaf.name, None)
+        async for found in self._due(leaf, begin):
+            if any(row.why is Why.DISCARD for row in found.rows) and leaf not in over:
                 over.append(leaf)
             for why, job in ((Why.OWES, self._finish_owed), (Why.ARRIVING, self._settle_arriving), (Why.EXPIRED, self._delete_expired)):
-                for collection, some in _portions(rows, why):
-                    await hold()
+                for collection, some in _portions(found.rows, why):
+                    try:
+                        await hold(len(some))
+                    except Enough:
+                        self._reached[leaf.name] = begin
+                        raise
                     failure = await self._job(report, job, collection, some, store, report, away)
                     if isinstance(failure, StoreUnavailable) and failure.store in (leaf.name, store.name):
                         return  # it is not asked again
+                    begin = found.cursor
 
     async def _try_some(self, leaf: Store, store: Store, most: int, report: SweepReport, away: set[str]) -> None:
-        async for rows in self._due(leaf):
-            for collection, some in _portions(rows, Why.OWES):
+        async for found in self._due(leaf):
+            for collection, some in _portions(found.rows, Why.OWES):
                 await self._finish_owed(collection, some[:most], store, report, away)
                 most -= len(some)
                 if most <= 0:
@@ -294,10 +326,14 @@ class Maintenance:
 
     # -- forgetting ---------------------------------------------------------------------------------------------------
 
+    async def _purge_all(self, over: Sequence[Store], report: SweepReport, hold: Hold) -> None:
+        for leaf in over:
+            await self._job(report, self._purge, leaf, report, hold)
+
     async def _purge(self, leaf: Store, report: SweepReport, hold: Hold) -> None:
         """Marks and tombstones whose time is over and which owe nothing."""
-        async for rows in self._due(leaf):
-            await self._forget(leaf, [(row.collection, row) for row in rows if row.why is Why.DISCARD], report, hold)
+        async for found in self._due(leaf):
+            await self._forget(leaf, [(row.collection, row) for row in found.rows if row.why is Why.DISCARD], report, hold)
 
     async def _clear_cache(self, report: SweepReport, hold: Hold) -> None:
         store = self._placement.topology.cache
@@ -325,7 +361,7 @@ class Maintenance:
     async def _forget(self, store: Store, rows: Sequence[tuple[Collection, DueRow | Record]], report: SweepReport, hold: Hold) -> int:
         if not rows:
             return 0
-        await hold()
+        await hold(len(rows))
         purges = [Purge(collection, row.key, at=row.version) for collection, row in rows]
         outcomes = await self._placement.write("sweep.purge", store, *purges)
         purged = sum(outcome.applied for outcome in outcomes)

@@ -106,7 +106,7 @@ class Reindexing:
         model = await self._meaning.fingerprint()
         work = _Work(model, await self.left(model), None)
         if work.total:
-            await hold()
+            await hold(work.total)
             await self._round(work, messages=False)
         return work.made
 

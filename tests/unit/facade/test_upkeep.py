@@ -12,6 +12,7 @@ import pytest
 
 from memory.facade.memory import Memory
 from memory.facade.upkeep import Upkeep
+from memory.orchestrator.allowance import UNLIMITED, Allowance
 from memory.orchestrator.maintenance import Maintenance, SweepReport
 
 
@@ -21,7 +22,7 @@ class Counting(Maintenance):
     def __init__(self) -> None:
         self.sweeps = 0
 
-    async def sweep(self) -> SweepReport:
+    async def sweep(self, allowance: Allowance = UNLIMITED) -> SweepReport:
         self.sweeps += 1
         if self.sweeps == 1:
             raise OSError("the disk is asleep")

@@ -94,7 +94,7 @@ class Flaky(InMemoryStore):
         return await self._call("delete_matching", *args, **kwargs)
 
 
-async def held() -> None:
+async def held(count: int = 1) -> None:
     """Nobody else does maintenance."""
 
 

@@ -1,0 +1,86 @@
+"""Commands that keep a memory up: `worker`."""
+
+from __future__ import annotations
+
+import json
+import signal
+import sys
+from datetime import timedelta
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from memory.cli.command import Cli, command
+
+if TYPE_CHECKING:
+    from memory.orchestrator.maintenance import SweepReport
+
+
+def register(app: typer.Typer) -> None:
+    command(app, "worker")(worker)
+
+
+def _length(text: str) -> timedelta:
+    from memory.facade.values import parse_duration
+
+    try:
+        parsed = parse_duration(text)
+    except ValueError as error:
+        raise typer.BadParameter(str(error)) from None
+    if not isinstance(parsed, timedelta) or parsed <= timedelta(0):
+        raise typer.BadParameter("should be a duration of more than nothing, such as '30s' or '5m'")
+    return parsed
+
+
+async def worker(
+    cli: Cli,
+    every: Annotated[
+        timedelta, typer.Option(parser=_length, metavar="TIME", help="How long to rest when there is nothing to do.", show_default="5m")
+    ] = timedelta(minutes=5),
+    budget: Annotated[
+        timedelta, typer.Option(parser=_length, metavar="TIME", help="How long one round takes at most.", show_default="30s")
+    ] = timedelta(seconds=30),
+    rate: Annotated[float | None, typer.Option(min=0.001, metavar="N", help="Change at most N records a second.")] = None,
+) -> None:
+    """Do maintenance until stopped: deliver, move, retire, forget. Run as many as you like, on as many machines.
+
+    One works at a time; another takes over where it ends or dies. SIGTERM or Ctrl-C ends it after the records it is at; twice at once.
+    """
+    import asyncio
+
+    from memory.facade.memory import Memory
+    from memory.facade.values import show_duration
+    from memory.facade.worker import Worker
+
+    settings = cli.settings()
+    own = settings.model_copy(update={"durations": settings.durations.model_copy(update={"sweep_every": timedelta(0)})})
+    async with Memory(own) as memory:
+        working = Worker(memory, every=every, budget=budget, rate=rate, told=lambda report: _tell(cli, report))
+        loop = asyncio.get_running_loop()
+
+        def asked_to_end(number: signal.Signals) -> None:
+            cli.say("ending after what is under way; once more ends at once")
+            working.stop()
+            loop.remove_signal_handler(number)
+
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, asked_to_end, number)
+        cli.say(f"working: a round takes at most {show_duration(budget)}, the rest between is {show_duration(every)}; Ctrl-C ends")
+        await working.run()
+        cli.say("ended; what is left is done by the next worker")
+
+
+def _tell(cli: Cli, report: SweepReport) -> None:
+    """A line for each round: of JSON for programs, else in words."""
+    said = report.to_dict()
+    if cli.json:
+        sys.stdout.write(json.dumps(said, default=str) + "\n")
+        sys.stdout.flush()
+        return
+    if not report.ran:
+        cli.say("another worker is at it")
+        return
+    done = [f"{name.replace('_', ' ')} {count}" for name, count in said.items() if type(count) is int and count]
+    cli.say(", ".join(done) or "nothing to do")
+    for sentence in (*report.waiting, *report.stays):
+        cli.say(f"  {sentence}")

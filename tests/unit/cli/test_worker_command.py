@@ -1,0 +1,32 @@
+"""`memory worker` as a process: it ends when asked to."""
+
+from __future__ import annotations
+
+import json
+import signal
+from pathlib import Path
+
+import pytest
+
+from tests.unit.cli.test_process import run, start
+
+pytestmark = pytest.mark.backend("sqlite")
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_worker_ends_when_asked_to_and_tells_each_round(tmp_path: Path, number: signal.Signals) -> None:
+    worker = start(tmp_path, "worker", "--config", "m.db", "--every", "50ms", "--json")
+    assert worker.stdout is not None
+    rounds = [json.loads(worker.stdout.readline()) for _ in range(2)]
+    worker.send_signal(number)
+    out, err = worker.communicate(timeout=60)
+    assert (worker.returncode, err) == (0, "")
+    assert all(one["ran"] and not one["waiting"] for one in [*rounds, *map(json.loads, out.splitlines())])
+
+
+@pytest.mark.parametrize("words", [("--every", "soon"), ("--budget", "0s"), ("--rate", "0")])
+def test_what_is_no_time_is_refused_by_name(tmp_path: Path, words: tuple[str, str]) -> None:
+    code, out, err = run(tmp_path, "worker", *words, "--json")
+    assert code == 2
+    assert words[0] in json.loads(out)["error"]["message"]
+    assert words[0] in err

@@ -1,0 +1,138 @@
+"""How much one round of maintenance may do, and where the next goes on."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import replace
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from memory.orchestrator.allowance import Allowance, Enough
+from memory.orchestrator.collections import ENTRIES
+from memory.orchestrator.maintenance import SweepReport
+from memory.orchestrator.settings import EngineSettings
+from memory.policies.promotion import PromotionRule
+from memory.ports.record import Owed, Record
+from memory.ports.writes import AtVersion, Put
+from tests.simulation.loop import SimulatedLoop
+from tests.unit.orchestrator.world import DAY, USER, World, held
+
+WEEK_OLD = PromotionRule(name="idle", on="sweep", source="short", target="mid", idle_for=timedelta(days=7))
+
+
+async def sweep_until(world: World, monkeypatch: pytest.MonkeyPatch, portions: int) -> SweepReport:
+    """A sweep that is asked to stop once so many portions of owed steps have been tried."""
+    stop, tried = asyncio.Event(), 0
+    finish_all = world.engine.outbox.finish_all
+
+    async def counted(*args: Any) -> Any:
+        nonlocal tried
+        tried += 1
+        if tried == portions:
+            stop.set()
+        return await finish_all(*args)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(world.engine.outbox, "finish_all", counted)
+        return await world.engine.maintenance.sweep(Allowance(stop=stop))
+
+
+async def owing(world: World, count: int) -> None:
+    """So many entries whose replica is still to be delivered."""
+    world.long.down = True
+    for n in range(count):
+        await world.write(f"text {n}", scope=USER)
+    world.heal()
+
+
+async def test_a_sweep_that_may_do_no_more_says_so_and_the_next_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with World(settings=EngineSettings(page=2)) as world:
+        await owing(world, 6)
+        for left in (4, 2, 0):
+            report = await sweep_until(world, monkeypatch, 1)
+            assert (report.ran, report.more, report.finished) == (True, left > 0, 2)
+            assert await world.owed() == left
+        report = await world.engine.maintenance.sweep(Allowance())
+        assert (report.more, report.finished) == (False, 0)
+        assert await (await world.another_process()).maintenance.sweep() == SweepReport(), "the lease was given back"
+
+
+async def test_what_cannot_be_done_keeps_nothing_from_being_reached(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whichever end of what is due the store tells first."""
+    for strange_first in (True, False):
+        async with World(settings=EngineSettings(page=2)) as world:
+            if not strange_first:
+                await owing(world, 1)
+            for n in range(6):
+                await owe_what_nobody_knows(world, f"strange {n}")
+            if strange_first:
+                await owing(world, 1)
+            finished = [(await sweep_until(world, monkeypatch, 1)).finished for _ in range(5)]
+            assert sum(finished) == 1, finished
+
+
+async def owe_what_nobody_knows(world: World, content: str) -> None:
+    entry = await world.write(content, scope=USER)
+    record = await world.standing(world.mid, entry.id)
+    assert isinstance(record, Record)
+    await world.mid.apply([Put(ENTRIES, record_owing(record), AtVersion(record.version))])
+
+
+def record_owing(record: Record) -> Record:
+    return replace(record, owed=(Owed("of-version-2", "of-version-2"),), version=record.version + 1)
+
+
+async def test_the_job_in_which_a_sweep_ended_is_the_first_of_the_next(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Rules come last. New debts, as many as each sweep can settle, never keep them from being asked."""
+    async with World(settings=EngineSettings(page=2), rules=[WEEK_OLD]) as world:
+        old = [await world.write(f"old {n}") for n in range(3)]
+        world.clock.advance(8 * DAY)
+        stop = asyncio.Event()
+        move_many = world.engine.tiering.move_many
+
+        async def moving(*args: Any) -> Any:
+            stop.set()
+            return await move_many(*args)
+
+        with monkeypatch.context() as patched:
+            patched.setattr(world.engine.tiering, "move_many", moving)
+            assert (await world.engine.maintenance.sweep(Allowance(stop=stop))).more
+        await owing(world, 4)
+        assert (await sweep_until(world, monkeypatch, 1)).more
+        assert [(await world.stands(entry))[0] for entry in old] == ["mark"] * 3
+
+
+def test_a_budget_ends_a_round_and_a_rate_slows_it() -> None:
+    """On a clock of its own: nothing waits here."""
+
+    async def holds(allowance: Allowance, count: int) -> list[float]:
+        loop, moments = asyncio.get_running_loop(), list[float]()
+        began, hold = loop.time(), allowance.over(held)
+        try:
+            for _ in range(5):
+                await hold(count)
+                moments.append(round(loop.time() - began, 1))
+        except Enough:
+            moments.append(-1)
+        return moments
+
+    loop = SimulatedLoop(1)
+    try:
+        assert loop.run_until_complete(holds(Allowance(rate=10), 20)) == [0, 2, 4, 6, 8]
+        assert loop.run_until_complete(holds(Allowance(timedelta(seconds=5), 10), 20)) == [0, 2, 4, -1]
+        assert loop.run_until_complete(holds(Allowance(timedelta(seconds=5)), 20)) == [0, 0, 0, 0, 0]
+    finally:
+        loop.close()
+
+
+async def test_who_waits_for_the_rate_stops_when_asked_to() -> None:
+    stop = asyncio.Event()
+    hold = Allowance(rate=0.001, stop=stop).over(held)
+    await hold(1)
+    waiting = asyncio.create_task(hold(1))
+    await asyncio.sleep(0)
+    stop.set()
+    with pytest.raises(Enough):
+        await waiting
