@@ -21,7 +21,7 @@ def register(app: typer.Typer) -> None:
 
 
 def _length(text: str) -> timedelta:
-    from memory.facade.values import parse_duration
+    from memory.domain.time import parse_duration
 
     try:
         parsed = parse_duration(text)
@@ -48,8 +48,8 @@ async def worker(
     """
     import asyncio
 
+    from memory.domain.time import show_duration
     from memory.facade.memory import Memory
-    from memory.facade.values import show_duration
     from memory.facade.worker import Worker
 
     settings = cli.settings()

@@ -65,6 +65,7 @@ def build_engine(
         clock=clock,
         settings=config.engine,
         rules=config.promotion,
+        retention=config.retention,
         policies=(*map(policy_named, config.policies), *policies),
         onward=onward,
         passages=config.conversations.meaning,

@@ -41,7 +41,7 @@ ENTRY_VERSIONS = Collection(
         *_ENTRY_FIELDS,
         Field("entry_id", FieldType.TEXT, indexed=True),
         Field("stored_version", FieldType.INTEGER),
-        Field("replaced_version", FieldType.INTEGER),
+        Field("replaced_version", FieldType.INTEGER, indexed=True),
     ),
     _ENTRY_TEXTS,
     vector=True,

@@ -34,6 +34,7 @@ from memory.orchestrator.planned import Plan, Planner, plan_of
 from memory.orchestrator.promotion import Promotion
 from memory.orchestrator.reindexing import Reindexing
 from memory.orchestrator.relations import Relations
+from memory.orchestrator.retention import Retention
 from memory.orchestrator.retrieval.advised import Advised
 from memory.orchestrator.retrieval.searching import Searching
 from memory.orchestrator.settings import EngineSettings
@@ -43,6 +44,7 @@ from memory.orchestrator.transfer import Transfer
 from memory.orchestrator.turns import Patience, Turns
 from memory.policies.onward import Onward
 from memory.policies.promotion import DEFAULT_RULES, CustomRule, PromotionRule
+from memory.policies.retention import RetentionRule
 from memory.ports.advisor import Advisor, Reranker
 from memory.ports.clock import Clock, system_clock
 from memory.ports.embedder import Embedder
@@ -64,6 +66,7 @@ class Engine:
         clock: Clock = system_clock,
         settings: EngineSettings | None = None,
         rules: Sequence[PromotionRule] = DEFAULT_RULES,
+        retention: Sequence[RetentionRule] = (),
         policies: Sequence[CustomRule] = (),
         random_bits: Randomness = secrets.randbits,
         kinds: Kinds = KINDS,
@@ -112,7 +115,15 @@ class Engine:
         self.promotion = Promotion(self.placement, self.tiering, self.accesses, self.derivation, self.judging, self._user_of)
         self.after_writes = AfterWrites(self.promotion, frozenset(rule.source for rule in self.judging.of_tier("") if rule.on == "write"))
         self.entries.on_written = self.after_writes.note
-        self.planners: list[Planner] = [self.promotion]
+        self.retention = Retention(
+            self.placement,
+            erasure=self.erasure,
+            conversations=self.conversations,
+            counter=self.conversations.counter,
+            end_session=self.promotion.end_session,
+            rules=retention,
+        )
+        self.planners: list[Planner] = [self.retention, self.promotion]
         """What acts by rules when maintenance is done, in the order it does."""
         self.maintenance = Maintenance(
             self.placement,
@@ -121,6 +132,7 @@ class Engine:
             generations=self.generations,
             tiering=self.tiering,
             promotion=self.promotion,
+            retention=self.retention,
             tells=(self.meaning.look, self.accesses.tell, self.conversations.sessions.catch_up, passages_made.catch_up),
             dangling=self.dangling,
             sessions=self.conversations.sessions,

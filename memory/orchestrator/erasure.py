@@ -20,7 +20,7 @@ from memory.domain.errors import CorruptRecord, Held, StoreError, StoreUnavailab
 from memory.domain.scope import Scope
 from memory.domain.time import micros, moment
 from memory.orchestrator.cache import Cache
-from memory.orchestrator.collections import ENTRIES, OPERATIONS
+from memory.orchestrator.collections import ENTRIES, ENTRY_VERSIONS, OPERATIONS
 from memory.orchestrator.generations import OPERATIONS_SCOPE, UNDER_WAY, Generations, operation_key
 from memory.orchestrator.holds import Holds
 from memory.orchestrator.kinds import Kind
@@ -144,6 +144,32 @@ class Erasure:
         await self._outbox.finish_all([Pending(collection, store, tombstone) for tombstone in tombstones], away)
         refusals = ((deletion.key, refused(store, outcome)) for deletion, outcome in zip(deletions, outcomes, strict=True))
         return came | {key: error for key, error in refusals if error is not None} | {tombstone.key: True for tombstone in tombstones}
+
+    async def delete_versions(self, at: Mapping[Key, int]) -> dict[Key, Came]:
+        """Delete kept versions, by key and version; of each whether it was, or that it is under legal hold. The chain of the others stays whole."""
+        archive = self._placement.topology.archive
+        with step("delete.read"):
+            found = await archive.get(ENTRY_VERSIONS, list(at))
+        there = [row for row in found if isinstance(row, Record) and row.version == at[row.key]]
+        held = await self.holds.over(there)
+        deletions = [
+            Delete(
+                ENTRY_VERSIONS,
+                row.key,
+                version=self._placement.next_version(row.version),
+                when=AtVersion(row.version),
+                note={} if row.previous is None else {"previous": row.previous},
+                discard_at=self._placement.tombstone_until(),
+            )
+            for row in there
+            if row.key not in held
+        ]
+        outcomes = await self._placement.write("delete.versions", archive, *deletions) if deletions else []
+        came: dict[Key, Came] = dict.fromkeys(at, False)
+        came |= held
+        for deletion, outcome in zip(deletions, outcomes, strict=True):
+            came[deletion.key] = refused(archive, outcome) or outcome.applied
+        return came
 
     def _deletion(self, collection: Collection, record: Record, store: Store) -> Delete:
         versions = [record.previous, *(v for kept in kept_in(record) for v in (kept["version"], kept["previous"]))]

@@ -21,7 +21,7 @@ from memory.orchestrator.session_keys import session_key
 from memory.orchestrator.split import CONVERSATION
 from memory.orchestrator.steps import step
 from memory.orchestrator.turns import Patience
-from memory.ports.query import Eq, Filter, Query, within
+from memory.ports.query import Eq, Filter, Head, Query, within
 from memory.ports.record import Corrupt, JsonValue, Key, Partition, Record
 from memory.ports.writes import Absent, AtVersion, Delete, Put
 
@@ -102,7 +102,7 @@ class Holds:
         for held in (await self.over(records)).values():
             raise held
 
-    async def over(self, records: Sequence[Record]) -> dict[Key, Held]:
+    async def over(self, records: Sequence[Record | Head]) -> dict[Key, Held]:
         """Which of these are held, each with the error that says by what."""
         if not records:
             return {}
@@ -163,7 +163,7 @@ def _of_partition(partition: Partition, subjects: Mapping[Partition, str]) -> li
     return [*held, _key(tenant, "user", subjects[partition])] if partition in subjects else held
 
 
-def _of_entries(record: Record) -> list[Key]:
+def _of_entries(record: Record | Head) -> list[Key]:
     """The keys of what may hold the entries that a record is, is a version of, or links."""
     named = (record.key.id, *(record.fields.get(name) for name in ("entry_id", "source_id", "target_id")))
     return [_key(record.key.tenant, "entry", str(entry_id)) for entry_id in named if entry_id is not None]

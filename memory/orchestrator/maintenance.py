@@ -25,6 +25,7 @@ from memory.orchestrator.outbox import Outbox, Pending
 from memory.orchestrator.placement import Placement
 from memory.orchestrator.promotion import Promotion
 from memory.orchestrator.reindexing import Reindexing
+from memory.orchestrator.retention import Retention, RetentionReport
 from memory.orchestrator.rounds import Round
 from memory.orchestrator.steps import step
 from memory.orchestrator.tiering import MoveResult, Tiering
@@ -49,7 +50,8 @@ class SweepReport(Shown):
     `more` says that there was more to do than its budget allowed: the next one goes on where this one ended.
     `waiting` names what could not be done because a store did not answer; `stays` what somebody has to look at: records that a tier refuses, steps
     that a store refuses or that a newer version of the library left. `healed` counts scopes in which a store was behind the others,
-    `reindexed` vectors that were made anew behind a reindex, `held` what would have gone and is under legal hold.
+    `reindexed` vectors that were made anew behind a reindex. By rules of retention `deleted` counts entries and sessions, `ended` sessions,
+    `dropped_versions` kept versions; `held` is what would have gone and is under legal hold.
     """
 
     ran: bool = True
@@ -61,6 +63,9 @@ class SweepReport(Shown):
     dropped_relations: int = 0
     moved: int = 0
     expired: int = 0
+    deleted: int = 0
+    ended: int = 0
+    dropped_versions: int = 0
     held: int = 0
     repeated_erasures: int = 0
     forgotten_scopes: int = 0
@@ -82,6 +87,7 @@ class Maintenance:
         generations: Generations,
         tiering: Tiering,
         promotion: Promotion,
+        retention: Retention,
         tells: Sequence[Callable[[], Awaitable[object]]],
         dangling: Dangling,
         sessions: SessionRecords,
@@ -93,6 +99,7 @@ class Maintenance:
         self._generations = generations
         self._tiering = tiering
         self._promotion = promotion
+        self._retention = retention
         self._tells = tells
         self._dangling = dangling
         self._sessions = sessions
@@ -155,6 +162,7 @@ class Maintenance:
             (self._clear_cache, report, hold),
             (self._count, report, "dropped_relations", self._dangling.drop, hold),
             (self._count, report, "reindexed", self._reindexing.catch_up, hold),
+            (self._retain, report, hold, away),
             (self._apply_rules, report, hold, away),
         ]
 
@@ -177,6 +185,15 @@ class Maintenance:
     async def _count(self, report: SweepReport, name: str, job: Callable[..., Awaitable[int]], *about: Any) -> None:
         """Add what a job has done to the report."""
         setattr(report, name, getattr(report, name) + await job(*about))
+
+    async def _retain(self, report: SweepReport, hold: Hold, away: set[str]) -> None:
+        done = RetentionReport()
+        try:
+            await self._retention.by_sweep(away, hold, done)
+        finally:
+            report.deleted, report.ended, report.dropped_versions = done.deleted, done.ended, done.dropped_versions
+            report.held += done.held
+            report.waiting += tuple(said for said in done.waiting if said not in report.waiting)
 
     async def _apply_rules(self, report: SweepReport, hold: Hold, away: set[str]) -> None:
         promoted = await self._promotion.by_sweep(away, hold)
