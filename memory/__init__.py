@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from memory.domain.errors import NotOpen as NotOpen
     from memory.domain.errors import PartialWrite as PartialWrite
     from memory.domain.errors import PartsFailed as PartsFailed
+    from memory.domain.errors import QuotaExceeded as QuotaExceeded
     from memory.domain.errors import StoreError as StoreError
     from memory.domain.errors import StoreFull as StoreFull
     from memory.domain.errors import StoreTimeout as StoreTimeout
@@ -95,6 +96,7 @@ _HOMES = {
         "NotOpen",
         "PartialWrite",
         "PartsFailed",
+        "QuotaExceeded",
         "StoreError",
         "StoreFull",
         "StoreTimeout",

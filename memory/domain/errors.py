@@ -98,6 +98,22 @@ class Held(MemoryTiersError):
         return type(self), self.holds
 
 
+class QuotaExceeded(MemoryTiersError):
+    """A write beyond a quota, of which nothing was stored. `quota` is its name; `most`, `held` and `asked` are in its `measure`."""
+
+    def __init__(self, quota: str, where: str, measure: str, most: int, held: int, asked: int) -> None:
+        super().__init__(
+            f"quota '{quota}': {where} holds {held:,} of at most {most:,} {measure}, and this would add {asked:,}; nothing was written: "
+            f"delete some, write less at once, or raise [[quotas]] '{quota}'"
+        )
+        self.quota = quota
+        self.where = where
+        self.measure = measure
+        self.most = most
+        self.held = held
+        self.asked = asked
+
+
 class Contended(MemoryTiersError):
     """Others changed the same entry all the time that there was for this change, which was not made. No store is at fault; try again later."""
 

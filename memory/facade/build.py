@@ -66,6 +66,7 @@ def build_engine(
         settings=config.engine,
         rules=config.promotion,
         retention=config.retention,
+        quotas=config.quotas,
         policies=(*map(policy_named, config.policies), *policies),
         onward=onward,
         passages=config.conversations.meaning,

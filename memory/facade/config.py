@@ -47,6 +47,7 @@ from memory.facade.values import (
 from memory.orchestrator.kinds import KINDS
 from memory.orchestrator.settings import EngineSettings
 from memory.policies.promotion import DEFAULT_RULES, PromotionRule
+from memory.policies.quotas import Quota
 from memory.policies.retention import RetentionRule
 from memory.policies.routing import TIERS
 from memory.policies.tokens import DefaultCounter
@@ -286,6 +287,8 @@ class MemoryConfig(BaseModel):
     """Rules in Python, by the names that installed distributions register under `memory.policies`; asked in order, after `promotion`."""
     retention: tuple[RetentionRule, ...] = ()
     """What is deleted, ended or kept by rule, first rule first; nothing unless asked for."""
+    quotas: tuple[Quota, ...] = ()
+    """How much scopes and tenants may hold."""
     durations: Durations = Durations()
     conversations: ConversationSettings = ConversationSettings()
 
@@ -322,7 +325,7 @@ class MemoryConfig(BaseModel):
             raise ValueError(f"should be a list of rules ([[{info.field_name}]] in TOML)")
         return [_read_rule(rule) for rule in value]
 
-    @field_validator("promotion", "retention", mode="after")
+    @field_validator("promotion", "retention", "quotas", mode="after")
     @classmethod
     def _distinct_rules(cls, value: tuple[Any, ...]) -> tuple[Any, ...]:
         names = [rule.name for rule in value]
@@ -411,6 +414,7 @@ class MemoryConfig(BaseModel):
         shown |= {f"routes.{number}": route.describe() for number, route in enumerate(self.routes, start=1)}
         shown |= {f"promotion.{number}": rule.name + ": " + rule.describe() for number, rule in enumerate(self.promotion, start=1)}
         shown |= {f"retention.{number}": rule.name + ": " + rule.describe() for number, rule in enumerate(self.retention, start=1)}
+        shown |= {f"quotas.{number}": quota.name + ": " + quota.describe() for number, quota in enumerate(self.quotas, start=1)}
         shown |= {"policies": ", ".join(self.policies)} if self.policies else {}
         shown["conversations.meaning"] = self.conversations.meaning
         return shown | {f"durations.{name}": show_duration(getattr(self.durations, name)) for name in Durations.model_fields}
@@ -491,6 +495,7 @@ def _settings_under(location: tuple[int | str, ...]) -> list[str]:
         "breaker": BreakerSettings,
         "promotion": PromotionRule,
         "retention": RetentionRule,
+        "quotas": Quota,
         "durations": Durations,
         "conversations": ConversationSettings,
     }

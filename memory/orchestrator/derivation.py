@@ -23,6 +23,7 @@ from memory.orchestrator.lives import Lives
 from memory.orchestrator.meaning import Meaning
 from memory.orchestrator.outbox import Outbox, Pending, replicas
 from memory.orchestrator.placement import Placement, refused
+from memory.orchestrator.quotas import Newcomer
 from memory.orchestrator.turns import Patience
 from memory.orchestrator.versions import version_at
 from memory.policies.visibility import is_current, is_expired
@@ -190,6 +191,12 @@ class Derivation:
         where one of them is under legal hold: then `Held` is raised.
         """
         await self._erasure.holds.refuse(to_delete)
+        less = sum(source.scope == record.scope for source in to_delete)
+        async with self._entries.quotas.admitted(record.key.tenant, [Newcomer.of(record, derived=True)], less) as stay:
+            stay.add(record.key)
+            return await self._stored(record, to_delete, check, revive=revive)
+
+    async def _stored(self, record: Record, to_delete: Sequence[Record], check: Callable[[Record], None], *, revive: bool) -> Entry:
         record = (await self._meaning.embedded([record]))[0]
         store = self._placement.topology.home(record.tier)
         pending = [Owed(DELETE, DELETE, {"records": [[s.key.id, s.version] for s in to_delete]})] if to_delete else []

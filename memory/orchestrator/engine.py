@@ -32,6 +32,7 @@ from memory.orchestrator.outbox import Outbox
 from memory.orchestrator.placement import Placement
 from memory.orchestrator.planned import Plan, Planner, plan_of
 from memory.orchestrator.promotion import Promotion
+from memory.orchestrator.quotas import Quotas
 from memory.orchestrator.reindexing import Reindexing
 from memory.orchestrator.relations import Relations
 from memory.orchestrator.retention import Retention
@@ -44,6 +45,7 @@ from memory.orchestrator.transfer import Transfer
 from memory.orchestrator.turns import Patience, Turns
 from memory.policies.onward import Onward
 from memory.policies.promotion import DEFAULT_RULES, CustomRule, PromotionRule
+from memory.policies.quotas import Quota
 from memory.policies.retention import RetentionRule
 from memory.ports.advisor import Advisor, Reranker
 from memory.ports.clock import Clock, system_clock
@@ -67,6 +69,7 @@ class Engine:
         settings: EngineSettings | None = None,
         rules: Sequence[PromotionRule] = DEFAULT_RULES,
         retention: Sequence[RetentionRule] = (),
+        quotas: Sequence[Quota] = (),
         policies: Sequence[CustomRule] = (),
         random_bits: Randomness = secrets.randbits,
         kinds: Kinds = KINDS,
@@ -84,6 +87,7 @@ class Engine:
         self.meaning = Meaning(self.placement, embedder)
         self.erasure = Erasure(self.placement, self.outbox, self.cache, self.generations)
         self.turns = Turns()
+        self.quotas = Quotas(self.placement, self.erasure, quotas, retention)
         lives = Lives(self.placement, outbox=self.outbox, cache=self.cache)
         self.entries = Entries(
             self.placement,
@@ -94,6 +98,7 @@ class Engine:
             generations=self.generations,
             lives=lives,
             turns=self.turns,
+            quotas=self.quotas,
         )
         self.derivation = Derivation(
             self.placement, entries=self.entries, meaning=self.meaning, outbox=self.outbox, erasure=self.erasure, lives=lives
