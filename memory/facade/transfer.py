@@ -490,7 +490,7 @@ def _as_it_was(found: Mapping[str, Any], draft: ImportedDraft) -> AsItWas:
         draft=draft,
         version=version,
         updated_at=door.time("updated_at", found["updated_at"]),
-        tier=door.one_of("tier", found.get("tier"), TIERS) if replaced_by is None else "mid",
+        tier=_tier_of(found, draft.scope) if replaced_by is None else "mid",
         previous=previous,
         digest=None if noted.get("request_digest") is None else door.identifier("noted", noted["request_digest"]),
         noted=body,
@@ -518,6 +518,12 @@ def _link(found: Mapping[str, Any], line: int) -> Link:
 
 _NOT_CARRIED: dict[str, Any] = {"tenant": "", "version": 0, "vector": None, "generation": None, "role": "home", "tier": "", "owed": []}
 _NOT_CARRIED |= {"previous": None, "accesses": 0, "accessed_at": None, "cached_at": None, "epoch": None}
+
+
+def _tier_of(found: Mapping[str, Any], scope: Scope) -> str:
+    """The tier that an exported entry was in; that where entries of its scope are born, if it comes later: nobody looks for it before that."""
+    tier, born = door.one_of("tier", found.get("tier"), TIERS), KINDS.of(ENTRIES).route(scope.kind).tier
+    return max(tier, born, key=TIERS.index)
 
 
 def _row(found: Mapping[str, Any], line: int, scope: Scope | None, *, versioned: bool) -> Row:

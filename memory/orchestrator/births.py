@@ -14,7 +14,7 @@ from memory.orchestrator.collections import DIGEST, ENTRIES
 from memory.orchestrator.entry_records import entry_of, record_of, request_digest
 from memory.orchestrator.lives import Lives
 from memory.orchestrator.meaning import Meaning
-from memory.orchestrator.outbox import Outbox, Pending, replicas
+from memory.orchestrator.outbox import Outbox, Pending, owed_by_writing
 from memory.orchestrator.past import kept_versions
 from memory.orchestrator.placement import Located, Placement, refused
 from memory.orchestrator.quotas import Newcomer, Quotas
@@ -79,7 +79,7 @@ class Births:
         newborn = [self._newborn(tenant, draft) async for draft in paced(drafts)]
         records = await self._meaning.embedded([one.record for one in newborn])
         for one, record in zip(newborn, records, strict=True):
-            one.record = record
+            one.record = replace(record, owed=owed_by_writing(self._placement, ENTRIES, record, one.store))
         await self._look_for_repeats(newborn, revive)
         for store in dict.fromkeys(one.store for one in newborn):
             await self._put(store, [one for one in newborn if one.store is store and not one.settled], revive)
@@ -96,7 +96,7 @@ class Births:
         record_id = ids.keyed_id(tenant, scope, draft.key) if draft.key else self._placement.new_id(tenant, scope)
         digest = request_digest(draft) if draft.key else None
         record = record_of(draft, key=Key(tenant, record_id), version=version_at(now), now=now, tier=routed.tier, digest=digest)
-        return Newborn(draft, replace(record, owed=replicas(self._placement, ENTRIES, store, routed.tier)), store)
+        return Newborn(draft, record, store)
 
     async def _look_for_repeats(self, newborn: Sequence[Newborn], revive: bool) -> None:
         """Under a key, what stands in a later tier counts as present too: look there first."""
@@ -163,7 +163,7 @@ class Births:
         patience = Patience(self._placement, one.record.key.id)
         while there.record is None:
             born = await self._lives.birth(one.record, one.store, there)
-            record = replace(born.record, owed=replicas(self._placement, ENTRIES, born.store, born.record.tier))
+            record = replace(born.record, owed=owed_by_writing(self._placement, ENTRIES, born.record, born.store))
             outcome = await self._placement.write_one("write.revive", born.store, Put(ENTRIES, record, born.when))
             if (error := refused(born.store, outcome)) is not None:
                 raise error

@@ -24,6 +24,7 @@ from memory.orchestrator.placement import Placement
 from memory.orchestrator.steps import step
 from memory.policies.asked import Asked
 from memory.policies.pages import cursor_behind
+from memory.policies.routing import TIERS
 from memory.policies.visibility import accepts, filter_of, is_current, is_expired, notes, was_stored
 from memory.ports.collections import Collection
 from memory.ports.pace import paced
@@ -183,8 +184,10 @@ class Browsing:
     # -- shared -------------------------------------------------------------------------------------------------------
 
     def sources(self, asked: Asked) -> list[tuple[Store, Collection]]:
-        """Which stores to ask for what, in the direction records move."""
-        sources = [(store, ENTRIES) for store in self._placement.topology.homes]
+        """Which stores to ask for what, in the direction records move: where entries of the asked scopes are born, and what comes behind."""
+        kind, topology = self._placement.kinds.of(ENTRIES), self._placement.topology
+        born = min((kind.route(scope.kind).tier for scope in asked.scopes), key=TIERS.index)
+        sources = [(store, ENTRIES) for store in topology.since(topology.home(born))]
         return sources if asked.known_at is None else [*sources, (self._placement.topology.archive, ENTRY_VERSIONS)]
 
     async def guarded(self, store: Store, lacking: Lacking, call: Coroutine[Any, Any, T]) -> T | None:

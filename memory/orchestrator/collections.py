@@ -10,6 +10,9 @@ DIGEST = "request_digest"
 MODEL = "model"
 """The field that tells whose the vector is: the digest of the embedder's fingerprint. Without it, of the one that the stores noted first."""
 
+SAID = "said"
+"""The field that tells the version at which a record came to say its text, where that is an earlier one."""
+
 _ENTRY_FIELDS = (
     Field("scope_kind", FieldType.TEXT),
     Field("type", FieldType.TEXT, indexed=True),
@@ -27,6 +30,7 @@ _ENTRY_FIELDS = (
     Field("promoted_from_id", FieldType.TEXT),
     Field(DIGEST, FieldType.TEXT),
     Field(MODEL, FieldType.TEXT),
+    Field(SAID, FieldType.INTEGER),
 )
 _ENTRY_TEXTS = (TextPart("title", 10.0), TextPart("content", 4.0), TextPart("tags", 8.0), TextPart("source", 2.0))  # weights: D55
 
@@ -48,6 +52,13 @@ ENTRY_VERSIONS = Collection(
     indexes=_BESIDE,
 )
 """What entries said before an edit; immutable (D34). Current from `stored_version` until before `replaced_version`."""
+
+ENTRY_PASSAGES = Collection(
+    "entry_passages",
+    (Field("part_of", FieldType.TEXT), Field("part", FieldType.INTEGER), Field(MODEL, FieldType.TEXT)),
+    vector=True,
+)
+"""What long entries are found by besides, by meaning: a vector for each part of a text. A version is the entry's when it came to say this."""
 
 RELATIONS = Collection(
     "relations",

@@ -21,7 +21,7 @@ from memory.orchestrator.entry_records import entry_of, record_of
 from memory.orchestrator.erasure import DELETE, Erasure
 from memory.orchestrator.lives import Lives
 from memory.orchestrator.meaning import Meaning
-from memory.orchestrator.outbox import Outbox, Pending, replicas
+from memory.orchestrator.outbox import Outbox, Pending, owed_by_writing
 from memory.orchestrator.placement import Placement, refused
 from memory.orchestrator.quotas import Newcomer
 from memory.orchestrator.turns import Patience
@@ -209,7 +209,7 @@ class Derivation:
             if there.tombstone is not None and not revive:
                 raise Conflict("what was made of it before was deleted since", record.key.id, deleted_at=moment(there.tombstone.version))
             born = await self._lives.birth(record, store, there)
-            new = replace(born.record, owed=(*replicas(self._placement, ENTRIES, born.store, born.record.tier), *pending))
+            new = replace(born.record, owed=(*owed_by_writing(self._placement, ENTRIES, born.record, born.store), *pending))
             outcome = await self._placement.write_one("derive.home", born.store, Put(ENTRIES, new, born.when))
             if (error := refused(born.store, outcome)) is not None:
                 raise error

@@ -26,6 +26,7 @@ from memory.orchestrator.generations import Generations
 from memory.orchestrator.judging import Judging
 from memory.orchestrator.kinds import KINDS, Kinds
 from memory.orchestrator.lives import Lives
+from memory.orchestrator.long_texts import LongTexts
 from memory.orchestrator.maintenance import Maintenance, SweepReport
 from memory.orchestrator.meaning import Meaning
 from memory.orchestrator.outbox import Outbox
@@ -88,6 +89,7 @@ class Engine:
         self.erasure = Erasure(self.placement, self.outbox, self.cache, self.generations)
         self.turns = Turns()
         self.quotas = Quotas(self.placement, self.erasure, quotas, retention)
+        self.long_texts = LongTexts(self.placement, meaning=self.meaning, outbox=self.outbox)
         lives = Lives(self.placement, outbox=self.outbox, cache=self.cache)
         self.entries = Entries(
             self.placement,
@@ -111,8 +113,8 @@ class Engine:
         self.browsing = Browsing(self.placement)
         self.transfer = Transfer(self.placement, browsing=self.browsing, meaning=self.meaning, outbox=self.outbox, erasure=self.erasure)
         passages_made = self.conversations.passages
-        self.reindexing = Reindexing(self.placement, meaning=self.meaning, outbox=self.outbox, passages=passages_made)
-        self.searching = Searching(self.placement, self.browsing, self.meaning, self.conversations.finding)
+        self.reindexing = Reindexing(self.placement, meaning=self.meaning, outbox=self.outbox, passages=passages_made, long_texts=self.long_texts)
+        self.searching = Searching(self.placement, self.browsing, self.meaning, self.conversations.finding, self.long_texts)
         self.advised = Advised(self.searching, self.placement, advisor=advisor, reranker=reranker)
         self.tiering = Tiering(self.placement, self.outbox, self.cache, self.generations)
         self.accesses = Accesses(self.placement)

@@ -19,7 +19,7 @@ from memory.orchestrator.erasure import Erasure
 from memory.orchestrator.generations import Generations
 from memory.orchestrator.lives import Lives
 from memory.orchestrator.meaning import Meaning
-from memory.orchestrator.outbox import Outbox, Pending, Until, kept, no_room, replicas
+from memory.orchestrator.outbox import Outbox, Pending, Until, kept, no_room, owed_by_writing
 from memory.orchestrator.past import kept_versions
 from memory.orchestrator.placement import Placement, refused
 from memory.orchestrator.quotas import Quotas
@@ -187,7 +187,8 @@ class Entries:
         beside = store is self._placement.topology.archive and store.capabilities.atomic
         keep = () if beside else (kept(replaced, ENTRY_VERSIONS),)
         carried = self._outbox.carried(old, past=Until.EDITED)
-        new = replace(new, owed=(*carried, *replicas(self._placement, ENTRIES, store, old.tier), *keep))
+        owed = (*carried, *owed_by_writing(self._placement, ENTRIES, new, store), *keep)
+        new = replace(new, owed=tuple({one.id: one for one in owed}.values()))  # passages may be owed already
         if (full := no_room(new, self._placement.topology.archive)) is not None:
             if await self._outbox.finish(Pending(ENTRIES, store, old)):
                 raise full

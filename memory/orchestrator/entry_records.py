@@ -12,8 +12,13 @@ from memory.domain import door
 from memory.domain.entry import CARRIED, WHERE_SAID, Contributor, Entry, EntryDraft, EntryType, ImportedDraft, MessageDraft, expiry
 from memory.domain.scope import Scope
 from memory.domain.time import moment
+from memory.orchestrator.collections import SAID
 from memory.policies.marks import marks_of
+from memory.policies.passages import fine_parts_of
 from memory.ports.record import FieldValue, JsonValue, Key, Record
+
+PARTS = "parts"
+"""In the body of a record: how many parts its text may have had when it said something else."""
 
 
 def entry_of(record: Record) -> Entry:
@@ -123,6 +128,22 @@ def _marks_of(texts: Mapping[str, str]) -> int:
     return marks_of("\n".join(_said(texts)))
 
 
+def parts_in(record: Record) -> list[str]:
+    """The parts of its content, where that is long."""
+    return fine_parts_of(record.texts.get("content", ""))
+
+
+def parts_before(record: Record) -> int:
+    """How many parts it may have had by what it said before."""
+    return int(record.body.get(PARTS, 0))
+
+
+def said_at(record: Record) -> int:
+    """The version at which it came to say what it says."""
+    earlier = record.fields.get(SAID)
+    return earlier if isinstance(earlier, int) else record.version
+
+
 def changed(record: Record, changes: dict[str, Any], *, version: int) -> Record:
     """The record after an update: metadata is merged, everything else replaced (A48); `created_at` and provenance stay (A49, A51)."""
     body, fields = dict(record.body), dict(record.fields)
@@ -140,6 +161,11 @@ def changed(record: Record, changes: dict[str, Any], *, version: int) -> Record:
     texts = texts_of(title, content or "", list(fields.get("tags") or ()), fields.get("source"))  # type: ignore[arg-type]
     if changes.keys() & {"content", "title"}:
         fields["marks"] = _marks_of(texts)
+    if "content" in changes:
+        fields.pop(SAID, None)
+        body |= {PARTS: parts} if (parts := max(parts_before(record), len(parts_in(record)))) else {}
+    elif parts_before(record) or parts_in(record):
+        fields[SAID] = said_at(record)
     return Record(
         key=record.key,
         scope=record.scope,

@@ -25,7 +25,7 @@ from memory.orchestrator.generations import OPERATIONS_SCOPE, UNDER_WAY, Generat
 from memory.orchestrator.holds import Holds
 from memory.orchestrator.kinds import Kind
 from memory.orchestrator.lease import Hold
-from memory.orchestrator.outbox import Outbox, Pending, Until, elsewhere, hanging_on, kept_in
+from memory.orchestrator.outbox import Outbox, Pending, Until, elsewhere, hanging_on, kept_in, passages_left
 from memory.orchestrator.placement import Placement, refused
 from memory.orchestrator.steps import step
 from memory.orchestrator.turns import Patience
@@ -174,7 +174,8 @@ class Erasure:
     def _deletion(self, collection: Collection, record: Record, store: Store) -> Delete:
         versions = [record.previous, *(v for kept in kept_in(record) for v in (kept["version"], kept["previous"]))]
         known = sorted({v for v in versions if v is not None})
-        hanging = hanging_on(self._placement.kinds.of(collection), known or None)
+        kind = self._placement.kinds.of(collection)
+        hanging = (*hanging_on(kind, known or None), *passages_left(kind, record))
         owed = (*self._outbox.carried(record, past=Until.DELETED), *elsewhere(self._placement, store), *hanging)
         return Delete(
             collection,
@@ -193,7 +194,8 @@ class Erasure:
         """
         store = next(s for s in self._placement.topology.homes if s.name == where)
         await self._cache.invalidate(collection, key)
-        owed = (*elsewhere(self._placement, store), *hanging_on(self._placement.kinds.of(collection), []))
+        hanging = hanging_on(self._placement.kinds.of(collection), [])
+        owed = (*elsewhere(self._placement, store), *hanging, *passages_left(self._placement.kinds.of(collection), None))
         await self._outbox.finish(Pending(collection, store, await self._overwrite(collection, key, store, owed)))
         return True
 
@@ -432,10 +434,11 @@ class Erasure:
 
     async def forget_idle(self, leaf: Store, hold: Hold) -> int:
         """Forget partitions of one store in which nothing stands and that no remembered erasure is about; how many."""
-        with step("erase.count"):
-            held_back = (await self._placement.topology.archive.count(Query(OPERATIONS, Everywhere()))).records
-        with step("partition.idle"):
-            idle = await leaf.idle_partitions(self._placement.settings.page + held_back)  # or those held back would hide the others
+        idle = await self._idle_in(leaf, page := self._placement.settings.page)
+        if len(idle) == page:
+            with step("erase.count"):
+                held_back = (await self._placement.topology.archive.count(Query(OPERATIONS, Everywhere()))).records
+            idle = await self._idle_in(leaf, page + held_back)  # those held back would hide the others
         remembered = {_asked_of(operation) for operation in await self._operations(OF_SCOPES)} if idle else set()  # asked last: none has begun since
         free = [(partition, generation) for partition, generation in idle if (partition, generation) not in remembered]
         if not free:
@@ -443,6 +446,10 @@ class Erasure:
         await hold(len(free))
         with step("partition.forget"):
             return await leaf.forget_partitions(free)
+
+    async def _idle_in(self, leaf: Store, limit: int) -> list[tuple[Partition, int]]:
+        with step("partition.idle"):
+            return await leaf.idle_partitions(limit)
 
     async def _operations(self, condition: Eq | And | In) -> list[Record]:
         query = Query(OPERATIONS, Everywhere(), condition, limit=self._placement.settings.page)

@@ -14,6 +14,7 @@ from memory.orchestrator.collections import (
     ARTIFACTS,
     CLAIMS,
     ENTRIES,
+    ENTRY_PASSAGES,
     ENTRY_VERSIONS,
     HOLDS,
     LEASES,
@@ -43,6 +44,8 @@ class Kind:
     """The tier where its records are born; None: that their scope decides."""
     versions: Collection | None = None
     """Where versions that were replaced go. They are deleted with the record."""
+    passages: Collection | None = None
+    """Where the parts of long texts go that are found by meaning (see `long_texts`). They end with the record; its collection declares `said`."""
     children: tuple[tuple[Collection, str], ...] = ()
     """Records in the archive, and the field by which each names a record of this kind: they are deleted with it."""
     replicated: bool = False
@@ -128,11 +131,13 @@ KINDS = Kinds(
         ENTRIES,
         home=None,
         versions=ENTRY_VERSIONS,
+        passages=ENTRY_PASSAGES,
         children=((RELATIONS, "source_id"), (RELATIONS, "target_id")),
         replicated=True,
         movable=True,
     ),
     Kind(ENTRY_VERSIONS, exported=False),
+    Kind(ENTRY_PASSAGES, exported=False),
     Kind(RELATIONS),
     Kind(SESSIONS, conversational=True),
     Kind(ARTIFACTS, conversational=True),

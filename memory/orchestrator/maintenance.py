@@ -23,7 +23,7 @@ from memory.orchestrator.generations import Generations
 from memory.orchestrator.lease import Hold, Lease, NotHeld
 from memory.orchestrator.outbox import Outbox, Pending
 from memory.orchestrator.placement import Placement
-from memory.orchestrator.promotion import Promotion
+from memory.orchestrator.promotion import Promotion, PromotionReport
 from memory.orchestrator.reindexing import Reindexing
 from memory.orchestrator.retention import Retention, RetentionReport
 from memory.orchestrator.rounds import Round
@@ -196,10 +196,13 @@ class Maintenance:
             report.waiting += tuple(said for said in done.waiting if said not in report.waiting)
 
     async def _apply_rules(self, report: SweepReport, hold: Hold, away: set[str]) -> None:
-        promoted = await self._promotion.by_sweep(away, hold)
-        report.moved += len(promoted.moved)
-        report.waiting += tuple(w for w in promoted.waiting if w not in report.waiting)
-        report.stays += tuple(f"{kept.entry_id} stays in '{kept.tier}': {kept.because}" for kept in promoted.kept)
+        promoted = PromotionReport()
+        try:
+            await self._promotion.by_sweep(away, hold, promoted)
+        finally:
+            report.moved += len(promoted.moved)
+            report.waiting += tuple(w for w in promoted.waiting if w not in report.waiting)
+            report.stays += tuple(f"{kept.entry_id} stays in '{kept.tier}': {kept.because}" for kept in promoted.kept)
 
     async def owed(self) -> int:
         """How many records, marks and tombstones owe a step. Raises where a store does not answer."""

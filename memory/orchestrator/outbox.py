@@ -20,6 +20,8 @@ from typing import Any, TypeAlias, TypeVar
 
 from memory.domain.errors import MemoryTiersError, StoreError, StoreUnavailable
 from memory.orchestrator.cache import Cache
+from memory.orchestrator.collections import MODEL, SAID
+from memory.orchestrator.entry_records import parts_before, parts_in
 from memory.orchestrator.generations import Generations
 from memory.orchestrator.kinds import Kind
 from memory.orchestrator.placement import Placement, refused
@@ -36,6 +38,7 @@ from memory.ports.writes import Absent, Annotate, AtVersion, Delete, Newer, Outc
 log = logging.getLogger(__name__)
 
 DELIVER, ERASE = "deliver", "erase"
+MAKE_PASSAGES, FORGET_PASSAGES = "make_passages", "forget_passages"
 REPLICA = "deliver.replica"
 KEPT_VERSION = "deliver.version"
 TOMBSTONE = "deliver.tombstone"
@@ -121,9 +124,10 @@ class Outbox:
         if until is Until.DONE:
             self._generations.carried |= {name}
 
-    def register_together(self, name: str, handler: Together) -> None:
-        """The same for a step that is carried out for several owners in one go. The handler says of each what came of it."""
+    def register_together(self, name: str, handler: Together, until: Until = Until.ERASED) -> None:
+        """The same for a step that is carried out for several owners of one collection in one go. The handler says of each what came of it."""
         self._together[name] = handler
+        self._until[name] = until
 
     def carried(self, owner: Standing, past: Until) -> tuple[Owed, ...]:
         """What is owed still when this has happened to the owner."""
@@ -203,7 +207,7 @@ class Outbox:
     def _route(self, pending: Pending, owed: Owed) -> object:
         """What steps have in common that can be carried out by one call."""
         if owed.step in self._together:
-            return owed.step
+            return owed.step, pending.collection
         return (owed.step, owed.data.get("to")) if owed.step.partition(".")[0] == DELIVER else (pending, owed.id)
 
     async def _each(self, items: list[T], call: Callable[[list[T], set[str]], Awaitable[Sequence[Came]]], away: set[str]) -> Sequence[Came]:
@@ -379,6 +383,14 @@ def replicas(placement: Placement, collection: Collection, home: Store, tier: st
     return tuple(Owed(f"{REPLICA}:{t}", REPLICA, {"to": t, "write": {"put": SELF}}) for t in tiers)
 
 
+def owed_by_writing(placement: Placement, collection: Collection, record: Record, home: Store) -> tuple[Owed, ...]:
+    """What a record owes that is written at home: its replicas and, of a new text, its passages, if it is long and has a vector, or had some."""
+    owed = replicas(placement, collection, home, record.tier)
+    if placement.kinds.of(collection).passages is None or record.fields.get(SAID) is not None or record.fields.get(MODEL) is None:
+        return owed
+    return (*owed, Owed(MAKE_PASSAGES, MAKE_PASSAGES)) if parts_before(record) or parts_in(record) else owed
+
+
 def kept(version: Record, collection: Collection) -> Owed:
     """What an edit owes the archive: the version that it replaced."""
     return Owed(f"{KEPT_VERSION}:{version.version}", KEPT_VERSION, {"to": "mid", "write": {"put": codec.to_json(version), "in": collection.name}})
@@ -408,6 +420,15 @@ def hanging_on(kind: Kind, versions: Sequence[int] | None) -> tuple[Owed, ...]:
     if kind.versions is not None and versions is not None:
         owed[kind.versions.name] = {"collection": kind.versions.name, "fields": ["entry_id"], "versions": list(versions)}
     return tuple(Owed(f"{ERASE}:{name}", ERASE, data) for name, data in owed.items())
+
+
+def passages_left(kind: Kind, record: Record | None) -> tuple[Owed, ...]:
+    """What a deletion owes where there may be passages: an end of all that the record ever had, or that somebody is about to bring. Of one that
+    cannot be read nobody knows how many."""
+    if kind.passages is None:
+        return ()
+    parts = None if record is None else max(parts_before(record), len(parts_in(record)))
+    return () if parts == 0 else (Owed(FORGET_PASSAGES, FORGET_PASSAGES, {"parts": parts}),)
 
 
 def no_room(owner: Standing, archive: Store) -> StoreUnavailable | None:

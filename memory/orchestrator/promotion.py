@@ -97,14 +97,17 @@ class Promotion:
             await self._move(collection, judged, away, report, note_kept=True)
         return _with(missed, report)
 
-    async def by_sweep(self, away: set[str], hold: Hold) -> PromotionReport:
-        """Every tenant's records that a `sweep` rule takes. `away`: as `Tiering.move` has it."""
-        report, missed = PromotionReport(), Missed([], [])
-        async for collection, judged in self._judging.everywhere(self._placement.now(), missed):
-            if not all(one.stays for one in judged):
-                await hold()
-                await self._move(collection, judged, away, report, note_kept=False)
-        return _with(missed, report)
+    async def by_sweep(self, away: set[str], hold: Hold, report: PromotionReport | None = None) -> PromotionReport:
+        """Every tenant's records that a `sweep` rule takes. `away`: as `Tiering.move` has it. `report` has what was done where `hold` ends it."""
+        report, missed = report or PromotionReport(), Missed([], [])
+        try:
+            async for collection, judged in self._judging.everywhere(self._placement.now(), missed):
+                if taken := sum(not one.stays for one in judged):
+                    await hold(taken)
+                    await self._move(collection, judged, away, report, note_kept=False)
+        finally:
+            _with(missed, report)
+        return report
 
     async def planned(self, now: datetime, waiting: list[str]) -> AsyncIterator[Planned]:
         """What `by_sweep` would move at that moment. `waiting` gets what could not be asked."""

@@ -15,17 +15,19 @@ from typing import TypeAlias
 
 from memory.domain.errors import StoreError
 from memory.domain.shown import Shown
-from memory.orchestrator.collections import MESSAGES, MODEL, PASSAGES
+from memory.orchestrator.collections import MODEL
 from memory.orchestrator.conversations.passages import Passages
 from memory.orchestrator.lease import Hold
+from memory.orchestrator.long_texts import LongTexts
 from memory.orchestrator.meaning import Meaning
 from memory.orchestrator.outbox import DELIVER, Outbox, Pending
+from memory.orchestrator.passages import Making
 from memory.orchestrator.placement import Placement, refused
 from memory.orchestrator.steps import step
 from memory.ports.collections import Collection
 from memory.ports.embedder import Fingerprint
-from memory.ports.query import Eq, Everywhere, Filter, IsNull, Not, Or, Query
-from memory.ports.record import Key, Record, Role
+from memory.ports.query import Eq, Everywhere, Filter, Not, Or, Query
+from memory.ports.record import Record, Role
 from memory.ports.store import Store
 from memory.ports.writes import AtVersion, Put, Status
 
@@ -70,11 +72,13 @@ class _Work:
 class Reindexing:
     """Makes vectors anew."""
 
-    def __init__(self, placement: Placement, *, meaning: Meaning, outbox: Outbox, passages: Passages) -> None:
+    def __init__(self, placement: Placement, *, meaning: Meaning, outbox: Outbox, passages: Passages, long_texts: LongTexts) -> None:
         self._placement = placement
         self._meaning = meaning
         self._outbox = outbox
         self._passages = passages
+        self._long_texts = long_texts
+        self._makes = {making.form.collection: making for making in (passages.making, *long_texts.making.values())}
         self._collections = [collection for collection in placement.kinds.collections if collection.field(MODEL) is not None]
 
     async def run(self, told: Told | None = None) -> Reindexed:
@@ -86,7 +90,7 @@ class Reindexing:
         work = _Work(model, await self.left(model), told)
         for number in range(self._placement.settings.attempts):
             before, work.overtaken, work.waiting = work.made, 0, {}
-            await self._round(work, messages=not number)
+            await self._round(work, missing=not number)
             changed = work.made > before or work.overtaken
             if not changed and not work.waiting and await self._meaning.end():
                 return Reindexed(str(model), True, work.made)
@@ -107,7 +111,7 @@ class Reindexing:
         work = _Work(model, await self.left(model), None)
         if work.total:
             await hold(work.total)
-            await self._round(work, messages=False)
+            await self._round(work, missing=False)
         return work.made
 
     async def left(self, model: Fingerprint) -> int:
@@ -115,19 +119,20 @@ class Reindexing:
         queries = [Query(collection, Everywhere(), _not_of(model), roles=COPIES) for collection in self._collections]
         return sum([(await store.count(query)).records for store in self._placement.topology.homes for query in queries])
 
-    async def _round(self, work: _Work, *, messages: bool) -> None:
-        """Go through every store once. One that fails is left out, and named."""
+    async def _round(self, work: _Work, *, missing: bool) -> None:
+        """Go through every store once, at first for `missing` passages too. One that fails is left out, and named."""
         for store in self._placement.topology.homes:
             for collection in self._collections:
                 try:
                     await self._go_through(store, collection, work)
                 except StoreError as error:
                     _failed(store, error, work)
-        if messages and self._passages.store is not None:
-            try:
-                await self._missing_passages(self._passages.store, work)
-            except StoreError as error:
-                _failed(self._passages.store, error, work)
+        for making, tier in self._makings() if missing else ():
+            for store in self._placement.topology.homes:
+                try:
+                    await self._missing_passages(making, tier, store, work)
+                except StoreError as error:
+                    _failed(store, error, work)
 
     async def _go_through(self, store: Store, collection: Collection, work: _Work) -> None:
         """What has another's vector, and what owes others a copy, in which it would bring one."""
@@ -136,8 +141,9 @@ class Reindexing:
             rows = [row for row in page.records if isinstance(row, Record)]
             await self._deliver(store, collection, rows, work)
             others = [row for row in rows if row.fields.get(MODEL) != work.model.digest]
-            if collection is PASSAGES:
-                await self._put(store, [*await self._passages_of(store, others, work)], work)
+            making = self._makes.get(collection)
+            if making is not None and others:
+                await self._put(store, await making.renewed(store, others), work)
             elif others:
                 made = await self._meaning.embedded(others)
                 await self._renew(store, collection, made, work)
@@ -180,27 +186,18 @@ class Reindexing:
 
     # -- passages -----------------------------------------------------------------------------------------------------
 
-    async def _passages_of(self, store: Store, rows: Sequence[Record], work: _Work) -> Sequence[Put]:
-        """The passages of the messages that have these; one whose message says something else by now, or nothing, is found by nothing."""
-        keys = {row.key: Key(row.key.tenant, str(row.fields["message"])) for row in rows}
-        with step("messages.read"):
-            distinct = list(dict.fromkeys(keys.values()))
-            there = await self._placement.topology.archive.get(MESSAGES, distinct) if distinct else []
-        messages = {message.key: message for message in there if isinstance(message, Record)}
-        puts = await self._passages.renewals(store, list(messages.values()))
-        for row in rows:
-            message = messages.get(keys[row.key])
-            if message is None or not self._passages.is_of(row, message):
-                nothing = replace(row, vector=None, fields={**row.fields, MODEL: work.model.digest})
-                puts.append(Put(PASSAGES, nothing, AtVersion(row.version, row.role, row.tier)))
-        return puts
+    def _makings(self) -> list[tuple[Making, str]]:
+        """What makes passages, each with the tier whose store has them."""
+        of_messages = [(self._passages.making, self._passages.tier)] if self._passages.store is not None else []
+        return [*of_messages, *((making, self._long_texts.tier) for making in self._long_texts.making.values())]
 
-    async def _missing_passages(self, store: Store, work: _Work) -> None:
-        """Passages of messages that meant nothing to the embedder before."""
-        query = Query(MESSAGES, Everywhere(), Not(IsNull("number_in_conversation")), limit=self._placement.settings.page)
-        async for page in self._placement.pages("reindex.messages", self._placement.topology.archive, query):
-            messages = [row for row in page.records if isinstance(row, Record)]
-            await self._put(store, await self._passages.renewals(store, messages), work)
+    async def _missing_passages(self, making: Making, tier: str, homes: Store, work: _Work) -> None:
+        """Passages of what stands in a store that meant nothing to the embedder before, or was written when there were none."""
+        form, store = making.form, self._placement.topology.home(tier)
+        query = Query(form.of, Everywhere(), form.which, limit=self._placement.settings.page)
+        async for page in self._placement.pages("reindex.texts", homes, query):
+            records = [row for row in page.records if isinstance(row, Record)]
+            await self._put(store, await making.renewals(store, records, tier), work)
 
     # -- writing ------------------------------------------------------------------------------------------------------
 

@@ -17,11 +17,11 @@ from memory.orchestrator.collections import ARTIFACTS, DIGEST, ENTRIES, ENTRY_VE
 from memory.orchestrator.conversations.artifacts import chunk_key, chunks_of
 from memory.orchestrator.conversations.events import artifacts_of
 from memory.orchestrator.conversations.uploads import READ_AT_ONCE
-from memory.orchestrator.entry_records import entry_of, record_of
+from memory.orchestrator.entry_records import PARTS, entry_of, record_of
 from memory.orchestrator.erasure import Erasure
 from memory.orchestrator.kinds import Kind, Kinds
 from memory.orchestrator.meaning import Meaning
-from memory.orchestrator.outbox import Outbox, Pending, replicas
+from memory.orchestrator.outbox import Outbox, Pending, owed_by_writing
 from memory.orchestrator.past import kept_versions, same_life
 from memory.orchestrator.placement import Located, Placement, refused
 from memory.orchestrator.steps import step
@@ -84,6 +84,8 @@ TAKEN = Restored(Fate.REFUSED, "id: is taken here by something else")
 
 SAID = frozenset({"content", "title", "metadata", "compacted_from_ids", "contributors"})
 """What an entry says itself: nothing that is noted beside it is called so."""
+DERIVED = frozenset({PARTS})
+"""What is noted beside it for what is made of it here, and is made anew elsewhere."""
 
 
 class Transfer:
@@ -157,7 +159,7 @@ class Transfer:
         records = await self._meaning.embedded(records)
         for store in dict.fromkeys(self._placement.topology.home(record.tier) for record in records):
             here = [record for record in records if self._placement.topology.home(record.tier) is store]
-            here = [replace(record, owed=replicas(self._placement, ENTRIES, store, record.tier)) for record in here]
+            here = [replace(record, owed=owed_by_writing(self._placement, ENTRIES, record, store)) for record in here]
             outcomes = await self._placement.write("write.home", store, *(Put(ENTRIES, record, Absent()) for record in here))
             met = list(zip(here, outcomes, strict=True))
             born = [replace(record, generation=outcome.generation) for record, outcome in met if outcome.applied]
@@ -255,10 +257,10 @@ class Transfer:
             body=record.body,
             texts=record.texts,
             tier=tier,
-            owed=replicas(self._placement, kind.collection, store, tier),
         )
         if kind.collection.vector:
             fresh = (await self._meaning.embedded([fresh]))[0]
+        fresh = replace(fresh, owed=owed_by_writing(self._placement, kind.collection, fresh, store))
         outcome = await self._placement.write_one("write.home", store, Put(kind.collection, fresh, Absent()))
         if (error := refused(store, outcome)) is not None:
             if as_it_was:
@@ -300,6 +302,6 @@ def _content(record: Record) -> tuple[object, ...]:
 
 def noted_of(record: Record) -> dict[str, JsonValue]:
     """What of an entry's record is beside what the entry says, and tells how it came to be: for who restores it as it was."""
-    said = {name: value for name, value in record.body.items() if name not in SAID}
+    said = {name: value for name, value in record.body.items() if name not in SAID | DERIVED}
     found = {"previous": record.previous, "request_digest": record.fields.get(DIGEST), "body": said}
     return {name: value for name, value in found.items() if value not in (None, {})}

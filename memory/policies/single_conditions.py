@@ -16,7 +16,7 @@ from memory.domain.time import in_words, parse_duration, show_duration
 from memory.policies.conditions import EVERYTHING, Condition
 from memory.policies.facts import MEASURES, Facts, Fields, Measure
 from memory.policies.routing import TIERS
-from memory.ports.query import Filter, Ge, Has, In, Le, Not, Or
+from memory.ports.query import And, Filter, Ge, Has, In, Le, Not, Or
 
 LONGEST = timedelta(days=36_500)
 
@@ -56,14 +56,17 @@ class _Since(Single):
         object.__setattr__(self, "length", _length(self.key, self.length))
 
     def judged(self, facts: Facts, now: datetime) -> tuple[bool, str]:
-        holds = now - getattr(facts, self.fact) >= self.length
+        holds = now - self._since(facts) >= self.length
         return holds, self.describe() if holds else f"not {self.describe()}"
 
     def turns(self, facts: Facts) -> Iterator[datetime]:
-        yield getattr(facts, self.fact) + self.length
+        yield self._since(facts) + self.length
 
     def describe(self) -> str:
         return f"{self.words} {in_words(self.length)}"
+
+    def _since(self, facts: Facts) -> datetime:
+        return facts.created_at
 
     def _asked(self, field: str, now: datetime) -> Filter:
         return Le(field, now - self.length)
@@ -80,10 +83,20 @@ class OlderThan(_Since):
 
 
 class IdleFor(_Since):
-    """Its record was last changed so long ago, or longer. To be read is no change."""
+    """Its record was made and last changed so long ago, or longer. To be read is no change."""
 
     __slots__ = ()
     key, fact, words = "idle_for", "updated_at", "unchanged for"
+
+    def filter(self, now: datetime, known: Fields) -> Filter:
+        """By the moment it was made too, of which stores have an index."""
+        return And(tuple(Le(known[fact], now - self.length) for fact in ("created_at", self.fact) if fact in known))
+
+    def rest(self, now: datetime, known: Fields) -> Filter:
+        return Not(self.filter(now, known)) if {"created_at", self.fact} <= known.keys() else EVERYTHING
+
+    def _since(self, facts: Facts) -> datetime:
+        return max(facts.created_at, facts.updated_at)
 
 
 @dataclass(frozen=True, slots=True)

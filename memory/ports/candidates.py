@@ -9,7 +9,7 @@ Clauses (`memory.ports.contract.clauses`): candidates.*.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, TypeAlias
 
 from memory.ports.collections import Collection
@@ -146,3 +146,14 @@ def taken(of: Measured, rows: Sequence[int]) -> Measured:
         {name: [values[row] for row in rows] for name, values in of.fields.items()},
         of.statistics,
     )
+
+
+def with_vectors(of: Measured, vectors: Mapping[int, bytes]) -> Measured:
+    """The columns with other vectors in these rows."""
+    import numpy as np
+
+    if not vectors:
+        return of
+    changed = of.vectors.copy()
+    changed[list(vectors)] = [np.frombuffer(vector, "<f4") for vector in vectors.values()]
+    return replace(of, vectors=changed)

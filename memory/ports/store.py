@@ -165,7 +165,8 @@ class Store(Protocol):
         """Partitions of which something is kept, a generation or an entry in a registry, though nothing stands in them any more, at most `limit`.
 
         Nothing: no record and no mark of any collection; while tombstones of it are left a store may hold a
-        partition back. Each comes with its generation. A store that keeps nothing of such partitions has none.
+        partition back. Each comes with its generation. A store that keeps nothing of such partitions has none. One of very many partitions may look
+        at a thousand of them, and at the next ones when it is asked again.
         """
         ...
 

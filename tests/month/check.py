@@ -210,6 +210,7 @@ def imported(exported: Sequence[Entry], found: Sequence[Entry], tenant: str) -> 
 
 
 async def swept(run: Run, worker: int = 0) -> None:
+    run.model.planned(await run.ask(None, "admin.plan", worker=worker))
     said = await run.ask(None, "admin.sweep", worker=worker)
     over = run.talks.swept(said.begun)
     run.model.swept_over(said, sessions_over=over, to_be_asked=sum(len(talk.owed) for talk in run.talks.all.values()))

@@ -27,6 +27,22 @@ IDLE = timedelta(days=7)
 EXPIRED_GRACE = EngineSettings().expired_grace
 TOMBSTONE_LIFE = timedelta(days=30)
 FACT, SURE = "fact", 0.8
+CROWDED, SETTLED = 6, timedelta(days=20)
+RULES: list[dict[str, Any]] = [
+    {"name": "facts-last", "on": "session_end", "source": "short", "target": "long", "tags": [FACT], "min_confidence": SURE},
+    {"name": "idle-sessions", "on": "sweep", "source": "short", "target": "mid", "idle_for": "7d"},
+    {"name": "crowded", "on": "write", "source": "short", "target": "mid", "when": {"scope_over": {"count": CROWDED}, "not": {"tag": FACT}}},
+    {
+        "name": "settled",
+        "on": "sweep",
+        "source": "mid",
+        "target": "long",
+        "scope_kinds": ["user", "org"],
+        "tenants": ["acme"],
+        "when": {"older_than": "20d", "any": [{"type": "context"}, {"not": {"confidence_at_least": 0.5}}]},
+    },
+]
+"""The first two as delivered. Rules for writes are asked by sweeps here: nothing runs by itself."""
 
 Id = tuple[str, str]
 """Tenant and id."""
@@ -476,21 +492,45 @@ class Model:
             life.tier = to
 
     def swept_over(self, said: Said, *, sessions_over: int, to_be_asked: int) -> None:
-        """What nobody touched for a week leaves `short`; what expired a day ago goes; nothing remains owed but what the
-        callback is asked beside the sweep."""
+        """What the rules take moves; what expired a day ago goes; nothing remains owed but what the callback is asked beside
+        the sweep."""
         report = said.given()
-        idle = [life for life in self.lives.values() if life.tier == "short" and not life.now.expired(said.begun)]
-        idle = [life for life in idle if said.begun - life.now.fields["updated_at"] >= IDLE]
-        for life in idle:
-            life.tier = "mid"
         over = {key: life.now.fields["expires_at"] for key, life in self.lives.items()}
         forgotten = [key for key, end in over.items() if end is not None and end + EXPIRED_GRACE < said.begun]
         for tenant, entry_id in forgotten:
             self.bury(tenant, [entry_id], said.ended)
+        taken = self.taken(said.begun)
+        for key, (_, to) in taken.items():
+            self.lives[key].tier = to
         told = (report.ran, report.still_owed, report.waiting, report.moved, report.expired)
-        if told != (True, to_be_asked, (), len(idle), len(forgotten) + sessions_over):
-            wanted = f"{len(idle)} moved, {len(forgotten)} + {sessions_over} expired and {to_be_asked} owed"
+        if told != (True, to_be_asked, (), len(taken), len(forgotten) + sessions_over):
+            wanted = f"{len(taken)} moved, {len(forgotten)} + {sessions_over} expired and {to_be_asked} owed"
             said.wrong("does otherwise", f"{report}, wanted {wanted}")
+
+    def planned(self, said: Said) -> None:
+        """The plan names what the rules take, and nothing else."""
+        plan = said.given()
+        told = {(one.tenant, one.id): (one.tier, one.to) for one in plan.planned}
+        if (told, len(plan.planned), plan.waiting) != (wanted := self.taken(said.begun), len(told), []):
+            said.wrong("plans otherwise", f"{plan.planned}, wanted {wanted}")
+
+    def taken(self, now: datetime) -> dict[Id, tuple[str, str]]:
+        """What the rules of a sweep move: what nobody touched for a week and what is beyond the newest of its session leave `short`, what is settled
+        goes to `long`."""
+        found: dict[Id, tuple[str, str]] = {}
+        newer: dict[Id, int] = {}
+        for key, life in sorted(self.lives.items(), key=lambda one: (one[1].now.fields["created_at"], one[1].id), reverse=True):
+            fields, place = life.now.fields, (key[0], life.scope)
+            if life.tier == "short":
+                newer[place] = newer.get(place, 0) + 1
+                crowded = newer[place] > CROWDED and FACT not in fields["tags"]
+                if not life.now.expired(now) and (crowded or now - fields["updated_at"] >= IDLE):
+                    found[key] = ("short", "mid")
+            elif life.tier == "mid" and not life.now.expired(now) and key[0] == "acme" and kind_of(life.scope) in ("user", "org"):
+                doubted = not _is_sure(life.now, 0.5)
+                if now - fields["created_at"] >= SETTLED and (fields["type"] == "context" or doubted):
+                    found[key] = ("mid", "long")
+        return found
 
     def noted(self, said: Said, tenant: str, scope: str, content: str, session: str, found: dict[str, Any]) -> None:
         """An entry that was made of a message that left the window of a session."""
@@ -524,8 +564,12 @@ def _passes(version: Version, asked: Asked) -> bool:
 
 
 def _is_fact(version: Version) -> bool:
+    return FACT in version.fields["tags"] or _is_sure(version, SURE)
+
+
+def _is_sure(version: Version, least: float) -> bool:
     confidence = version.fields["metadata"].get("confidence")
-    return FACT in version.fields["tags"] or (isinstance(confidence, int | float) and not isinstance(confidence, bool) and confidence >= SURE)
+    return isinstance(confidence, int | float) and not isinstance(confidence, bool) and confidence >= least
 
 
 def _compacted(tenant: str, sources: Sequence[Life], text: str, patch: dict[str, Any]) -> dict[str, Any]:

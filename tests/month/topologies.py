@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from tests.month.model import RULES
 from tests.support import quick_folders
 from tests.support.placings import MONTHS, Placing, forget
 
@@ -49,7 +50,7 @@ class Topology:
         return set(self.placing.backends) <= READABLE
 
     def config(self, folder: Path) -> dict[str, Any]:
-        return self.placing.config(folder) | {"durations": {"sweep_every": 0}}
+        return self.placing.config(folder) | {"durations": {"sweep_every": 0}, "promotion": RULES}
 
 
 TOPOLOGIES = {placing.name: Topology(placing) for placing in MONTHS}

@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING
 
 from memory.adapters.in_memory import InMemoryStore
 from memory.domain.scope import Scope
-from memory.orchestrator.collections import ENTRIES, ENTRY_VERSIONS, OPERATIONS, RELATIONS
-from memory.orchestrator.entry_records import meaning_of, texts_of
+from memory.orchestrator.collections import ENTRIES, ENTRY_PASSAGES, ENTRY_VERSIONS, OPERATIONS, RELATIONS
+from memory.orchestrator.entry_records import meaning_of, parts_in, said_at, texts_of
 from memory.orchestrator.kinds import KINDS
+from memory.orchestrator.passages import part_id
 from memory.orchestrator.past import same_life
 from memory.orchestrator.topology import leaves_of
 from memory.policies.asked import Asked
@@ -118,6 +119,7 @@ class Inspection:
     def __init__(self, client: EngineClient) -> None:
         self._history = client.history
         self._topology = client.engine.topology
+        self._long_texts = client.engine.long_texts
         self._stores = {store.name: store for store in client.world.stores}
         self._homes: dict[str, list[tuple[str, Record]]] = defaultdict(list)
         self._kept: dict[str, dict[int, Record]] = defaultdict(dict)
@@ -168,13 +170,14 @@ class Inspection:
             elif isinstance(standing, Record):
                 self._inspect(name, collection, standing)
         self._inspect_replicas()
+        self._inspect_passages()
         self._inspect_pasts()
         for name, store in self._stores.items():
             for partition, generation in store.state.idle() if store.capabilities.durable else ():
                 self._broken("leftover", str(partition), f"nothing stands there any more, and {name} keeps its generation {generation}")
 
     def _inspect(self, name: str, collection: str, record: Record) -> None:
-        about = str(record.fields.get("entry_id") or record.key.id)
+        about = str(record.fields.get("entry_id") or record.fields.get("part_of") or record.key.id)
         if record.role is Role.ARRIVING:
             self._broken("leftover", about, f"an arriving copy is still in {name}")
         if collection == OPERATIONS.name:
@@ -250,6 +253,24 @@ class Inspection:
                     target = self._topology.home(tier).name
                     if target != name and (target, entry_id) not in found:
                         self._broken("lost", entry_id, f"has no replica in {target}")
+
+    def _inspect_passages(self) -> None:
+        """Every passage is of a part of what its home says, and every part of a long text has one, where they belong."""
+        where = {leaf.name for leaf in leaves_of(self._long_texts.store)}
+        wanted = {
+            (entry_id, number): (said_at(homes[0][1]), vector_of(part))
+            for entry_id, homes in self._homes.items()
+            if len(homes) == 1 and entry_id not in self._unreadable
+            for number, part in enumerate(parts_in(homes[0][1]))
+        }
+        for name, collection, standing in self._judged():
+            if collection == ENTRY_PASSAGES.name and isinstance(standing, Record) and standing.fields["part_of"] not in self._unreadable:
+                part = (str(standing.fields["part_of"]), int(str(standing.fields["part"])))
+                if name not in where or wanted.pop(part, None) != (standing.version, standing.vector):
+                    self._broken("stale", part[0], f"{name} has a passage of what it does not say, or has it twice: {standing}")
+        for entry_id, number in wanted:
+            if part_id(entry_id, number) not in self._unreadable:
+                self._broken("lost", entry_id, f"has no passage of part {number}")
 
     def _judged(self) -> Iterator[tuple[str, str, Stored]]:
         """Everything but what stands under a key that cannot be read, and what nobody can know of."""

@@ -154,7 +154,7 @@ def replicas_overwrite_what_is_newer() -> Patch:
 
 
 def nothing_is_owed_to_replicas() -> Patch:
-    return births, "replicas", lambda *_: ()
+    return births, "owed_by_writing", lambda *_: ()
 
 
 def settling_at_any_version() -> Patch:

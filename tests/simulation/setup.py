@@ -15,6 +15,7 @@ from memory.orchestrator.settings import EngineSettings
 from memory.orchestrator.split import Share, SplitStore
 from memory.orchestrator.topology import Topology
 from memory.policies.promotion import DEFAULT_RULES, PromotionRule
+from memory.policies.single_conditions import OlderThan, ScopeOver
 from memory.ports.embedder import Fingerprint
 from memory.ports.record import pack_vector
 from memory.ports.store import Store
@@ -31,8 +32,10 @@ RULES = (
     *DEFAULT_RULES,
     PromotionRule(name="sessions-end", on="session_end", source="short", target="mid"),
     PromotionRule(name="sessions-end-again", on="session_end", source="mid", target="long"),
+    PromotionRule(name="crowded", on="sweep", source="short", target="mid", when=ScopeOver(tokens=20) & OlderThan(timedelta(days=7))),
 )
-"""As delivered, one that takes what the end of a session would leave, and one whose moves find replicas in their way: of what ended before."""
+"""As delivered, one that takes what the end of a session would leave, one whose moves find replicas in their way: of what ended before, and one that
+measures scopes, of what is so old that it may move by itself."""
 
 
 def staleness(world: World) -> float:

@@ -24,6 +24,7 @@ from memory.orchestrator import (
     lives,
     maintenance,
     outbox,
+    passages,
     placement,
     relations,
     tiering,
@@ -60,6 +61,7 @@ class Slip:
 
 
 _DERIVE, _KEEP, _ERASE, _LINK, _CACHE, _SWEEP = ("derive.",), ("version.",), ("erase.",), ("relat",), ("cache.",), ("sweep.",)
+_PASSAGES = ("passages.",)
 
 SLIPS: dict[str, Slip] = {
     # derivations
@@ -81,7 +83,7 @@ SLIPS: dict[str, Slip] = {
     ),
     "a-promotion-made-before-is-refused": Slip(derivation, "Derivation._store", "if there.record is not None:", "if False:", _DERIVE),
     "a-derived-entry-owes-no-replica": Slip(
-        derivation, "Derivation._store", "(*replicas(self._placement, ENTRIES, born.store, born.record.tier), *pending)", "(*pending,)", _DERIVE
+        derivation, "Derivation._store", "(*owed_by_writing(self._placement, ENTRIES, born.record, born.store), *pending)", "(*pending,)", _DERIVE
     ),
     "a-copy-forgets-when-it-expires": Slip(derivation, "Derivation.promote", "expires_at=origin.expires_at, ", ""),
     "a-copy-forgets-its-tags": Slip(derivation, "Derivation.promote", '"tags": origin.tags}', '"tags": []}', _DERIVE),
@@ -128,6 +130,10 @@ SLIPS: dict[str, Slip] = {
         ("version.read", "write."),
     ),
     "an-unasked-key-is-revived": Slip(births, "Births._meet", "revive and there.record is None", "there.record is None", ("write.", "life")),
+    # long texts
+    "a-long-text-owes-no-passages": Slip(outbox, "owed_by_writing", "(*owed, Owed(MAKE_PASSAGES, MAKE_PASSAGES))", "owed", _PASSAGES),
+    "an-edit-keeps-its-passages": Slip(entry_records, "changed", "fields.pop(SAID, None)", "fields[SAID] = said_at(record)", _PASSAGES),
+    "a-passage-forgets-its-generation": Slip(passages, "Making._passage", "generation=record.generation,", "", _PASSAGES),
     # deletions
     "deletion-drops-debts": Slip(
         erasure,
@@ -139,6 +145,7 @@ SLIPS: dict[str, Slip] = {
     "deletion-leaves-relations": Slip(outbox, "hanging_on", "kind.named_by.items()", "()", ("derive.",)),
     "deletion-forgets-the-last-kept-version": Slip(erasure, "Erasure._deletion", "versions = [record.previous, ", "versions = [", _KEEP),
     "a-noted-version-is-not-asked-for": Slip(erasure, "Erasure.delete", " or (at is not None and home[0].version != at)", "", ("derive.",)),
+    "deletion-leaves-passages": Slip(erasure, "Erasure._deletion", "*passages_left(kind, record)", "", _PASSAGES),
     "a-tombstone-lives-no-moment": Slip(
         placement, "Placement.tombstone_until", "self.settings.tombstone_life", "self.settings.lease * 0", ("delete.", "sweep.purge")
     ),
@@ -255,7 +262,7 @@ SLIPS: dict[str, Slip] = {
     # stores
     # what a second life owes
     "a-revived-key-owes-no-replica": Slip(
-        births, "Births._revive", "owed=replicas(self._placement, ENTRIES, born.store, born.record.tier)", "owed=()", ("write.revive", "life")
+        births, "Births._revive", "owed=owed_by_writing(self._placement, ENTRIES, born.record, born.store)", "owed=()", ("write.revive", "life")
     ),
     # what moves together
     "replicas-are-adopted-one-at-a-time": Slip(tiering, "Tiering._copy", "if flags:", "if len(flags) == 1:", ("move.adopt",)),

@@ -145,7 +145,7 @@ def test_every_named_step_is_aimed_at_with_every_fault_it_can_meet() -> None:
     assert {focus_of(seed) for seed in range(len(focuses()))} == aimed
     partial = {s for s in named_steps() if can_meet(s, Fault.PARTIAL)}
     moves = {"move.copy", "move.adopt", "move.release", "move.arrive", "move.relabel", "cache.invalidate"}
-    owed = {"replica.deliver", "version.keep", "delete.elsewhere", "owed.settle", "hanging.erase"}
+    owed = {"replica.deliver", "version.keep", "delete.elsewhere", "owed.settle", "hanging.erase", "passages.write"}
     assert partial - moves - owed == {"access.note", "write.home", "sweep.purge", "generation.restamp"}
     assert owed <= partial
     assert moves <= partial

@@ -11,11 +11,12 @@ from typing import Any
 import pytest
 
 from memory import EmbedderMismatch, Memory
-from memory.orchestrator.collections import ENTRIES, ENTRY_VERSIONS, MODEL, PASSAGES
+from memory.orchestrator.collections import ENTRIES, ENTRY_PASSAGES, ENTRY_VERSIONS, MODEL, PASSAGES
 from memory.ports.query import MAX_LIMIT, Everywhere, Query
 from memory.ports.record import Record, Role
 from tests.support import postgres_servers
 from tests.support.backends import marks_of
+from tests.support.long_texts import astray
 from tests.support.placings import BESIDE_EDGE, MONTHS, Placing, forget
 from tests.support.turned import Embedder
 
@@ -31,6 +32,7 @@ USER, SESSION = "user:ada", "session:s1"
 TEXTS = {"tea": "beverage", "A heron": "bird", "It crashed": "outage"}
 """How texts begin, and a word that means the same."""
 MANY = 12
+FILLING = "And so it went on from there to the next of them. "
 
 
 @pytest.fixture(params=[pytest.param(placing, id=placing.name, marks=marks_of(*placing.backends)) for placing in PLACINGS])
@@ -47,6 +49,7 @@ def new(request: pytest.FixtureRequest) -> Embedder:
 async def fill(memory: Memory) -> None:
     for scope in (USER, SESSION):
         await memory.write_many([{"content": f"{text} {n}", "scope": scope} for text in TEXTS for n in range(MANY)])
+        await memory.write(f"It crashed. {FILLING * 50}It crashed again.", scope=scope)
     edited = await memory.write("tea, and then another text", scope=USER)
     await memory.update(edited.id, content="A heron instead")
     await memory.session("s1").append([{"role": "user", "content": f"{text}, somebody said", "id": text} for text in TEXTS])
@@ -62,7 +65,7 @@ async def others(memory: Memory, embedder: Embedder) -> list[Record]:
     engine, digest = memory._engine, (await embedder.fingerprint()).digest
     found: list[Record] = []
     for store in engine.topology.homes:
-        for collection in (ENTRIES, ENTRY_VERSIONS, PASSAGES):
+        for collection in (ENTRIES, ENTRY_VERSIONS, ENTRY_PASSAGES, PASSAGES):
             page = await store.query(Query(collection, Everywhere(), limit=MAX_LIMIT, roles=frozenset({Role.HOME, Role.REPLICA, Role.ARRIVING})))
             found += [row for row in page.records if isinstance(row, Record) and row.fields.get(MODEL) != digest]
     return found
@@ -70,6 +73,7 @@ async def others(memory: Memory, embedder: Embedder) -> list[Record]:
 
 async def judged(memory: Memory, embedder: Embedder) -> None:
     assert await others(memory, embedder) == []
+    assert await astray(memory._engine) == []
     for text, word in TEXTS.items():
         for scope in (USER, SESSION):
             assert set(await of_meaning(memory, word, scope)) >= {f"{text} {n}" for n in range(MANY)}

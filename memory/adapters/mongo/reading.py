@@ -16,10 +16,11 @@ from memory.adapters.mongo.quarantine import Damaged, Quarantine
 from memory.adapters.mongo.table import Table
 from memory.ports.asking import Condition, condition
 from memory.ports.batch import Change, slot_of
+from memory.ports.collections import Collection
 from memory.ports.deciding import Slot, tombstone_over
 from memory.ports.pace import paced
-from memory.ports.query import Count, Everywhere, Head, Page, Query, RowType, decode_cursor, encode_cursor
-from memory.ports.record import Corrupt, Key, Record, Stored
+from memory.ports.query import Count, Eq, Everywhere, Filter, Head, Lt, Or, Page, Query, RowType, decode_cursor, encode_cursor
+from memory.ports.record import Corrupt, Key, Record, Role, Stored
 from memory.ports.rows import CORRUPT, MARK, TOMBSTONE, row_of
 
 
@@ -115,6 +116,18 @@ async def count(table: Table, query: Query) -> Count:
     async for found in await table.settled.aggregate([{"$match": table.conditions.query(query)}, total]):
         return Count(int(found["records"]), int(found["bytes"]))
     return Count(0, 0)
+
+
+async def may_be_due(tables: Sequence[Table], now: datetime, expired: Mapping[Collection, datetime]) -> bool:
+    """Whether something in one of these collections may be due, see `Store.due`: one question, each part of which an index answers."""
+    pipeline: list[Document] = []
+    for table in tables:
+        over: list[Filter] = [Eq("owing", True), Eq("role", Role.ARRIVING.value), Lt("discard_at", now)]
+        over += [Lt("expires_at", expired[table.collection])] if table.collection in expired else []
+        some: list[Document] = [{"$match": table.conditions.filter(Or(tuple(over)))}, {"$limit": 1}, {"$project": {"_id": 1}}]
+        pipeline.extend([{"$unionWith": {"coll": table.name, "pipeline": some}}] if pipeline else some)
+    found = await tables[0].settled.aggregate([*pipeline, {"$limit": 1}]) if tables else None
+    return found is not None and bool(await found.to_list())
 
 
 # -- deleting ---------------------------------------------------------------------------------------------------------

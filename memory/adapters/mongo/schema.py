@@ -43,7 +43,7 @@ def indexes(collection: Collection) -> list[IndexModel]:
         # Pages over everything, in order of the id. It is spelled as no question about a place spells it, so that none of those is answered by it.
         IndexModel(_ascending(*EVERYWHERE.values()), name="everywhere"),
         IndexModel(_ascending("owing"), name="owing", sparse=True),
-        IndexModel(_ascending("tier", "created_at"), name="age", partialFilterExpression={"role": "home"}),
+        IndexModel(_ascending("tier", "created_at"), name="age", partialFilterExpression={"role": {"$lte": "home"}}),
         IndexModel(_ascending("expires_at"), name="expires", sparse=True),
         IndexModel(_ascending("discard_at"), name="discarded", sparse=True),
         IndexModel(_ascending("tenant", "scope"), name="corrupt", partialFilterExpression={"type": CORRUPT}),

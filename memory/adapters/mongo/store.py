@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Coroutine, Sequence
+from collections.abc import Coroutine, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 from typing import Any, ClassVar, TypeVar
@@ -35,6 +35,7 @@ from memory.ports.batch import carry_out
 from memory.ports.candidates import Candidates, Measured
 from memory.ports.capabilities import Capabilities
 from memory.ports.collections import Collection
+from memory.ports.due import Due
 from memory.ports.quarantine import quarantined, sound
 from memory.ports.query import Count, Everywhere, Hit, Page, Query, Search, Tenant, Words
 from memory.ports.record import JsonValue, Key, Partition, Stored
@@ -233,6 +234,12 @@ class MongoStore(BaseStore):
         backing = self._ready()
         tables = [table.name for table in backing.tables.values()]
         return await self._to_its_end(backing.directory.listed(tables, where, prefix, after, limit))
+
+    async def _due(self, now: datetime, limit: int, cursor: str | None, expired: Mapping[Collection, datetime]) -> Due:
+        """Mostly nothing is: that is one question about all collections."""
+        if cursor is None and not await self._to_its_end(reading.may_be_due(list(self._ready().tables.values()), now, expired)):
+            return Due()
+        return await super()._due(now, limit, cursor, expired)
 
     # -- upkeep -------------------------------------------------------------------------------------------------------
 

@@ -312,7 +312,7 @@ class EdgeEngine:
         async for some in self._portions(kept, most):
             self._update(edge.UpdateOperation.upsert_points([_point(c) for c in some]))
         async for (change,) in self._portions([c for c in changes if c.payload is not None and c.vectors is None], 1):
-            self._update(edge.UpdateOperation.overwrite_payload([change.point], change.payload or {}))
+            self._update(_rewritten(change))
         async for some in self._portions([c for c in changes if c.payload is None], most):
             self._remove(some)
         self._logged += size
@@ -362,6 +362,19 @@ def _point(change: Change) -> edge.Point:
     if vectors.dense is not None:
         named[dense_name(len(vectors.dense))] = vectors.dense
     return edge.Point(change.point, named, change.payload)
+
+
+def _rewritten(change: Change) -> edge.UpdateOperation:
+    """Another payload beside the same vectors: what of it is new, where nothing of the payload before goes, is all that is written and indexed."""
+    before, after = change.before or {}, change.payload or {}
+    if not before or not before.keys() <= after.keys() or None in after.values():  # a null takes a key away
+        return edge.UpdateOperation.overwrite_payload([change.point], after)
+    return edge.UpdateOperation.set_payload([change.point], {name: value for name, value in after.items() if not _is_same(before.get(name), value)})
+
+
+def _is_same(one: Any, other: Any) -> bool:
+    """Also as JSON is: 1, 1.0 and true are equal to Python alone."""
+    return type(one) is type(other) and (one == other if isinstance(one, str) else repr(one) == repr(other))
 
 
 def _told(vectors: Any) -> dict[str, Sparse | list[float]]:

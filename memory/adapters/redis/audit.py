@@ -17,6 +17,7 @@ _INDEXES = {
     "a": "all records by id",
     "g": "marks and tombstones",
     "x": "what expires",
+    "u": "a tier's records by age",
     "d": "what is due",
     "s": "a partition's collections",
     "m": "a partition's marks",
@@ -41,14 +42,14 @@ class Audit:
             for start in range(0, len(records), at_once):
                 await self._records(records[start : start + at_once])
             for bucket, kind, rest in named:
-                if kind in "tagxd":
+                if kind in "tagxdu":
                     await self._members(bucket, kind, rest)
         problems = [f"{of}: {n} records are missing in the index of {_INDEXES[i]}, or wrongly in it" for (of, i), n in sorted(self._missing.items())]
         return problems + [f"{of}: the index of {_INDEXES[i]} names {n} that do not stand there" for (of, i), n in sorted(self._wrong.items())]
 
     def _parts(self, key: bytes) -> Iterable[tuple[str, str, str]]:
         """The bucket of a key, its letter and what follows; nothing for keys of another form."""
-        head, _, rest = key.decode("latin-1").partition("}:")
+        head, _, rest = key.decode("utf-8", "replace").partition("}:")
         kind, _, rest = rest.partition(":")
         if head == tagged(self._connections.config.prefix, head[-2:])[:-1] and len(kind) == 1:
             yield head[-2:], kind, rest

@@ -1,7 +1,7 @@
 """Rows as Redis holds them: one value a key, in a layout whose header scripts read and write.
 
     at    size  what
-    0     1     format, "3"
+    0     1     format, "4"
     1     16    checksum: the first digits of the SHA-1 of everything from here to the end of the steps owed
     17    1     kind: r(ecord), m(ark), t(ombstone), c(orrupt: what stood here could not be read and is in quarantine)
     18    1     role: h(ome), r(eplica), a(rriving), c(ached), or -
@@ -12,7 +12,8 @@
     106   16    when a record expires or a mark or tombstone may be discarded, as creation; dashes for never
     122   16    the first digits of the SHA-1 of the content
     138   8     size of the tier, 146: 8 size of the steps owed
-    154         tier (of a mark: where to), then the steps owed, JSON
+    154   16    when a record changed last, as creation; dashes for others
+    170         tier (of a mark: where to), then the steps owed, JSON
                 content: a line of JSON, and behind it body, note, vector and words, whose sizes the line tells
 
 Numbers are digits because a script's own numbers have 53 bits. Checksum and content digest together cover every byte.
@@ -35,8 +36,8 @@ from memory.ports.record import Key, Partition, Role
 from memory.ports.rows import CORRUPT, MARK, RECORD, TOMBSTONE, Row, json_of
 from memory.ports.storable import Unstorable
 
-FORMAT = ord("3")
-CHECKSUM_END, HEAD = 17, 154
+FORMAT = ord("4")
+CHECKSUM_END, HEAD = 17, 170
 NEVER = "-" * 16
 MOST_BYTES = 500 * 2**20
 """A value in Redis has at most 512 MiB (`proto-max-bulk-len`)."""
@@ -68,7 +69,7 @@ class Parts:
 def lay_out(collection: Collection, row: Row) -> Parts:
     """Raises `Unstorable` where no value can hold it."""
     body, note, vector = (row.body or "").encode(), (row.note or "").encode(), row.vector or b""
-    line: list[Any] = [row.tenant, row.id, row.scope, row.updated_at, row.previous, row.accesses, row.accessed_at, row.cached_at, row.epoch]
+    line: list[Any] = [row.tenant, row.id, row.scope, row.previous, row.accesses, row.accessed_at, row.cached_at, row.epoch]
     line += [_written(row.fields), row.texts, len(body), len(note), len(vector)]
     content = b"\n".join((json_of(line).encode(), b"".join((body, note, vector, row.words or b""))))
     if len(content) > MOST_BYTES:
@@ -81,7 +82,7 @@ def lay_out(collection: Collection, row: Row) -> Parts:
         _KINDS[row.type],
         f"{row.role[0] if row.role else '-'}{'o' if owed else '-'}{row.version:019d}",
         f"{created}{partition_token(partition) if partition else NOWHERE}{NEVER if expiry is None else sort_key(expiry)}"
-        f"{_digest(content)}{len(tier.encode()):08d}{len(owed.encode()):08d}",
+        f"{_digest(content)}{len(tier.encode()):08d}{len(owed.encode()):08d}{NEVER if row.updated_at is None else sort_key(row.updated_at)}",
         tier,
         owed,
         content,
@@ -133,7 +134,7 @@ def row_in(collection: Collection, value: bytes) -> Row:
 
 def _row(collection: Collection, value: bytes, start: int, content: bytes) -> Row:
     line, _, rest = content.partition(b"\n")
-    tenant, record_id, scope, updated, previous, accesses, accessed, cached, epoch, fields, texts, *sizes = _from_json(line.decode())[0]
+    tenant, record_id, scope, previous, accesses, accessed, cached, epoch, fields, texts, *sizes = _from_json(line.decode())[0]
     body_end = sizes[0]
     note_end = body_end + sizes[1]
     vector_end = note_end + sizes[2]
@@ -156,7 +157,7 @@ def _row(collection: Collection, value: bytes, start: int, content: bytes) -> Ro
         _ROLES[value[18]],
         None if kind == TOMBSTONE else value[HEAD:tier_end].decode(),
         _micros(value[58:74]) if is_record else None,
-        updated,
+        _micros(value[154:HEAD]) if is_record else None,
         expiry if is_record else None,
         None if is_record else expiry,
         accesses,
@@ -204,7 +205,7 @@ def is_quarantined(value: bytes) -> bool:
 def tenant_in(value: bytes) -> str | None:
     """The tenant that a damaged value seems to be of."""
     try:
-        start = HEAD + int(value[138:146]) + int(value[146:HEAD])
+        start = HEAD + int(value[138:146]) + int(value[146:154])
         return str(_from_json(value[start:].partition(b"\n")[0].decode())[0][0])
     except (ValueError, TypeError, IndexError, KeyError):
         return None
@@ -213,7 +214,7 @@ def tenant_in(value: bytes) -> str | None:
 def _content_start(value: bytes) -> int | None:
     """Where the content begins; None where the header is not as it was written."""
     try:
-        end = HEAD + int(value[138:146]) + int(value[146:HEAD])
+        end = HEAD + int(value[138:146]) + int(value[146:154])
     except ValueError:
         return None
     return end if value[0] == FORMAT and _digest(value[CHECKSUM_END:end]) == value[1:CHECKSUM_END].decode("latin-1") else None

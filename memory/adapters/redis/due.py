@@ -1,4 +1,4 @@
-"""What is due, from the sets that the script keeps which stores: bucket after bucket, in one trip where there is little of it."""
+"""What is due, from the sets that the script keeps which stores: bucket after bucket, in one trip where there is nothing, two where little."""
 
 from __future__ import annotations
 
@@ -34,8 +34,10 @@ async def due(
         if not (_MOMENT.fullmatch(told[:16]) and is_id(told[16:52])):
             raise InvalidInput("cursor", "this is not a cursor that `due` returned")
         sources[number].bound = f"({told}".encode()
-    reader, size = Reader(connections), max(1, 2 * limit // len(sources))
-    await reader.fill(sources[number:], size)
+    reader = Reader(connections)
+    await reader.narrowed(sources[number:])
+    if waiting := [source for source in sources[number:] if source.more]:
+        await reader.fill(waiting, max(1, 2 * limit // len(waiting)))
     rows: list[DueRow] = []
     while number < len(sources):
         source = sources[number]

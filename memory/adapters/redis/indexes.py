@@ -5,15 +5,19 @@ from __future__ import annotations
 import struct
 from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from datetime import datetime
 
-from memory.adapters.redis.codec import Damaged, row_in, tenant_in
+from memory.adapters.redis.codec import Damaged, row_in, sort_key, tenant_in
 from memory.adapters.redis.connection import Connections
 from memory.adapters.redis.keys import BUCKETS, NOWHERE, Address, home_bucket, partition_token, tenant_token
 from memory.adapters.redis.scripts import Call
+from memory.domain.time import micros
 from memory.ports.collections import Collection
 from memory.ports.query import Everywhere, Partitions, Where
 from memory.ports.record import Corrupt, Key, Partition, Stored
 from memory.ports.rows import RECORD, Row, stored_of
+
+_YES = ord("1")
 
 
 @dataclass(slots=True)
@@ -25,6 +29,7 @@ class Source:
     index: str
     bound: bytes = b"-"
     partition: str = ""
+    """Whose it is: a partition's token, or a tier."""
     known: Partition | str | None = None
     """The partition or the tenant that everything in the index belongs to, None where it holds several tenants."""
     until: bytes = b"+"
@@ -32,6 +37,11 @@ class Source:
     more: bool = True
     found: list[Entry] = field(default_factory=list)
     """Read and not handed out yet, in order."""
+
+    @property
+    def name(self) -> str:
+        """What its key ends with."""
+        return ":".join([self.index, *filter(None, (self.collection, self.partition))])
 
     def take(self, page: bytes) -> None:
         """A page that was read of it."""
@@ -128,6 +138,24 @@ class Reader:
             return b"+" if self._backwards else b"-"
         return b"(" + after if self._backwards else b"(" + after + b"~"
 
+    async def by_age(self, collection: str, tier: str, until: datetime) -> list[Source]:
+        """The records at home or arriving in a tier that were made or changed last up to a moment, and what cannot be read."""
+        ends = ((tier, b"(" + sort_key(micros(until) + 1).encode()), ("", b"+"))
+        sources = [Source(collection, bucket, "u", partition=of, until=end) for of, end in ends for bucket in BUCKETS]
+        await self.narrowed(sources)
+        return sources
+
+    async def narrowed(self, sources: Sequence[Source]) -> None:
+        """Those without a member up to where they end have no more to be read: told in one trip by little."""
+        indexes = dict.fromkeys((source.name, source.until) for source in sources)
+        options = [len(indexes), *[argument for index in indexes for argument in index]]
+        calls = [Call(bucket, (bucket,)) for bucket in dict.fromkeys(source.bucket for source in sources)]
+        answers = await self._connections.run("any", calls, options, repeatable=True)
+        told = [(call.bucket, index, one) for call, said in zip(calls, answers, strict=True) for index, one in zip(indexes, said, strict=True)]
+        there = {(bucket, *index) for bucket, index, one in told if one == _YES}
+        for source in sources:
+            source.more = (source.bucket, source.name, source.until) in there
+
     # -- pages --------------------------------------------------------------------------------------------------------
 
     async def in_order(self, sources: list[Source], expected: int) -> AsyncIterator[list[Entry]]:
@@ -145,7 +173,7 @@ class Reader:
 
     async def in_portions(self, sources: list[Source]) -> AsyncIterator[list[Entry]]:
         """All entries of the sources in whatever order."""
-        at_once, waiting = self._thresholds.indexes_at_once, sources
+        at_once, waiting = self._thresholds.indexes_at_once, [source for source in sources if source.more]
         while waiting:
             some, waiting = waiting[:at_once], waiting[at_once:]
             await self.fill(some, max(self._thresholds.least_in_portions, self._thresholds.page // len(some)))

@@ -9,6 +9,8 @@ record, its partition's generation and its partition's indexes are together, and
     {prefix:bucket}:a:collection                  sorted set: all records by id
     {prefix:bucket}:g:collection                  sorted set: marks and tombstones by id
     {prefix:bucket}:x:collection                  sorted set: records at home that expire, by moment
+    {prefix:bucket}:u:collection:tier             sorted set: records at home or arriving in a tier, by creation or the last change, which is earlier
+    {prefix:bucket}:u:collection                  sorted set: what could not be read
     {prefix:bucket}:d                             sorted set: what owes a step, arrives or may be discarded, of all collections, by moment
     {prefix:bucket}:p:partition                   hash: generation; room for what else is counted of a partition
     {prefix:bucket}:s:partition                   set: the collections in which the partition has records
@@ -30,7 +32,7 @@ from hashlib import blake2b
 from memory.domain.ids import digest_of, partition_digest
 from memory.ports.record import Key, Partition
 
-SCHEMA = 4
+SCHEMA = 5
 BUCKETS = tuple(f"{n:02x}" for n in range(64))
 """A whole tenant is asked bucket by bucket; on a cluster, so many nodes at most share the records."""
 NOWHERE = "0" * 32

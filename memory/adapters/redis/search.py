@@ -13,12 +13,13 @@ from memory.domain.errors import InvalidInput
 from memory.domain.time import micros
 from memory.ports.asking import condition, leading, page_of
 from memory.ports.pace import paced
-from memory.ports.query import Everywhere, Page, Query, RowType, decode_cursor
-from memory.ports.record import Corrupt, Key, Mark, Record, Standing, Stored, Tombstone
+from memory.ports.query import And, Eq, Everywhere, Filter, Le, Lt, Or, Page, Query, RowType, decode_cursor
+from memory.ports.record import Corrupt, Key, Mark, Record, Role, Standing, Stored, Tombstone
 from memory.ports.rows import Row
 
 _TYPES: dict[type[Standing], RowType] = {Mark: RowType.MARK, Tombstone: RowType.TOMBSTONE}
 _LEFT = frozenset({RowType.MARK, RowType.TOMBSTONE})
+_LISTED_BY_AGE = frozenset({Role.HOME, Role.ARRIVING})
 
 
 @dataclass(slots=True)
@@ -51,9 +52,12 @@ class Question:
         records, cursor = page_of(found, self._query)
         return Page(tuple(records), cursor, tuple(dict.fromkeys(match.found.key for match in corrupt))), corrupt
 
-    async def matching(self) -> AsyncIterator[list[Match]]:
-        """Everything that matches or cannot be read, in portions, in no order; `limit`, `order` and `cursor` aside."""
-        async for entries in self._reader.in_portions(await self._sources(None)):
+    async def matching(self, *, all_there_is: bool = False) -> AsyncIterator[list[Match]]:
+        """Everything that matches or cannot be read, in portions, in no order; `limit`, `order` and `cursor` aside.
+
+        Unless it looks at `all_there_is`, what nobody has found to be damaged yet may be passed over.
+        """
+        async for entries in self._reader.in_portions(await self._sources(None, all_there_is=all_there_is)):
             yield await self.matches(entries)
 
     # -- how ----------------------------------------------------------------------------------------------------------
@@ -67,10 +71,12 @@ class Question:
             return fields in ([], ["id"])
         return one_way and fields in (["created_at"], ["created_at", "id"])
 
-    async def _sources(self, after: bytes | None) -> list[Source]:
+    async def _sources(self, after: bytes | None, *, all_there_is: bool = False) -> list[Source]:
         query, name = self._query, self._query.collection.name
         if not isinstance(query.where, Everywhere):
             return await self._reader.by_creation(name, query.where, after)
+        if (aged := None if self._in_order or all_there_is else aged_up_to(query)) is not None:
+            return await self._reader.by_age(name, *aged)
         return self._reader.by_id(name, ("a" if self._wants_records else "") + ("g" if query.types & _LEFT else ""), after)
 
     def _behind(self) -> bytes | None:
@@ -139,3 +145,29 @@ class Question:
         if isinstance(standing, Record):
             return self._wants_records and standing.role in self._roles
         return _TYPES[type(standing)] in self._query.types
+
+
+def aged_up_to(query: Query) -> tuple[str, datetime] | None:
+    """The tier that everything asked for is in, and the moment up to which it was made or changed last; None where the query does not say."""
+    if query.types != {RowType.RECORD} or not query.roles <= _LISTED_BY_AGE or query.filter is None:
+        return None
+    tier, until = _tier_in(query.filter), _latest(query.filter)
+    return None if not tier or until is None else (tier, until)
+
+
+def _tier_in(part: Filter) -> str | None:
+    if isinstance(part, And):
+        return next((tier for inner in part.parts if (tier := _tier_in(inner)) is not None), None)
+    return part.value if isinstance(part, Eq) and part.field == "tier" and isinstance(part.value, str) else None
+
+
+def _latest(part: Filter) -> datetime | None:
+    """The moment after which nothing that passes was both made and changed last; None where there may be such."""
+    if isinstance(part, Le | Lt) and part.field in ("created_at", "updated_at") and isinstance(part.value, datetime):
+        return part.value
+    if isinstance(part, And):
+        return min([at for inner in part.parts if (at := _latest(inner)) is not None], default=None)
+    if isinstance(part, Or):
+        each = [_latest(inner) for inner in part.parts]
+        return max([at for at in each if at is not None], default=None) if None not in each else None
+    return None

@@ -187,7 +187,7 @@ class RedisStore(BaseStore):
     async def _delete_matching(self, query: Query, version: int, discard_at: datetime | None, carry: frozenset[str]) -> int:
         deleted = 0
         with self._under_way():
-            async for matches in Question(self._connections, query).matching():
+            async for matches in Question(self._connections, query).matching(all_there_is=True):
                 while matches:
                     calls = [_deletion(query.collection, match, version, discard_at, carry) for match in matches]
                     answers = await send(self._connections, calls)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import secrets
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -14,6 +15,10 @@ from memory.ports.record import Partition
 
 C = TypeVar("C")
 
+LOOKED_AT = 1_000
+"""At so many partitions, or twice as many, one look for those that are idle goes."""
+_FIRST, _LAST = -(2**63), 2**63 - 1
+
 
 @dataclass(frozen=True, slots=True)
 class Known:
@@ -25,6 +30,9 @@ class Known:
 
 class Directory(ABC, Generic[C]):
     """The partitions of one database, on connections of type C. What is asked of it is the dialect's."""
+
+    _round: int | None = None
+    """The number up to which partitions were looked at last, see `idle`."""
 
     async def numbers(self, connection: C, where: Where) -> list[int]:
         """The numbers of the asked partitions that have ever held anything, ascending."""
@@ -72,15 +80,29 @@ class Directory(ABC, Generic[C]):
     # -- partitions that nothing is left of ---------------------------------------------------------------------------
 
     async def idle(self, connection: C, tables: Sequence[str], limit: int) -> list[tuple[Partition, int]]:
-        """At most so many partitions in which nothing stands, with their generations. `tables` are those of all collections."""
-        found: list[tuple[Partition, int]] = []
+        """At most so many partitions in which nothing stands, with their generations. `tables` are those of all collections.
+
+        It looks at some of the partitions, by their numbers, and at the next ones when it is asked again: it costs alike however many there are.
+        """
+        start = self._round if self._round is not None else await self._anywhere(connection)
+        idle: list[tuple[int, Partition, int]] = []
         marked: set[Partition] | None = None
-        after = -(2**63)
-        while len(found) < limit and (rows := await self._empty(connection, tables, after, limit)):
-            after = rows[-1][0]
-            marked = await self._marked(connection, tables) if marked is None else marked
-            found += [(partition, generation) for _, partition, generation in rows if partition not in marked]
-        return found[:limit]
+        for after, end in ((start, _LAST), (_FIRST, start)):
+            far = await self._list(connection, f"WHERE p.number > ? AND p.number <= ? ORDER BY p.number LIMIT 1 OFFSET {LOOKED_AT - 1}", [after, end])
+            self._round = far[0][0] if far else end
+            if empty := await self._empty(connection, tables, (after, self._round), LOOKED_AT):
+                marked = await self._marked(connection, tables) if marked is None else marked
+                idle += [one for one in empty if one[1] not in marked]
+            if len(idle) > limit:
+                self._round = idle[limit - 1][0]
+            if far or len(idle) >= limit:
+                break
+        return [(partition, generation) for _, partition, generation in idle[:limit]]
+
+    async def _anywhere(self, connection: C) -> int:
+        """Some number: who is asked once in a process does not look at the same partitions as the one before it."""
+        last = await self._list(connection, "ORDER BY p.number DESC LIMIT 1", [])
+        return secrets.randbelow(last[0][0] + 1) if last else 0
 
     async def forget_idle(self, connection: C, tables: Sequence[str], idle: Mapping[Partition, int]) -> int:
         """Forget those of these partitions in which nothing stands and that have this generation. Within a transaction.
@@ -93,7 +115,7 @@ class Directory(ABC, Generic[C]):
         if not numbers:
             return 0
         generations = dict(await self._lock(connection, numbers, True))
-        empty = {partition for _, partition, _ in await self._empty(connection, tables, -(2**63), len(numbers), numbers)}
+        empty = {partition for _, partition, _ in await self._empty(connection, tables, (_FIRST, _LAST), len(numbers), numbers)}
         empty -= await self._marked(connection, tables)
         gone = [p for p in empty if p in standing and generations.get(standing[p].number) == idle[p]]
         if gone:
@@ -101,14 +123,19 @@ class Directory(ABC, Generic[C]):
         return len(gone)
 
     async def _empty(
-        self, connection: C, tables: Sequence[str], after: int, most: int, among: Sequence[int] = ()
+        self, connection: C, tables: Sequence[str], within: tuple[int, int], most: int, among: Sequence[int] = ()
     ) -> Sequence[tuple[int, Partition, int]]:
-        """Number, name and generation of partitions behind that number, or of some of these, without records and rows set aside, in order."""
-        none = [f"NOT EXISTS (SELECT 1 FROM {table} AS t WHERE t.partition_no = p.number)" for table in self._named([*tables, "memory_quarantine"])]  # noqa: S608
+        """Number, name and generation of partitions behind the one number up to the other, or of some of these, without records and rows set aside,
+        in order.
+
+        With an offset each look stands for itself: a server would join all tables, and take its time to find in which order.
+        """
+        named = self._named([*tables, "memory_quarantine"])
+        none = [f"NOT EXISTS (SELECT 1 FROM {table} AS t WHERE t.partition_no = p.number LIMIT 1 OFFSET 0)" for table in named]  # noqa: S608
         wanted = padded(among) if among else []
         these = [f"p.number IN {in_list(len(wanted))}"] if wanted else []
-        which = f"WHERE {' AND '.join(['p.number > ?', *these, *none])} ORDER BY p.number LIMIT {most}"
-        return await self._list(connection, which, [after, *wanted])
+        which = f"WHERE {' AND '.join(['p.number > ?', 'p.number <= ?', *these, *none])} ORDER BY p.number LIMIT {most}"
+        return await self._list(connection, which, [*within, *wanted])
 
     # -- what a dialect says ------------------------------------------------------------------------------------------
 

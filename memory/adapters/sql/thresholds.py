@@ -11,7 +11,7 @@ class SqlThresholds:
 
     statements_kept: int = 512
     """Statements kept a collection. There are some dozens of shapes, unless a caller lists hundreds of values."""
-    limits_written_out: int = 1_001
+    limits_written_out: int = 1_002
     """The largest limit of a page that is part of the statement."""
     partitions_forgotten: int = 256
     """Partitions forgotten in one transaction, which keeps writers out of them for as long as it lasts."""

@@ -11,7 +11,8 @@ from memory.domain.errors import MemoryTiersError
 from memory.domain.scope import ScopeKind
 from memory.orchestrator.browsing import Lacking
 from memory.orchestrator.collections import MESSAGES, PASSAGES
-from memory.orchestrator.conversations.passages import Passages, first_of
+from memory.orchestrator.conversations.passages import OF_MESSAGES, Passages, first_of
+from memory.orchestrator.passages import Part, by_record
 from memory.orchestrator.placement import Placement
 from memory.orchestrator.session_keys import scope_of
 from memory.orchestrator.steps import step
@@ -21,7 +22,6 @@ from memory.policies.ranking.constants import CONTENT
 from memory.policies.ranking.fields import BESIDE
 from memory.ports.candidates import Candidates, Measured
 from memory.ports.gathering import stacked
-from memory.ports.nearness import exact_cosines
 from memory.ports.query import Filter, Ge, In, IsNull, Lt, Not, Or, Partitions, Tenant, all_of, within
 from memory.ports.record import Partition
 
@@ -105,50 +105,31 @@ class Gathering:
         with step("messages.search"):
             found = await self._placement.topology.archive.candidates(asked)
         others = [i for i in found.ids if i not in parts]
-        parts |= await self._firsts(heard, others, len(near) // 4, lacking) if near and others else {}
+        parts |= await self._firsts(heard, others, near, lacking) if near and others else {}
         return MessagePool(_ranked_alike(found, parts, near), {i: part.said_at for i, part in parts.items()}, len(found) >= limit)
 
-    async def _nearest(self, heard: Heard, near: bytes, limit: int, lacking: Lacking) -> dict[str, _Part]:
+    async def _nearest(self, heard: Heard, near: bytes, limit: int, lacking: Lacking) -> dict[str, Part]:
         """Of the messages found by meaning each one's nearest passage."""
-        parts = _parts(await self._answered(Candidates(PASSAGES, heard.where, near=near, limit=limit, filter=heard.asked), lacking))
-        cosines = exact_cosines(near, [part.vector for _, part in parts])
-        nearest: dict[str, _Part] = {}
-        for (message, part), cosine in sorted(zip(parts, cosines, strict=True), key=lambda one: -one[1]):
-            if cosine > 0:
-                nearest.setdefault(message, part)
-        return nearest
+        found = await self._answered(Candidates(PASSAGES, heard.where, near=near, limit=limit, filter=heard.asked), near, lacking)
+        return {message: part for message, part in found.items() if part.cosine > 0}
 
-    async def _firsts(self, heard: Heard, messages: Sequence[str], width: int, lacking: Lacking) -> dict[str, _Part]:
+    async def _firsts(self, heard: Heard, messages: Sequence[str], near: bytes, lacking: Lacking) -> dict[str, Part]:
         """The first passages of the others."""
-        firsts = Candidates(PASSAGES, heard.where, among=tuple(map(first_of, messages)), dimensions=width)
-        return dict(_parts(await self._answered(firsts, lacking)))
+        firsts = Candidates(PASSAGES, heard.where, among=tuple(map(first_of, messages)), dimensions=len(near) // 4)
+        return await self._answered(firsts, near, lacking)
 
-    async def _answered(self, asked: Candidates, lacking: Lacking) -> Measured | None:
-        store = self._passages.store
+    async def _answered(self, asked: Candidates, near: bytes, lacking: Lacking) -> dict[str, Part]:
+        """Of each message the nearest of what is found."""
+        store, named = self._passages.store, OF_MESSAGES.named
         if store is None:
-            return None
-        asked = replace(asked, filter=all_of(asked.filter, self._passages.own), select=frozenset({"message"}), statistics=False)
+            return {}
+        asked = replace(asked, filter=all_of(asked.filter, self._passages.own), select=frozenset({named, "part"}), statistics=False)
         with step("passages.search"):
-            return await lacking.answered(self._placement, store, store.candidates(asked))
+            found = await lacking.answered(self._placement, store, store.candidates(asked))
+        return {} if found is None else {message: parts[0] for message, parts in by_record(near, found, named).items()}
 
 
-@dataclass(frozen=True, slots=True)
-class _Part:
-    """A passage: its vector, and when its message came to say this."""
-
-    vector: bytes
-    said_at: int
-
-
-def _parts(passages: Measured | None) -> list[tuple[str, _Part]]:
-    """The passages with the messages that they are parts of."""
-    if passages is None:
-        return []
-    rows = zip(passages.fields["message"], passages.vectors, passages.versions, strict=True)
-    return [(str(message), _Part(vector.tobytes(), version)) for message, vector, version in rows]
-
-
-def _ranked_alike(found: Measured, parts: Mapping[str, _Part], near: bytes | None) -> Measured:
+def _ranked_alike(found: Measured, parts: Mapping[str, Part], near: bytes | None) -> Measured:
     """The columns with what ranking reads of entries, words weighing what those of their content do; a message holds from when it was said."""
     fields = {name: values for name, values in found.fields.items() if name != "created_at"}
     fields |= {"valid_from": found.fields["created_at"], **{name: [None] * len(found) for name in OF_ENTRIES}}

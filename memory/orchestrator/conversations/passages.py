@@ -1,40 +1,32 @@
-"""Passages: what messages are found by, by meaning. Each is a vector of one part of a message, and none of its text.
+"""Passages of messages, which have no vector beside them (see `orchestrator.passages`).
 
 They are made behind the append. A message that is to be found so owes `embed` from the write that says it on, which costs that write no trip; so
 does an edit. Whoever meets the debt makes the passages of what the message says then: the process that wrote it once it is quiet, before it searches
-and when it closes; else a sweep. Keys are computed from the message's, and a passage has the version at which the message came to say this, so none
-of an earlier text comes to stand over a later one's. A message that is erased owes `forget`: tombstones under the keys of all its parts, which also
-keep out what a slow maker brings.
-
-They lie in the session's partition, in the store that serves meaning: deleting the session takes them, and no late one comes to stand.
+and when it closes; else a sweep. A message that is erased owes `forget`.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Literal, TypeAlias
 
-from memory.domain import ids
 from memory.domain.errors import ConfigError
 from memory.orchestrator.collections import MESSAGES, PASSAGES
 from memory.orchestrator.conversations.events import Draft, Event, found_by
 from memory.orchestrator.meaning import Meaning
 from memory.orchestrator.outbox import Came, Item, Outbox, Pending
+from memory.orchestrator.passages import AT_ONCE, Form, Making, part_id
 from memory.orchestrator.placement import Placement
 from memory.orchestrator.steps import step
 from memory.policies.passages import parts_of
-from memory.ports.pace import paced
 from memory.ports.query import Filter, IsNull, Not, Order, Query, Tenant
-from memory.ports.record import FieldValue, Key, Owed, Record, Stored, Tombstone
+from memory.ports.record import Key, Owed, Record
 from memory.ports.store import Store
-from memory.ports.writes import AtVersion, Delete, Newer, Put
 
 EMBED, FORGET = "embed", "forget"
 """The steps that make the passages of a message, and that erase them."""
-AT_ONCE = 50
-"""Messages of which passages are made together: an append that comes meanwhile waits for no more."""
 REMEMBERED = 10_000
 """Messages without passages yet that this process remembers to have written; sweeps find the others."""
 
@@ -50,6 +42,7 @@ class Passages:
         self._meaning = meaning
         self._outbox = outbox
         self._where = where
+        self.making = Making(OF_MESSAGES, placement, meaning=meaning, outbox=outbox)
         self._waiting: dict[Key, int] = {}
         self._turn = asyncio.Lock()
         self.on_waiting: Callable[[], None] | None = None
@@ -62,10 +55,10 @@ class Passages:
     @property
     def store(self) -> Store | None:
         """The store that has them; None where messages are found by words alone."""
-        return self._placement.topology.home(self._tier) if self.lacking is None else None
+        return self._placement.topology.home(self.tier) if self.lacking is None else None
 
     @property
-    def _tier(self) -> str:
+    def tier(self) -> str:
         return "long" if self._where == "long" else "mid"
 
     @property
@@ -75,7 +68,7 @@ class Passages:
             return "conversations.meaning is 'off'"
         if not self._meaning.on:
             return "no embedder is configured"
-        store = self._placement.topology.home(self._tier)
+        store = self._placement.topology.home(self.tier)
         return None if store.capabilities.semantic else f"store '{store.name}' has no index for meaning (conversations.meaning is '{self._where}')"
 
     async def vector_of(self, query: str) -> bytes | None:
@@ -146,7 +139,7 @@ class Passages:
         if (lacking := self.lacking) is not None:
             raise ConfigError(f"messages are not found by meaning: {lacking}")
         archive, gone_through = self._placement.topology.archive, 0
-        query = Query(MESSAGES, Tenant(tenant), Not(IsNull("number_in_conversation")), (Order("created_at"),), self._placement.settings.page)
+        query = Query(MESSAGES, Tenant(tenant), OF_MESSAGES.which, (Order("created_at"),), self._placement.settings.page)
         async for page in self._placement.pages("passages.all", archive, query):
             rows = [row for row in page.records if isinstance(row, Record)]
             for came in await self._embed([(Pending(MESSAGES, archive, row), Owed(EMBED, EMBED)) for row in rows]):
@@ -155,105 +148,20 @@ class Passages:
             gone_through += len(rows)
         return gone_through
 
-    async def renewals(self, store: Store, messages: Sequence[Record]) -> list[Put]:
-        """What gives the passages of these messages in a store a vector of the embedder in use, where they have another's or are missing.
-
-        Who writes one meanwhile is faster, and none comes to stand where the message was erased.
-        """
-        whose, keys = await self._meaning.whose(), dict[Key, list[Key]]()
-        for message in messages:
-            keys[message.key] = [_key(message, part) for part, _ in enumerate(parts_of(_text(message)))]
-        with step("passages.read"):
-            flat = [key for each in keys.values() for key in each]
-            there = dict(zip(flat, await store.get(PASSAGES, flat) if flat else [], strict=True))
-        lacking = [m for m in messages if any(not _has(there[key], m, whose) for key in keys[m.key])]
-        made = await self._writes(lacking)
-        puts: list[Put] = []
-        for message in lacking:
-            new = {write.key: write.record for write in made[message.key] if isinstance(write, Put)}
-            for key in keys[message.key]:
-                old, passage = there[key], new.get(key)
-                if isinstance(old, Record) and old.version == said_at(message):
-                    vector = None if passage is None else passage.vector
-                    puts.append(Put(PASSAGES, replace(old, vector=vector, fields={**old.fields, **whose}), AtVersion(old.version)))
-                elif passage is not None:
-                    puts.append(Put(PASSAGES, passage, Newer()))
-        return puts
-
-    def is_of(self, passage: Record, message: Record) -> bool:
-        """Whether the message says now what the passage is of."""
-        return passage.version == said_at(message) and int(str(passage.fields["part"])) < len(parts_of(_text(message)))
-
     async def _embed(self, items: Sequence[Item]) -> Sequence[Came]:
-        store = self.store
-        if store is None:  # with an embedder somewhere else it is still to be done
+        if self.store is None:  # with an embedder somewhere else it is still to be done
             return [self._where == "off" or self._meaning.on] * len(items)
-        came: list[Came] = []
-        for start in range(0, len(items), AT_ONCE):
-            pending = [one for one, _ in items[start : start + AT_ONCE]]
-            writes = await self._writes([one.owner for one in pending if isinstance(one.owner, Record)])
-            came += await self._written(store, pending, [writes.get(one.owner.key, []) for one in pending])
-        return came
-
-    async def _writes(self, messages: Sequence[Record]) -> dict[Key, list[Put | Delete]]:
-        """Of each message a passage for each part, and the end of those that it had when it said more."""
-        parts, whose = [parts_of(_text(message)) for message in messages], await self._meaning.whose()
-        vectors = iter(await self._meaning.of_texts([part for each in parts for part in each]))
-        made: dict[Key, list[Put | Delete]] = {}
-        async for message, said in paced(zip(messages, parts, strict=True)):
-            had = self._ends(message, int(message.body.get("parts", 0)))
-            puts: dict[Key, Put | Delete] = {delete.key: delete for delete in had}
-            for number, _ in enumerate(said):
-                if (vector := next(vectors)) is not None:
-                    passage = _passage(message, number, vector, self._tier, whose)
-                    puts[passage.key] = Put(PASSAGES, passage, Newer())
-            made[message.key] = list(puts.values())
-        return made
+        return await self.making.make(items, self.tier)
 
     async def _forget(self, pending: Pending, owed: Owed) -> bool:
         """Every store that may have some, whatever is configured now."""
-        if isinstance(pending.owner, Record):
-            for store in dict.fromkeys(self._placement.topology.home(tier) for tier in ("mid", "long")):
-                if store.capabilities.semantic:
-                    ends = list(self._ends(pending.owner, owed.data["parts"]))
-                    (came,) = await self._written(store, [pending], [ends])
-                    if isinstance(came, Exception):
-                        raise came
-                    if not came:
-                        return False
-        return True
-
-    def _ends(self, message: Record, parts: int) -> Iterator[Delete]:
-        for number in range(parts):
-            until = self._placement.tombstone_until()
-            yield Delete(PASSAGES, _key(message, number), said_at(message), Newer(), discard_at=until)
-
-    async def _written(self, store: Store, pending: Sequence[Pending], writes: Sequence[Sequence[Put | Delete]]) -> list[Came]:
-        """What came of the writes for each of these. What is there already, or newer, is as good as written."""
-        flat = [write for each in writes for write in each]
-        outcomes = iter(await self._placement.write("passages.write", store, *flat) if flat else ())
-        came: list[Came] = []
-        for one, each in zip(pending, writes, strict=True):
-            settled: Came = True
-            for write in each:
-                try:
-                    settled = await self._outbox.is_settled(one, store, write, next(outcomes), set()) and settled
-                except Exception as error:  # noqa: BLE001 - of one message
-                    settled = error
-            came.append(settled)
-        return came
-
-
-def _has(passage: Stored | None, message: Record, whose: Mapping[str, FieldValue]) -> bool:
-    """Whether this is the message's passage with such a vector, or is to be none."""
-    if isinstance(passage, Record):
-        return passage.version == said_at(message) and passage.fields.items() >= whose.items()
-    return isinstance(passage, Tombstone) and passage.version >= said_at(message)
+        stores = dict.fromkeys(self._placement.topology.home(tier) for tier in ("mid", "long"))
+        return await self.making.end(pending, owed, [store for store in stores if store.capabilities.semantic])
 
 
 def first_of(message_id: str) -> str:
     """The id of a message's first passage."""
-    return _id(message_id, 0)
+    return part_id(message_id, 0)
 
 
 def said_at(message: Record) -> int:
@@ -261,30 +169,23 @@ def said_at(message: Record) -> int:
     return int(message.body.get("said", message.version))
 
 
-def _text(message: Record) -> str:
-    """What is found of it: nothing while it is still being said."""
+def _parts(message: Record) -> list[str]:
+    """The parts of what is found of it: none while it is still being said."""
     said = message.body.get("message") or {}
-    return message.texts.get("content", "") if said.get("is_final", True) else ""
+    return parts_of(message.texts.get("content", "")) if said.get("is_final", True) else []
 
 
-def _key(message: Record, part: int) -> Key:
-    return Key(message.key.tenant, _id(message.key.id, part))
+def _before(message: Record) -> int:
+    return int(message.body.get("parts", 0))
 
 
-def _id(message_id: str, part: int) -> str:
-    return ids.beside(message_id, "passage", str(part))
-
-
-def _passage(message: Record, part: int, vector: bytes, tier: str, whose: Mapping[str, FieldValue]) -> Record:
-    of_session = {name: message.fields.get(name) for name in ("subject", "agent", "namespace")}
-    return Record(
-        _key(message, part),
-        message.scope,
-        said_at(message),
-        message.created_at,
-        message.updated_at,
-        fields={**of_session, **whose, "message": message.key.id, "part": part},
-        vector=vector,
-        generation=message.generation,
-        tier=tier,
-    )
+OF_MESSAGES = Form(
+    MESSAGES,
+    PASSAGES,
+    "message",
+    _parts,
+    _before,
+    said_at,
+    shared=("subject", "agent", "namespace"),
+    which=Not(IsNull("number_in_conversation")),
+)

@@ -27,7 +27,7 @@ from memory.orchestrator.conversations.sessions import UNLEARN, SessionRecords
 from memory.orchestrator.entry_records import record_of
 from memory.orchestrator.erasure import Erasure
 from memory.orchestrator.meaning import Meaning
-from memory.orchestrator.outbox import Outbox, Pending, Until, replicas
+from memory.orchestrator.outbox import Outbox, Pending, Until, owed_by_writing
 from memory.orchestrator.placement import Placement, refused
 from memory.orchestrator.versions import version_at
 from memory.ports.query import Eq, Query, Tenant
@@ -66,7 +66,7 @@ class Taught:
         made: list[Pending] = []
         for record in await self._meaning.embedded(fresh):
             store = self._placement.topology.home(record.tier)
-            born = replace(record, owed=(*replicas(self._placement, ENTRIES, store, record.tier), *record.owed))
+            born = replace(record, owed=(*owed_by_writing(self._placement, ENTRIES, record, store), *record.owed))
             outcome = await self._placement.write_one("onward.home", store, Put(ENTRIES, born, Absent()))
             if (error := refused(store, outcome)) is not None:
                 raise error

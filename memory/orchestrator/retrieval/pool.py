@@ -2,18 +2,21 @@
 
 Only homes are measured, and what arrives at one, each store in the direction records move: two homes asked at once would hide what moves from one to
 the other between their answers. A store that finds nothing by meaning is served by the one that has copies of its records: that one is asked first,
-and what it found is measured at home with all the rest, in one question.
+and what it found is measured at home with all the rest, in one question. Passages of long texts are asked for beside all that; what they alone
+have found is measured at home in a second one.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
-from memory.orchestrator.at_once import each_at_once
+from memory.orchestrator.at_once import both_at_once, each_at_once
 from memory.orchestrator.browsing import BROWSED, Browsing, Lacking
-from memory.orchestrator.collections import ENTRIES
+from memory.orchestrator.collections import ENTRIES, SAID
+from memory.orchestrator.long_texts import LongTexts, nearer
 from memory.orchestrator.meaning import Meaning
+from memory.orchestrator.passages import Part as Passage
 from memory.orchestrator.placement import Placement
 from memory.orchestrator.retrieval.own import candidates_of
 from memory.orchestrator.steps import step
@@ -38,6 +41,8 @@ class Pool:
     stores: Sequence[Store]
     full: bool
     """Whether there may be more that a wider question would bring."""
+    parts: Mapping[str, int] = field(default_factory=dict)
+    """Of entries that are nearest by a part of their text, which that is."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,10 +59,11 @@ class Part:
 class Gathering:
     """Asks the stores for candidates."""
 
-    def __init__(self, placement: Placement, browsing: Browsing, meaning: Meaning) -> None:
+    def __init__(self, placement: Placement, browsing: Browsing, meaning: Meaning, long_texts: LongTexts) -> None:
         self._placement = placement
         self._browsing = browsing
         self._meaning = meaning
+        self._long_texts = long_texts
 
     def parts(self, asked: Asked) -> list[Part]:
         """Who can hold what is asked for, in the direction records move."""
@@ -78,8 +84,23 @@ class Gathering:
 
     async def gather(self, asked: Asked, question: Question, near: bytes | None, limit: int, lacking: Lacking) -> Pool | None:
         """The candidates of every store, so many of each way, with what stands beside them. A store that fails is named, and left out."""
-        whole = self.whole(asked, question, near, limit)
-        parts = self.parts(asked)
+        whole, parts = replace(self.whole(asked, question, near, limit), select=SELECT | {SAID}), self.parts(asked)
+        (answers, full), passages = await both_at_once(self._answers(parts, whole, near, lacking), self._passages(whole, near, lacking))
+        others = passages.keys() - {i for _, answer in answers for i in answer.ids}
+        if others:
+            named = replace(whole, text="", near=None, dimensions=whole.width, among=tuple(others), statistics=False)
+            for part in parts:
+                answers += await self._answered(part, replace(named, where=within(*part.here, *part.elsewhere)), None, lacking)
+        pool = pooled(answers, full or len(passages) >= limit)
+        if pool is None:
+            return None
+        measured, nearest = nearer(pool.measured, near or b"", passages)
+        return replace(pool, measured=measured, parts=nearest)
+
+    async def _answers(
+        self, parts: Sequence[Part], whole: Candidates, near: bytes | None, lacking: Lacking
+    ) -> tuple[list[tuple[Store, Measured]], bool]:
+        """What the homes answer, and whether there may be more."""
         copied = await each_at_once([self._by_copies(part, whole, near, lacking) for part in parts if part.elsewhere]) if near else []
         whole = replace(whole, among=tuple(dict.fromkeys(i for ids in copied for i in ids)))
         apart = replace(whole, near=None, dimensions=whole.width)
@@ -89,7 +110,11 @@ class Gathering:
             asking += [replace(apart, where=within(*part.elsewhere))] if part.elsewhere else []
             for one in asking:
                 answers += await self._answered(part, one, near, lacking)
-        return pooled(answers, full=len(whole.among) >= limit or any(len(answer) >= limit for _, answer in answers))
+        return answers, len(whole.among) >= whole.limit or any(len(answer) >= whole.limit for _, answer in answers)
+
+    async def _passages(self, whole: Candidates, near: bytes | None, lacking: Lacking) -> dict[str, list[Passage]]:
+        """The passages that are found by meaning, by the ids of their entries."""
+        return await self._long_texts.nearest(ENTRIES, whole.where, near, whole.limit, lacking) if near else {}
 
     def whole(self, asked: Asked, question: Question, near: bytes | None, limit: int) -> Candidates:
         """The question to a store that finds by both ways, without where."""

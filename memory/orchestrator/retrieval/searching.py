@@ -19,6 +19,7 @@ from memory.orchestrator.collections import ENTRIES
 from memory.orchestrator.conversations.candidates import heard_in
 from memory.orchestrator.conversations.finding import Finding
 from memory.orchestrator.entry_records import entry_of, said_by
+from memory.orchestrator.long_texts import LongTexts
 from memory.orchestrator.meaning import Meaning
 from memory.orchestrator.past import locate_each
 from memory.orchestrator.placement import Placement
@@ -29,6 +30,7 @@ from memory.orchestrator.steps import step
 from memory.policies.asked import Asked
 from memory.policies.asking import Question, read
 from memory.policies.expansion import Expansion
+from memory.policies.passages import fine_spans_of
 from memory.policies.rerank import Rerank
 from memory.policies.visibility import accepts, notes
 from memory.ports.candidates import Measured, joined
@@ -42,7 +44,7 @@ T = TypeVar("T")
 class FoundEntry(Shown):
     """One search hit. `score` says how well it answers, from 0 to 1, and compares across questions: the larger of its likeness in meaning above what
     texts with nothing in common have, and of the part of the question's words that it holds, rare ones counting more. The order of hits is another
-    matter: `explanation` tells what it was made of, the ranks on the way, and where the entry lives.
+    matter: `explanation` tells what it was made of, the ranks on the way, where the entry lives, and which part of a long text was the nearest.
     """
 
     entry: Entry
@@ -87,12 +89,12 @@ class MixedResult(Results[Found]):
 class Searching:
     """Search."""
 
-    def __init__(self, placement: Placement, browsing: Browsing, meaning: Meaning, messages: Finding) -> None:
+    def __init__(self, placement: Placement, browsing: Browsing, meaning: Meaning, messages: Finding, long_texts: LongTexts) -> None:
         self._placement = placement
         self._browsing = browsing
         self._meaning = meaning
         self._messages = messages
-        self._gathering = Gathering(placement, browsing, meaning)
+        self._gathering = Gathering(placement, browsing, meaning, long_texts)
         self._past = Past(placement, browsing, self._gathering, meaning)
 
     async def search(self, asked: Asked, text: str, *, explain: bool = False) -> SearchResult:
@@ -232,7 +234,13 @@ class _Homes:
         return said_by(one)
 
     def hit(self, row: int, one: Record, score: float, explanation: dict[str, Any]) -> FoundEntry:
-        where = {"tier": one.tier, "store": self._pool.stores[row].name} if explanation else {}
+        where: dict[str, Any] = {"tier": one.tier, "store": self._pool.stores[row].name} if explanation else {}
+        if (
+            explanation
+            and (part := self._pool.parts.get(one.key.id)) is not None
+            and part < len(spans := fine_spans_of(one.texts.get("content", "")))
+        ):
+            where["part"] = {"number": part + 1, "of": len(spans), "characters": list(spans[part])}
         return FoundEntry(entry_of(one), score, explanation | where)
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from memory.ports.candidates import Around, Candidates
 from memory.ports.contract.collections import DECLARED, SAMPLES
-from memory.ports.contract.support import HERE, delete, done, id_of, key_of, put, record, release
+from memory.ports.contract.support import HERE, T0, delete, done, id_of, key_of, put, record, release
 from memory.ports.query import Eq, Order, Query, Search, Words, within
 from memory.ports.record import Owed, Role
 from memory.ports.store import Store
@@ -62,6 +62,7 @@ def _many(write: Callable[[int], Write], count: int) -> Call:
 
 
 CALLS: Mapping[str, Asked] = {
+    "what is due, where nothing is": Asked(lambda s, r: s.due(T0, expired={SAMPLES: T0})),
     "get one": Asked(lambda s, r: s.get(SAMPLES, [key_of(_n(r))]), 1),
     "get fifty": Asked(lambda s, r: s.get(SAMPLES, [key_of(_n(r, i)) for i in range(50)]), 50),
     "put Absent": Asked(_apply(lambda r: put(record(_n(r)), Absent()))),
@@ -95,6 +96,7 @@ CALLS: Mapping[str, Asked] = {
 
 COLUMNS = ("redis", "postgresql", "mariadb", "mongo_replica_set")
 ALLOWED: Mapping[str, tuple[int | None, ...]] = {
+    "what is due, where nothing is": (1, 1, 1, 1),
     "get one": (1, 1, 1, 1),
     "get fifty": (1, 1, 1, 1),
     "put Absent": (1, 1, 1, 1),

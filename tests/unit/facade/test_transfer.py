@@ -221,6 +221,15 @@ def test_an_exported_entry_reads_back_with_its_old_id_as_key() -> None:
     assert elsewhere.draft.scope == SESSION
 
 
+@pytest.mark.parametrize(("scope", "kept"), [(Scope.session("s"), "short"), (Scope.user("u"), "mid"), (Scope.org("o"), "mid")])
+def test_an_entry_comes_into_no_tier_before_the_one_where_those_of_its_scope_are_born(scope: Scope, kept: str) -> None:
+    line = exported(entry(id=new_id("acme", scope.text, 1), scope=scope, tier="short"))
+    (item,) = read(io.BytesIO(json.dumps(line).encode()), "x", same_ids_of="acme")
+    assert isinstance(item, Message)
+    assert item.as_it_was is not None
+    assert item.as_it_was.tier == kept
+
+
 def test_a_place_for_messages_does_not_move_exported_entries() -> None:
     data = io.BytesIO((json.dumps(exported(entry())) + "\n" + lines(GOOD)).encode())
     scopes = [item.draft.scope.text for item in read(data, "x", messages_to=SESSION) if isinstance(item, Message)]

@@ -38,6 +38,16 @@ async def test_a_store_that_is_down_is_left_out_and_named(world: World, name: st
     assert any(name in d for d in found.degraded)
 
 
+async def test_only_stores_that_can_hold_an_answer_are_asked(world: World) -> None:
+    await _two_tiers(world)
+    world.short.down = True
+    known = world.clock.advance()
+    for asked in (Asked(TENANT, (USER,)), Asked(TENANT, (USER,), known_at=known), Asked(TENANT, (USER, ORG))):
+        for answer in (await world.engine.browsing.browse(asked), await world.engine.searching.search(asked, "text")):
+            assert len(answer) == 1
+            assert answer.degraded == ()
+
+
 async def test_hits_that_cannot_be_confirmed_are_left_out_and_the_answer_says_so(world: World) -> None:
     await world.write("text in mid", scope=USER)
     world.mid.down = True
@@ -220,14 +230,14 @@ async def test_of_a_home_that_is_away_the_others_are_not_asked_over_and_over(how
             _told(store, asked)
         assert await world.engine.searching.search(Asked(TENANT, (USER,)), "text") == []
         assert sum(call == ("mid", "get") for call in asked) <= 1
-        assert sum(call == ("long", "candidates") for call in asked) <= most
+        assert sum(call == ("long", "candidates of entries") for call in asked) <= most
 
 
 def _told(store: Flaky, asked: list[tuple[str, str]]) -> None:
     original = store._call
 
     async def call(method: str, *args: Any, **kwargs: Any) -> Any:
-        asked.append((store.name, method))
+        asked.append((store.name, f"candidates of {args[0].collection.name}" if method == "candidates" else method))
         return await original(method, *args, **kwargs)
 
     store._call = call  # type: ignore[method-assign]

@@ -17,7 +17,7 @@ from memory.adapters.wrappers.latecomer import Latecomer
 from memory.domain.entry import Entry, EntryDraft
 from memory.domain.errors import ConfigError, EmbedderMismatch, NotOpen, StoreUnavailable
 from memory.domain.scope import Scope
-from memory.orchestrator.collections import ENTRIES
+from memory.orchestrator.collections import ENTRIES, ENTRY_PASSAGES
 from memory.orchestrator.engine import Engine
 from memory.orchestrator.kinds import KINDS
 from memory.orchestrator.retrieval.pool import pooled
@@ -210,9 +210,13 @@ def _listened(world: World) -> list[tuple[str, str, Candidates | None]]:
 
 
 async def _asked(world: World, *scopes: Scope, limit: int = 10) -> list[tuple[str, str, Candidates | None]]:
+    """Who was asked for entries, and what; beside these the one store of passages was asked for such, once."""
     heard = _listened(world)
     assert await world.engine.searching.search(Asked(TENANT, scopes, limit=limit), "aa bb")
-    return [one for one in heard if one[1] in ("candidates", "search")]
+    asked = [one for one in heard if one[1] in ("candidates", "search")]
+    passages = [one for one in asked if one[2] is not None and one[2].collection is ENTRY_PASSAGES]
+    assert [(name, question.limit) for name, _, question in passages if question is not None] == [("long", 3 * max(3 * limit, 50))]
+    return [one for one in asked if one not in passages]
 
 
 async def test_only_stores_that_can_hold_the_scope_are_asked_each_once_in_the_direction_of_moves() -> None:

@@ -42,7 +42,7 @@ local function members()
   local key = index == 'd' and keys_of(bucket) .. 'd' or index_key(bucket, index, of)
   local found = call('ZRANGE', key, from, '+', 'BYLEX', 'LIMIT', 0, count)
   for _, member in ipairs(found) do
-    local address = address_in(bucket, index, index == 't' and sub(of, 1, -34) or of, member)
+    local address = address_in(bucket, index, string.match(of, '^[^:]*'), member)
     local value = value_at(address)
     if not value or not belongs(address, key, member, value) then
       if value then wrong = wrong + 1 end

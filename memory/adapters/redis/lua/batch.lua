@@ -91,7 +91,7 @@ local function write()
   found.now = nil
   if kind ~= '' then
     local covered = kind .. head .. format('%019.0f', tonumber(generation)) .. tail .. tier .. owed
-    found.now = opened('3' .. sub(redis.sha1hex(covered), 1, 16) .. covered .. content, #tier, 17 + #covered)
+    found.now = opened('4' .. sub(redis.sha1hex(covered), 1, 16) .. covered .. content, #tier, 17 + #covered)
     found.name = name
   end
   return answer('A', tonumber(generation))

@@ -6,7 +6,7 @@
 -- a partition are told; each script then takes its arguments in order.
 
 local PREFIX, ONE_SERVER, ONCE, TOLD, at = ARGV[1], ARGV[2] == '1', ARGV[3], tonumber(ARGV[4]), 4
-local HEAD, NOWHERE, NEVER, AT_ONCE = 154, string.rep('0', 32), string.rep('-', 16), string.rep('0', 16)
+local HEAD, NOWHERE, NEVER, AT_ONCE = 170, string.rep('0', 32), string.rep('-', 16), string.rep('0', 16)
 local NO_VERSION = string.rep('0', 19)
 local sub, format, call = string.sub, string.format, redis.call
 
@@ -66,16 +66,16 @@ end
 local function opened(value, tier, finish)
   return {
     kind = sub(value, 18, 18), role = sub(value, 19, 19), owing = sub(value, 20, 20), version = sub(value, 21, 39), created = sub(value, 59, 74),
-    partition = sub(value, 75, 106), expiry = sub(value, 107, 122), digest = sub(value, 123, 138), tier = sub(value, HEAD + 1, HEAD + tier),
-    owed = sub(value, HEAD + tier + 1, finish), finish = finish, value = value,
+    partition = sub(value, 75, 106), expiry = sub(value, 107, 122), digest = sub(value, 123, 138), changed = sub(value, 155, HEAD),
+    tier = sub(value, HEAD + 1, HEAD + tier), owed = sub(value, HEAD + tier + 1, finish), finish = finish, value = value,
   }
 end
 
 -- Of what is not as it was written (`broken`) it is known that it is there, and nothing else.
 local function parsed(value)
   if not value then return nil end
-  local tier, owed = tonumber(sub(value, 139, 146)), tonumber(sub(value, 147, HEAD))
-  local finish = tier and owed and sub(value, 1, 1) == '3' and HEAD + tier + owed
+  local tier, owed = tonumber(sub(value, 139, 146)), tonumber(sub(value, 147, 154))
+  local finish = tier and owed and sub(value, 1, 1) == '4' and HEAD + tier + owed
   if not finish or sub(redis.sha1hex(sub(value, 18, finish)), 1, 16) ~= sub(value, 2, 17) then
     return {kind = 'c', broken = true, role = '-', owing = '-', version = NO_VERSION, partition = NOWHERE, expiry = NEVER, value = value}
   end
@@ -85,7 +85,8 @@ end
 -- Indexes -----------------------------------------------------------------------------------------------------------
 
 -- The members of indexes that tell of what stands at an address, as pairs of key and member: a partition's records by creation (t), all records (a),
--- marks and tombstones (g) by id, what is due (d) and records at home that expire (x) by moment.
+-- marks and tombstones (g) by id, what is due (d), records at home that expire (x) and those at home or arriving in a tier (u) by moment; with these
+-- what cannot be read, in the one of no tier.
 local function members_of(address, stored)
   local found = {}
   if not stored or stored.broken then return found end
@@ -95,10 +96,15 @@ local function members_of(address, stored)
   if (stored.kind == 'r' or stored.kind == 'c') and stored.partition ~= NOWHERE then
     add(partition_index(address, stored.partition), stored.created .. who)
     add(index_key(bucket, 'a', collection), who .. stored.created .. stored.partition)
+    if stored.kind == 'c' then add(index_key(bucket, 'u', collection), AT_ONCE .. who) end
   end
   if stored.kind == 'r' then
     if stored.owing == 'o' and (stored.role == 'h' or stored.role == 'a') then due(AT_ONCE, 'o') end
     if stored.role == 'a' then due(AT_ONCE, 'a') end
+    if stored.role == 'h' or stored.role == 'a' then
+      local earlier = stored.changed < stored.created and stored.changed or stored.created
+      add(index_key(bucket, 'u', collection .. ':' .. stored.tier), earlier .. who)
+    end
     if stored.role == 'h' and stored.expiry ~= NEVER then add(index_key(bucket, 'x', collection), stored.expiry .. who) end
   elseif stored.kind ~= 'c' then
     add(index_key(bucket, 'g', collection), who)

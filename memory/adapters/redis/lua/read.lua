@@ -36,7 +36,7 @@ end
 
 -- Members from `from` to `to`, which says the direction too.
 local function members_between(bucket, collection, index, partition, from, to, count)
-  local key = index == 'd' and keys_of(bucket) .. 'd' or index_key(bucket, index, index == 't' and collection .. ':' .. partition or collection)
+  local key = index == 'd' and keys_of(bucket) .. 'd' or index_key(bucket, index, partition ~= '' and collection .. ':' .. partition or collection)
   local members
   if to == '-' then
     members = call('ZRANGE', key, from, to, 'BYLEX', 'REV', 'LIMIT', 0, count)

@@ -20,6 +20,7 @@ from memory.adapters.sql.schema import INDEXED_CHARACTERS, ColumnTypes, row_colu
 from memory.domain.errors import ConfigError
 from memory.ports.collections import Collection, FieldType
 from memory.ports.record import Role
+from memory.ports.rows import MARK
 
 TEXT = sa.Text(collation="C")
 
@@ -70,7 +71,8 @@ def collection_table(metadata: sa.MetaData, collection: Collection) -> sa.Table:
     index("expires_at", c.expires_at, only=c.expires_at.is_not(None))
     index("discard_at", c.discard_at, only=c.discard_at.is_not(None))
     index("owing", c.id, c.tenant, only=c.owed.is_not(None))
-    index("age", c.tier, c.created_at, only=c.role == constant(Role.HOME.value))
+    index("marks", c.tenant, c.scope, only=c.row_type == constant(MARK))
+    index("age", c.tier, c.created_at, only=c.role.in_([constant(Role.ARRIVING.value), constant(Role.HOME.value)]))
     fields = {field_column(f.name): f.type for f in collection.fields}
     for label, over, there in indexes(collection):
         keys = [indexed_part(c[key]) if fields.get(key) is FieldType.TEXT else c[key] for key in over]

@@ -48,6 +48,27 @@ async def _tamper(store: QdrantStore, n: int, payload: dict[str, Any] | None = N
     assert await store._engine.commit([Change(point, before, {**before, **(payload or {})}, vectors)]) == set()
 
 
+@pytest.mark.parametrize(
+    "others",
+    [{"a": 1, "b": "x"}, {"a": 1.0, "b": "x"}, {"a": True, "b": "x"}, {"a": [1, {"c": 1.0}], "b": "y"}, {"a": None}, {"b": "x", "z": 0}, {}],
+    ids=repr,
+)
+async def test_a_payload_written_beside_the_same_vectors_is_all_that_stands_there(either: QdrantStore, others: dict[str, Any]) -> None:
+    await done(either, put(record(vector=pack_vector([1.0, 0.0]))))
+    point = record_point("samples", key_of(1))
+    (first,) = (await either._engine.retrieve([point])).values()
+    own = {name: value for name, value in first.items() if name not in ("token", "lineage")}
+    payload = own
+    for more in ({"a": 1, "b": "x"}, others, {"a": [1, {"c": 1}], "b": "x"}, others, {"a": [1, {"c": 1}], "b": "x", "c": 5}):
+        (before,) = (await either._engine.retrieve([point])).values()
+        payload = {**own, **more}
+        assert await either._engine.commit([Change(point, before, payload)]) == set()
+        (now,) = (await either._engine.retrieve([point])).values()
+        assert repr(sorted((n, v) for n, v in now.items() if n not in ("token", "lineage"))) == repr(sorted(payload.items()))
+    (whole, *_), _ = await either._engine.whole(10)
+    assert whole.vectors
+
+
 # -- audit ------------------------------------------------------------------------------------------------------------
 
 

@@ -44,7 +44,7 @@ def value_of(standing: Standing) -> bytes:
     parts = lay_out(SAMPLES, row_of(SAMPLES, standing))
     generation = standing.generation or 0 if isinstance(standing, Record) else 0
     covered = f"{parts.kind}{parts.head}{generation:019d}{parts.tail}{parts.tier}{parts.owed}".encode()
-    return b"3" + sha1(covered, usedforsecurity=False).hexdigest()[:16].encode() + covered + parts.content
+    return b"4" + sha1(covered, usedforsecurity=False).hexdigest()[:16].encode() + covered + parts.content
 
 
 WHOLE = record(
@@ -85,30 +85,30 @@ def test_no_flipped_bit_anywhere_is_read_as_a_record(bit: int) -> None:
             row_in(SAMPLES, bytes(damaged))
 
 
-@pytest.mark.parametrize("cut", [0, 1, 100, 153, 154, -1])
+@pytest.mark.parametrize("cut", [0, 1, 100, 169, 170, -1])
 def test_a_torn_value_is_damaged(cut: int) -> None:
     with pytest.raises(Damaged):
         row_in(SAMPLES, value_of(WHOLE)[:cut])
 
 
-# What version 3 of the layout looks like: data in the field is read by every later release, or migrated.
-RECORD_3 = (
-    b"3f18389a1e6bfca23rh-0000000000000000002000000000000000000180114dd53f570cc060e4ba54d4355aa00512e0003e"
-    b'c4ce0f----------------dd45c980e1dc5a6c0000000300000000mid["acme","00000000-0001-8000-9a1c-c686400000'
-    b'00","user:ann",4870652890123456,null,0,null,null,null,{},{"content":"a heron"},10,0,0]\n{"k":"\xc3\xa9"}2;3'
+# What version 4 of the layout looks like: data in the field is read by every later release, or migrated.
+RECORD_4 = (
+    b"4ea7eba81232aeafcrh-0000000000000000002000000000000000000180114dd53f570cc060e4ba54d4355aa00512e0003e"
+    b'c4ce0f----------------f5c4327371f9ba70000000030000000080114dd53f570cc0mid["acme","00000000-0001-8000-9'
+    b'a1c-c68640000000","user:ann",null,0,null,null,null,{},{"content":"a heron"},10,0,0]\n{"k":"\xc3\xa9"}2;3'
     b"2768 a heron"
 )
-TOMBSTONE_3 = (
-    b"396db1347e6394d7ct--00000000000000000030000000000000000000000000000000000000000000000000000000000000"
-    b'00000080114dd53f47ca8035e3eebe4334bd650000000000000000["acme","00000000-0001-8000-9a1c-c68640000000"'
-    b',null,null,null,0,null,null,null,{},{},0,14,0]\n{"digest":"d"}'
+TOMBSTONE_4 = (
+    b"455c8507a4e0b7e72t--00000000000000000030000000000000000000000000000000000000000000000000000000000000"
+    b"00000080114dd53f47ca80a2492e46f1051ec20000000000000000----------------"
+    b'["acme","00000000-0001-8000-9a1c-c68640000000",null,null,0,null,null,null,{},{},0,14,0]\n{"digest":"d"}'
 )
 
 
 def test_the_format_is_the_one_in_the_field() -> None:
     plain = record(version=2, generation=1, body={"k": "é"}, texts={"content": "a heron"}, tier="mid")
-    assert value_of(plain) == RECORD_3
-    assert standing_of(SAMPLES, row_in(SAMPLES, RECORD_3)) == plain
+    assert value_of(plain) == RECORD_4
+    assert standing_of(SAMPLES, row_in(SAMPLES, RECORD_4)) == plain
     tombstone = Tombstone(plain.key, 3, note={"digest": "d"}, discard_at=T0)
-    assert value_of(tombstone) == TOMBSTONE_3
-    assert standing_of(SAMPLES, row_in(SAMPLES, TOMBSTONE_3)) == tombstone
+    assert value_of(tombstone) == TOMBSTONE_4
+    assert standing_of(SAMPLES, row_in(SAMPLES, TOMBSTONE_4)) == tombstone

@@ -11,7 +11,8 @@ import pytest
 
 from memory.domain.errors import MemoryTiersError
 from memory.domain.message import Role
-from memory.orchestrator.conversations import events, log, passages, redaction
+from memory.orchestrator import passages
+from memory.orchestrator.conversations import events, log, redaction
 from memory.orchestrator.conversations.conversation import Conversation
 from memory.orchestrator.conversations.sessions import SessionDraft
 from memory.orchestrator.conversations.streaming import Streamed
@@ -106,7 +107,7 @@ SLIPS = {
     "an erasure owes nothing": Slip(redaction, "Redaction._erase_at", "*self._sessions.passages.owed_by_erasing(event)", ""),
     "a message owes nothing": Slip(log, "Log._named", ", owed=(*draft.owed, *self._passages.owed_by(draft))", ""),
     "what was more parts once is forgotten": Slip(events, "Event.changed", "parts=max(self.parts, parts)", "parts=0"),
-    "a passage has no generation": Slip(passages, "_passage", "generation=message.generation,", ""),
+    "a passage has no generation": Slip(passages, "Making._passage", "generation=record.generation,", ""),
 }
 
 

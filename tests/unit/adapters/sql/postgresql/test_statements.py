@@ -219,6 +219,9 @@ async def test_a_tenants_records_in_the_order_of_a_required_field_are_walked_to(
     await raw("DROP SCHEMA {s} CASCADE")
 
 
+OLD_ONES = And((Eq("tier", "mid"), Lt("created_at", T0)))
+
+
 async def test_what_is_due_is_found_by_an_index(young: PostgresStore, raw: Raw) -> None:
     table, tombstones = young._table(PAIRS), frozenset({RowType.TOMBSTONE})
     due: dict[str, Query] = {
@@ -226,12 +229,25 @@ async def test_what_is_due_is_found_by_an_index(young: PostgresStore, raw: Raw) 
         "passing": Query(PAIRS, Everywhere(), limit=500, roles=frozenset({Role.ARRIVING})),
         "expires_at": Query(PAIRS, Everywhere(), Lt("expires_at", T0), limit=500),
         "discard_at": Query(PAIRS, Everywhere(), Lt("discard_at", T0), limit=500, types=tombstones),
-        "age": Query(PAIRS, Everywhere(), And((Eq("tier", "mid"), Lt("created_at", T0))), limit=500),
+        "age": Query(PAIRS, Everywhere(), OLD_ONES, (Order("created_at"),), 500, roles=frozenset({Role.HOME, Role.ARRIVING})),
     }
     for index, query in due.items():
         question = page(table, query, (), 500, table.columns)
         told = "\n".join([line for (line,) in await raw(f"EXPLAIN {question.sql}", *question.arguments)])
         assert f"ix_samples_{index}" in told, told
+
+
+async def test_nothing_is_gone_through_for_what_is_due_where_the_server_has_counted_nothing_yet(server: Postgres, schema: str, raw: Raw) -> None:
+    store = PostgresStore(server.url(schema))
+    await store.open((PAIRS,))
+    await raw("ALTER TABLE {s}.samples SET (autovacuum_enabled = off)")
+    await fill(store, OLD, 4_000)
+    old = Query(PAIRS, Everywhere(), OLD_ONES, (Order("created_at"),), 500, roles=frozenset({Role.HOME, Role.ARRIVING}))
+    for question in (due([store._table(PAIRS)], [True], [T0, T0]), page(store._table(PAIRS), old, (), 500, store._table(PAIRS).columns)):
+        told = "\n".join([line for (line,) in await raw(f"EXPLAIN {question.sql}", *question.arguments)])
+        assert "Seq Scan" not in told, told
+    await store.close()
+    await raw("DROP SCHEMA {s} CASCADE")
 
 
 async def test_whether_anything_is_due_is_one_statement_that_goes_through_no_table(young: PostgresStore, raw: Raw) -> None:

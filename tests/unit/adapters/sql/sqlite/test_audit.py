@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import pytest_asyncio
 
+from memory.adapters.sql import partitions
 from memory.adapters.sql.sqlite.store import SqliteStore
 from memory.ports.contract.collections import MORE_SAMPLES, SAMPLES
 from memory.ports.contract.support import HERE, done, found, hit_ids, id_of, key_of, live, one, put, record, searched
@@ -157,6 +158,20 @@ async def test_a_partition_with_a_mark_or_a_record_set_aside_is_not_idle(store: 
     assert await store.forget_partitions(await store.idle_partitions()) == 3
     assert await store.idle_partitions() == []
     assert (await one(store, RaiseGeneration(raised, 0))).number == 0
+
+
+@pytest.mark.parametrize("limit", [1, 4, 100])
+async def test_of_many_partitions_some_are_looked_at_in_turn_and_none_is_passed_over(
+    store: SqliteStore, monkeypatch: pytest.MonkeyPatch, limit: int
+) -> None:
+    monkeypatch.setattr(partitions, "LOOKED_AT", 3)
+    idle = {(Partition("acme", f"session:{n}"), n) for n in range(1, 11)}
+    await done(store, *[RaiseGeneration(at, generation) for at, generation in idle], put(record(1)))
+    told = set()
+    for _ in range(20):
+        told |= (some := set(await store.idle_partitions(limit)))
+        assert len(some) <= min(limit, 6)
+    assert told == idle
 
 
 async def test_a_partition_in_use_in_a_collection_this_store_was_not_opened_with_is_not_idle(store: SqliteStore, file: Path) -> None:
