@@ -11,6 +11,7 @@ from types import TracebackType
 from typing import Any, Literal, Self, Unpack, overload
 
 from memory.domain.entry import Entry, EntryDraft, EntryType
+from memory.domain.hold import LegalHold
 from memory.domain.message import Message, Role
 from memory.domain.scope import Scope
 from memory.domain.session import Compaction, Context, ErasedUser, FoundMessages, HistoryItem, HistoryPage, SessionInfo, SessionPage
@@ -439,6 +440,19 @@ class BlockingAdmin:
     def erase(self, scope: Scope | str) -> int: ...
     def erase_tenant(self) -> int: ...
     def erase_user(self, user: str) -> ErasedUser: ...
+    def hold(
+        self,
+        name: str,
+        *,
+        reason: str,
+        scope: Scope | str | None = ...,
+        user: str | None = ...,
+        entry_id: str | None = ...,
+        tenant: bool = ...,
+        placed_by: str | None = ...,
+    ) -> LegalHold: ...
+    def release_hold(self, name: str) -> list[LegalHold]: ...
+    def holds(self) -> list[LegalHold]: ...
     def export(self, scope: Scope | str | None = ...) -> Iterator[dict[str, Any]]: ...
     def import_(
         self,

@@ -70,6 +70,8 @@ def build_engine(
         settings=config.engine,
         rules=config.promotion,
         policies=decides,
+        retention=config.retention,
+        quotas=config.quotas,
         onward=onward,
         passages=config.conversations.meaning,
         advisor=advisor,

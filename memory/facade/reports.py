@@ -46,7 +46,8 @@ class Stats(Shown):
     """One tenant's numbers, expired and retired entries included.
 
     `owed` counts what waits for maintenance, of every tenant; `stuck` says what of it could not be done, and what could not be moved, when this
-    process last tried, and why. `degraded` names stores that did not answer and are not counted.
+    process last tried, and why. `degraded` names stores that did not answer and are not counted. `evicted`: by quota, how many entries this process
+    has evicted.
     """
 
     tiers: list[TierStats]
@@ -54,6 +55,7 @@ class Stats(Shown):
     owed: int
     stuck: tuple[str, ...] = ()
     degraded: tuple[str, ...] = ()
+    evicted: dict[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -156,7 +158,8 @@ async def stats(engine: Engine, tenant: str, types: list[str]) -> Stats:
         except StoreError as error:
             degraded.append(str(error))
     tiers.sort(key=lambda t: TIERS.index(t.tier))
-    return Stats(tiers, {name: n for name, n in by_type.items() if n}, owed, await stuck(engine, tenant), tuple(degraded))
+    evicted = {quota: count for (owner, quota), count in engine.quotas.evicted.items() if owner == tenant}
+    return Stats(tiers, {name: n for name, n in by_type.items() if n}, owed, await stuck(engine, tenant), tuple(degraded), evicted)
 
 
 async def stuck(engine: Engine, tenant: str) -> tuple[str, ...]:

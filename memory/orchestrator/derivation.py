@@ -23,6 +23,7 @@ from memory.orchestrator.lives import Lives
 from memory.orchestrator.meaning import Meaning
 from memory.orchestrator.outbox import Outbox, Pending, owed_by_writing
 from memory.orchestrator.placement import Placement, refused
+from memory.orchestrator.quotas import Newcomer
 from memory.orchestrator.turns import Patience
 from memory.orchestrator.versions import version_at
 from memory.policies.visibility import is_current, is_expired
@@ -210,8 +211,16 @@ class Derivation:
     ) -> Entry:
         """Put a derived record where nothing stands under its id, or over the tombstone of an earlier life.
 
-        Where it was made before and `check` has nothing against it, what was made is the answer. Sources go only for a copy that can be read.
+        Where it was made before and `check` has nothing against it, what was made is the answer. Sources go only for a copy that can be read, and not
+        where one of them is under legal hold: then `Held` is raised.
         """
+        await self._erasure.holds.refuse(to_delete)
+        less = sum(source.scope == record.scope for source in to_delete)
+        async with self._entries.quotas.admitted(record.key.tenant, [Newcomer.of(record, derived=True)], less) as stay:
+            stay.add(record.key)
+            return await self._stored(record, to_delete, check, revive=revive)
+
+    async def _stored(self, record: Record, to_delete: Sequence[Record], check: Callable[[Record], None], *, revive: bool) -> Entry:
         record = (await self._meaning.embedded([record]))[0]
         store = self._placement.topology.home(record.tier)
         pending = [*steps, *([Owed(DELETE, DELETE, {"records": [[s.key.id, s.version] for s in to_delete]})] if to_delete else [])]
@@ -241,7 +250,7 @@ class Derivation:
         if to_delete and (is_expired(made, now) or not is_current(made, now)):
             raise Conflict("what was made of this before is hidden by now, expired or retired: nothing was deleted", made.key.id)
         for source in to_delete:
-            await self._erasure.delete(ENTRIES, source.key, at=source.version)
+            await self._erasure.delete(ENTRIES, source.key, at=source.version, held="left")
         return entry_of(made)
 
 

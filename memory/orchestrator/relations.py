@@ -124,7 +124,7 @@ class Relations:
         """An entry deleted while it was being linked takes the link with it (D29)."""
         located = await self._placement.locate_many(ENTRIES, [Key(tenant, end) for end in ends])
         if any(at.record is None for at in located):
-            await self._erasure.delete(RELATIONS, record.key)
+            await self._erasure.delete(RELATIONS, record.key, held="deleted")
             raise InvalidInput("relation", "both entries must exist, be active and belong to this tenant")
 
     def _record(self, tenant: str, source: Record, label: str, target_id: str, after: int = 0, made: datetime | None = None) -> Record:

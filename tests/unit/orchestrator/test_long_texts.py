@@ -123,7 +123,11 @@ async def test_a_write_without_the_store_of_passages_owes_them_and_moves_once_it
 async def test_a_deletion_without_a_store_of_passages_owes_their_end(store: str) -> None:
     async with _world() as world:
         entry = await world.write(LONGER, SESSION)
-        getattr(world, store).down = True
+
+        async def goes() -> None:
+            getattr(world, store).down = True
+
+        world.mid.after["hold.read"] = goes  # once it has said that nothing is held
         assert await world.delete(entry)
         assert await world.owed() == 1
         assert await _settled(world) == []
