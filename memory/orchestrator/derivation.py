@@ -218,9 +218,11 @@ class Derivation:
         less = sum(source.scope == record.scope for source in to_delete)
         async with self._entries.quotas.admitted(record.key.tenant, [Newcomer.of(record, derived=True)], less) as stay:
             stay.add(record.key)
-            return await self._stored(record, to_delete, check, revive=revive)
+            return await self._stored(record, to_delete, check, revive=revive, steps=steps)
 
-    async def _stored(self, record: Record, to_delete: Sequence[Record], check: Callable[[Record], None], *, revive: bool) -> Entry:
+    async def _stored(
+        self, record: Record, to_delete: Sequence[Record], check: Callable[[Record], None], *, revive: bool, steps: Sequence[Owed]
+    ) -> Entry:
         record = (await self._meaning.embedded([record]))[0]
         store = self._placement.topology.home(record.tier)
         pending = [*steps, *([Owed(DELETE, DELETE, {"records": [[s.key.id, s.version] for s in to_delete]})] if to_delete else [])]
