@@ -294,26 +294,29 @@ class Erasure:
 
         An arriving copy whose source has let go is a home. It may be told so while this goes on, so that homes are looked for once more in the end.
         """
-        cache, erased = store is self._placement.topology.cache, Counter[str]()
+        cache, erased, version = store is self._placement.topology.cache, Counter[str](), self._placement.next_version()
         older = None if cache else Lt("generation", generation)  # a cache may lose anything
         for kind in self._placement.kinds.within(partition):
             collection = kind.collection
             arriving = await self._arriving(store, collection, partition, older) if kind.movable and not cache else []
             has_copies = kind.movable or kind.replicated  # of others all that stands is a home
-            at_home = await self._leave_tombstones(store, kind, [partition], older, HOMES if has_copies else frozenset(Role))
+            at_home = await self._leave_tombstones(store, kind, [partition], older, HOMES if has_copies else frozenset(Role), version)
             copies = await self._still_there(store, collection, arriving)
             if has_copies:
-                await self._leave_tombstones(store, kind, [partition], older, OTHER_ROLES)
+                await self._leave_tombstones(store, kind, [partition], older, OTHER_ROLES, version)
             arrived = await self._still_there(store, collection, copies)
             if kind.movable:
-                at_home += await self._leave_tombstones(store, kind, [partition], older, HOMES)
+                at_home += await self._leave_tombstones(store, kind, [partition], older, HOMES, version)
             erased[collection.name] = at_home + len(copies) - len(arrived)
         return Counter() if cache else erased  # a damaged copy there is of no role
 
-    async def _leave_tombstones(self, store: Store, kind: Kind, partitions: Sequence[Partition], older: Lt | None, roles: frozenset[Role]) -> int:
+    async def _leave_tombstones(
+        self, store: Store, kind: Kind, partitions: Sequence[Partition], older: Lt | None, roles: frozenset[Role], version: int
+    ) -> int:
+        """`version`: one for all kinds of an erasure in a store, so that who outdoes the tombstone of a record outdoes those of its passages."""
         query = Query(kind.collection, within(*partitions), filter=older, roles=roles)
         with step("erase.delete"):
-            return await store.delete_matching(query, self._placement.next_version(), self._placement.tombstone_until(), self._generations.carried)
+            return await store.delete_matching(query, version, self._placement.tombstone_until(), self._generations.carried)
 
     async def _arriving(self, store: Store, collection: Collection, partition: Partition, older: Lt | None) -> list[Key]:
         """The arriving copies here whose source has let go in favour of this store."""
@@ -396,8 +399,9 @@ class Erasure:
             await self._generations.bring_up_the_rest(store, partition)
         again = [p for p, since in begun.items() if not await self._generations.levelled(store, p, generation, since)]
         older = None if store is self._placement.topology.cache else Lt("generation", generation)
+        version = self._placement.next_version()
         for kind in self._placement.kinds.within(*again):
-            await self._leave_tombstones(store, kind, again, older, frozenset(Role))
+            await self._leave_tombstones(store, kind, again, older, frozenset(Role), version)
 
     async def _born_since(self, store: Store, begun: Mapping[Partition, datetime], generation: int) -> set[Partition]:
         """The partitions in which a record of a lower generation is of after their erasure had begun."""
