@@ -26,7 +26,7 @@ from memory.policies.passages import FINE, PART, fine_parts_of
 from memory.ports.capabilities import Capabilities
 from memory.ports.collections import Collection, Field, FieldType, TextPart
 from memory.ports.embedder import Fingerprint
-from memory.ports.record import Key, Record, Tombstone
+from memory.ports.record import Key, Record, Role, Tombstone
 from tests.simulation.slips import Slip
 from tests.support.long_texts import astray
 from tests.unit.orchestrator.conversations.meant import DIMENSIONS, FILLING, Embedder, embedder
@@ -177,6 +177,24 @@ async def test_a_slow_maker_brings_nothing_of_what_was_deleted_meanwhile() -> No
             assert isinstance(row, Tombstone)
 
 
+@pytest.mark.parametrize("scope", SCOPES, ids=str)
+async def test_what_is_born_again_while_its_scope_is_erased_has_all_its_passages_and_copies(scope: Scope) -> None:
+    """Its first store is done with the erasure before the others are."""
+    async with _world() as world:
+
+        async def erase() -> None:
+            await (await world.another_process()).erasure.erase_scope(TENANT, scope)
+
+        await world.write(LONG, scope, key="k")
+        embedder(world).meanwhile = erase
+        await world.write(LONG, scope, key="k", revive=True)
+        assert embedder(world).meanwhile is None
+        assert await _settled(world) == []
+        assert await _passages(world) == [0, 0, 1]
+        copies = [row.role for row in await world.rows(world.long, ENTRIES)]
+        assert copies == ([] if scope == SESSION else [Role.REPLICA])
+
+
 PAGES = Collection("pages", (Field(MODEL, FieldType.TEXT), Field(SAID, FieldType.INTEGER)), (TextPart("content", 1.0),), vector=True)
 PAGE_PARTS = Collection("page_parts", ENTRY_PASSAGES.fields, vector=True)
 TABLE = Kinds(*KINDS, Kind(PAGES, passages=PAGE_PARTS), Kind(PAGE_PARTS, exported=False))
@@ -292,10 +310,7 @@ class Told:
         ]
 
 
-BORN_AGAIN = pytest.mark.xfail(reason="history 944: what is born again beside an erasure may lack passages (docs/plan.md, issue 13)", strict=False)
-
-
-@pytest.mark.parametrize("histories", [150, pytest.param(5_000, marks=[pytest.mark.thorough, BORN_AGAIN])])
+@pytest.mark.parametrize("histories", [150, pytest.param(5_000, marks=pytest.mark.thorough)])
 async def test_they_are_those_of_the_entries_whatever_happens(histories: int) -> None:
     for seed in range(histories):
         assert await Told(seed).played() == [], f"in history {seed}"
