@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from memory.domain.entry import Entry as Entry
     from memory.domain.entry import EntryDraft as EntryDraft
     from memory.domain.entry import EntryType as EntryType
+    from memory.domain.errors import AddFailed as AddFailed
     from memory.domain.errors import CompactionError as CompactionError
     from memory.domain.errors import ConfigError as ConfigError
     from memory.domain.errors import Conflict as Conflict
@@ -41,11 +42,20 @@ if TYPE_CHECKING:
     from memory.facade.blocking import BlockingBufferProvider as BlockingBufferProvider
     from memory.facade.blocking import BlockingCompositeProvider as BlockingCompositeProvider
     from memory.facade.blocking import BlockingMemory as BlockingMemory
+    from memory.facade.blocking import BlockingMemoryManager as BlockingMemoryManager
     from memory.facade.blocking import BlockingScopedMemory as BlockingScopedMemory
     from memory.facade.blocking import BlockingSemanticProvider as BlockingSemanticProvider
     from memory.facade.blocking import BlockingSlidingWindowProvider as BlockingSlidingWindowProvider
     from memory.facade.blocking import BlockingSummarizingProvider as BlockingSummarizingProvider
     from memory.facade.config import MemoryConfig as MemoryConfig
+    from memory.facade.manager import AddTool as AddTool
+    from memory.facade.manager import Injection as Injection
+    from memory.facade.manager import MemoryManager as MemoryManager
+    from memory.facade.manager import MemoryStore as MemoryStore
+    from memory.facade.manager import NamedStore as NamedStore
+    from memory.facade.manager import SearchTool as SearchTool
+    from memory.facade.manager import StoreEntry as StoreEntry
+    from memory.facade.manager import Tool as Tool
     from memory.facade.memory import Memory as Memory
     from memory.facade.providers import BufferProvider as BufferProvider
     from memory.facade.providers import CompositeProvider as CompositeProvider
@@ -85,6 +95,7 @@ if TYPE_CHECKING:
 _HOMES = {
     "memory.domain.entry": ("Entry", "EntryDraft", "EntryType"),
     "memory.domain.errors": (
+        "AddFailed",
         "CompactionError",
         "ConfigError",
         "Conflict",
@@ -111,11 +122,13 @@ _HOMES = {
     "memory.domain.message": ("Message", "ToolCall"),
     "memory.domain.scope": ("Scope", "ScopeKind"),
     "memory.domain.session": ("FoundMessage",),
+    "memory.facade.manager": ("AddTool", "Injection", "MemoryManager", "MemoryStore", "NamedStore", "SearchTool", "StoreEntry", "Tool"),
     "memory.facade.memory": ("Memory",),
     "memory.facade.blocking": (
         "BlockingBufferProvider",
         "BlockingCompositeProvider",
         "BlockingMemory",
+        "BlockingMemoryManager",
         "BlockingScopedMemory",
         "BlockingSemanticProvider",
         "BlockingSlidingWindowProvider",
@@ -159,9 +172,12 @@ _HOMES = {
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 
 __all__ = [
+    "AddFailed",
+    "AddTool",
     "BlockingBufferProvider",
     "BlockingCompositeProvider",
     "BlockingMemory",
+    "BlockingMemoryManager",
     "BlockingScopedMemory",
     "BlockingSemanticProvider",
     "BlockingSlidingWindowProvider",
@@ -187,16 +203,20 @@ __all__ = [
     "Held",
     "IdleFor",
     "InTier",
+    "Injection",
     "InvalidInput",
     "InvalidScopePromotion",
     "Leaving",
     "LegalHold",
     "Memory",
     "MemoryConfig",
+    "MemoryManager",
+    "MemoryStore",
     "MemoryTiersError",
     "Message",
     "MessageThreshold",
     "MixedResult",
+    "NamedStore",
     "NotFound",
     "NotOpen",
     "OfScopeKind",
@@ -218,9 +238,11 @@ __all__ = [
     "ScopeOver",
     "ScopedMemory",
     "SearchResult",
+    "SearchTool",
     "SemanticProvider",
     "Session",
     "SlidingWindowProvider",
+    "StoreEntry",
     "StoreError",
     "StoreFull",
     "StoreTimeout",
@@ -228,6 +250,7 @@ __all__ = [
     "SummarizingProvider",
     "Tagged",
     "Threshold",
+    "Tool",
     "ToolCall",
     "TurnThreshold",
     "Unsupported",

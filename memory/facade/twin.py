@@ -112,7 +112,8 @@ def _members(kind: type) -> dict[str, Any]:
     return {name: member for base in reversed(kind.__mro__) for name, member in vars(base).items()}
 
 
-CONTEXT = {"__aenter__": "__enter__", "__aexit__": "__exit__"}
+CONTEXT = {"__aenter__": "__enter__", "__aexit__": "__exit__", "__call__": "__call__"}
+"""What of the names with underscores a twin has, and what it is called there."""
 
 
 def _init(original: type) -> Callable[..., None]:
