@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Se
 from contextlib import AbstractContextManager
 from datetime import timedelta
 from types import TracebackType
-from typing import Any, Literal, Self, Unpack, overload
+from typing import Any, ClassVar, Literal, Self, Unpack, overload
 
 from memory.domain.entry import Entry, EntryDraft, EntryType
 from memory.domain.hold import LegalHold
@@ -495,6 +495,8 @@ class BlockingBufferProvider:
         agent: str | None = ...,
         emit: Emit | None = ...,
     ) -> AbstractContextManager[Turn]: ...
+    type: ClassVar[str]
+    takes_new: ClassVar[bool]
     def __init__(
         self,
         memory: BlockingMemory,
@@ -525,6 +527,8 @@ class BlockingSlidingWindowProvider:
         agent: str | None = ...,
         emit: Emit | None = ...,
     ) -> AbstractContextManager[Turn]: ...
+    type: ClassVar[str]
+    takes_new: ClassVar[bool]
     def __init__(self, memory: BlockingMemory, *, namespace: str | None = ..., max_turns: int = ..., max_tokens: int | None = ...) -> None: ...
     def read(self, session_id: str = ..., *, limit: int | None = ..., query: str | None = ..., tags: Sequence[str] = ...) -> list[Message]: ...
     def write(
@@ -547,6 +551,8 @@ class BlockingSummarizingProvider:
         agent: str | None = ...,
         emit: Emit | None = ...,
     ) -> AbstractContextManager[Turn]: ...
+    type: ClassVar[str]
+    takes_new: ClassVar[bool]
     def __init__(
         self,
         memory: BlockingMemory,
@@ -578,6 +584,8 @@ class BlockingSemanticProvider:
         agent: str | None = ...,
         emit: Emit | None = ...,
     ) -> AbstractContextManager[Turn]: ...
+    type: ClassVar[str]
+    takes_new: ClassVar[bool]
     def __init__(self, memory: BlockingMemory, *, namespace: str | None = ..., last: int = ..., found: int = ...) -> None: ...
     def read(self, session_id: str = ..., *, limit: int | None = ..., query: str | None = ..., tags: Sequence[str] = ...) -> list[Message]: ...
     def write(
@@ -599,6 +607,8 @@ class BlockingCompositeProvider:
         agent: str | None = ...,
         emit: Emit | None = ...,
     ) -> AbstractContextManager[Turn]: ...
+    type: ClassVar[str]
+    takes_new: ClassVar[bool]
     def __init__(self, parts: Sequence[Any], *, read: Literal["first-hit", "merge"] = ...) -> None: ...
     def read(self, session_id: str = ..., *, limit: int | None = ..., query: str | None = ..., tags: Sequence[str] = ...) -> list[Message]: ...
     def write(
@@ -635,5 +645,9 @@ class BlockingMemoryManager:
     def inject(self, messages: Sequence[Any]) -> list[Any]: ...
 
 class BlockingTool:
+    name: str
+    description: str
+    parameters: Mapping[str, Any]
+    function: Callable[..., Any]
     def __call__(self, **arguments: Any) -> Any: ...
     def schema(self, shape: Shape = ...) -> dict[str, Any]: ...

@@ -88,17 +88,19 @@ def test_the_tool_that_adds_reaches_the_stores_it_is_given_and_no_others() -> No
         named(Kept(), "third", writable=True),
     ]
     stores[0] = named(kept, writable=True)
-    for given, said in [
+    wrong: list[tuple[list[Any], str]] = [
         (["nonexistent"], "'nonexistent' not found"),
         ([Kept()], "'Kept' not found"),
         (["other"], "'other' is not writable"),
         (["messages-only"], "'messages-only' has no add method"),
-    ]:
+    ]
+    for given, said in wrong:
         with pytest.raises(InvalidInput, match=said):
             MemoryManager(stores, add_tool=AddTool(stores=given))
-    for given in ([kept], [stores[0]], ["personal", kept, stores[0]]):
-        (tool,) = MemoryManager(stores, search_tool=False, add_tool=AddTool(stores=given)).tools
-        assert tool.parameters["properties"]["stores"]["description"] == "Names of memory stores: personal."
+    right: list[list[Any]] = [[kept], [stores[0]], ["personal", kept, stores[0]]]
+    for given in right:
+        (only,) = MemoryManager(stores, search_tool=False, add_tool=AddTool(stores=given)).tools
+        assert only.parameters["properties"]["stores"]["description"] == "Names of memory stores: personal."
 
 
 @pytest.mark.behaviour("E19", "E40", "E41", "AC-E17")

@@ -48,7 +48,8 @@ async def test_a_model_s_search_reaches_all_stores_or_those_of_its_names_that_ar
     a, b = Searched(StoreEntry("tea", metadata={"n": 1})), Searched("rum")
     manager = MemoryManager([named(a), named(b, "other")])
     tea, rum = {"content": "tea", "store_name": "personal", "metadata": {"n": 1}}, {"content": "rum", "store_name": "other"}
-    for names in ({}, {"stores": []}, {"stores": None}):
+    every: list[dict[str, Any]] = [{}, {"stores": []}, {"stores": None}]
+    for names in every:
         assert await manager.dispatch("search_memory", {"query": "drinks", **names}) == [tea, rum]
     assert not caplog.records
     assert await manager.dispatch("search_memory", {"query": "drinks", "stores": ["personal", "nonexistent"]}) == [tea]
