@@ -74,7 +74,7 @@ async def test_an_entry_whose_source_is_held_when_it_is_to_be_deleted_leaves_it(
 
 
 async def test_an_erasure_that_had_begun_when_a_hold_was_placed_is_carried_out(world: World) -> None:
-    entry = await world.write(scope=USER)
+    entry = await world.write(scope=USER, consistency="replicated")
     world.long.fails_before.add("erase.delete")
     with pytest.raises(StoreUnavailable):
         await world.engine.erasure.erase_scope(TENANT, USER)
