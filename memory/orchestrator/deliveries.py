@@ -13,6 +13,7 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import Callable, Iterator, Sequence, Set
+from contextvars import Context, copy_context
 from dataclasses import dataclass
 from math import inf
 from typing import Literal, Protocol, TypeAlias
@@ -76,6 +77,7 @@ class Deliveries:
         self._outbox = outbox
         self._taking = False
         self._time: Callable[[], float] = lambda: 0.0
+        self._context = Context()
         self.watcher: Watcher | None = None
         self._forget()
 
@@ -91,9 +93,10 @@ class Deliveries:
     # -- life ---------------------------------------------------------------------------------------------------------
 
     def open(self) -> None:
-        """Take deliveries, on the running event loop."""
+        """Take deliveries, on the running event loop; what traces tell of them belongs to no write, but to whoever opened."""
+        self._leave_queued()
         self._forget()
-        self._taking, self._time = True, asyncio.get_running_loop().time
+        self._taking, self._time, self._context = True, asyncio.get_running_loop().time, copy_context()
 
     async def close(self) -> None:
         """Deliver what is queued, and take no more: from now on it stays owed. Cancelled, this leaves the rest of it owed."""
@@ -125,7 +128,7 @@ class Deliveries:
 
     async def _queue(self, one: Pending) -> None:
         about, size = (one.collection.name, one.owner.key), _size(one)
-        if about not in self._queued and (self._door.locked() or not self._has_room(size)):
+        if self._door.locked() or not self._has_room(size):
             await self._room(size)
         if not self._taking:
             return  # it stays owed
@@ -196,7 +199,7 @@ class Deliveries:
 
     def _start(self) -> None:
         if self._task is None:
-            self._task = asyncio.create_task(self._run(), name="memory-deliveries")
+            self._task = asyncio.create_task(self._run(), name="memory-deliveries", context=self._context)
 
     async def _run(self) -> None:
         self._away_since = -inf
