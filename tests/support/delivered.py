@@ -22,6 +22,8 @@ async def undelivered(engine: Engine) -> list[str]:
                 if versions.get((store, home.key)) != home.version:
                     wrong.append(f"{home.key.id} is of version {home.version}, its replica in {store.name} of {versions.get((store, home.key))}")
     wrong += [f"{key} waits" for key in _waiting(engine)]
+    if engine.deliveries._size:
+        wrong.append(f"{engine.deliveries._size} bytes are counted of what waits no more")
     return wrong
 
 
