@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Sequence
 from contextlib import suppress
+from contextvars import ContextVar
 from dataclasses import replace
 from datetime import timedelta
 from random import Random
@@ -20,7 +21,7 @@ from memory.policies.asked import Asked
 from memory.ports.embedder import Fingerprint
 from memory.ports.record import Record, pack_vector
 from tests.support.delivered import undelivered
-from tests.unit.orchestrator.world import DURABLE, SESSION, TENANT, USER, World
+from tests.unit.orchestrator.world import DURABLE, SESSION, TENANT, USER, Flaky, World
 
 TOPICS = ("tea", "rain", "music")
 
@@ -183,6 +184,52 @@ async def test_another_process_finds_it_by_words_at_once_and_by_meaning_once_it_
     assert [hit.entry.id for hit in await other.searching.search(replace(asked, by="meaning"), "t")] == [entry.id]
 
 
+@pytest.mark.parametrize("seed", range(4))
+async def test_whenever_it_is_asked_a_search_finds_by_meaning_each_thing_written_before_it_once(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever is queued, on its way or delivered just then: stores take turns in between."""
+    drawn = Random(seed)  # noqa: S311
+    settings = EngineSettings(batch=3, queued_records=5, linger=timedelta(0))
+    async with World(mid=replace(DURABLE, semantic=False), embedder=Topics(), settings=settings) as world:
+        for store in (world.mid, world.long):
+            monkeypatch.setattr(store, "_call", slow(store, drawn))
+        said, searched = dict[str, str](), 0
+
+        async def write() -> None:
+            for n in range(30):
+                entry = await world.write(f"t {n}", USER)
+                said[entry.id] = entry.content
+                if drawn.random() < 0.5:
+                    del said[entry.id]  # until the edit is acknowledged it says one or the other
+                    said[entry.id] = (await world.update(entry, content=f"t {n} edited")).content
+
+        writing = [asyncio.create_task(write()) for _ in range(3)]
+        while not all(task.done() for task in writing):
+            before, searched = dict(said), searched + 1
+            hits = await world.engine.searching.search(Asked(TENANT, (USER,), by="meaning", limit=200), "t")
+            shown = [(hit.entry.id, hit.entry.content) for hit in hits]
+            assert len(shown) == len({entry_id for entry_id, _ in shown})
+            assert before.items() & said.items() <= set(shown)
+        await asyncio.gather(*writing)
+        assert searched > 5
+        await world.flush()
+        assert await undelivered(world.engine) == []
+
+
+def slow(store: Flaky, drawn: Random) -> Any:
+    """The store's calls, each of which gives way to others a few times before and after."""
+    call = store._call
+
+    async def called(*args: Any, **options: Any) -> Any:
+        for _ in range(drawn.randrange(6)):
+            await asyncio.sleep(0)
+        answer = await call(*args, **options)
+        for _ in range(drawn.randrange(6)):
+            await asyncio.sleep(0)
+        return answer
+
+    return called
+
+
 # -- full, failing, ending --------------------------------------------------------------------------------------------
 
 
@@ -213,6 +260,33 @@ async def test_the_queue_is_bounded_in_bytes_and_takes_what_is_larger_alone() ->
         assert world.engine.deliveries.behind("long").records == 1
         await world.flush()
         assert await undelivered(world.engine) == []
+
+
+async def test_edits_of_what_is_queued_take_room_too() -> None:
+    async with World(settings=EngineSettings(queued_bytes=1_000, linger=timedelta(hours=1))) as world:
+        entry = await world.write("small", USER)
+        async with asyncio.timeout(10):
+            for n in range(5):
+                await world.update(entry, content=f"{n}" * 900)
+        assert world.engine.deliveries._size < 2_000
+        await world.flush()
+        assert await undelivered(world.engine) == []
+
+
+async def test_what_deliveries_call_belongs_to_no_writer() -> None:
+    """As traces tell it, which go by the context: a writer's has ended by then, and others' records go with its own."""
+    writer = ContextVar("writer", default="nobody")
+    async with World() as world:
+        told = list[str]()
+
+        async def noted() -> None:
+            told.append(writer.get())
+
+        world.long.before["replica.deliver"] = noted
+        writer.set("somebody")
+        await world.write(scope=USER)
+        await world.flush()
+        assert told == ["nobody"]
 
 
 async def test_a_store_that_is_away_holds_up_nobody_and_what_it_missed_is_left_to_sweeps() -> None:
