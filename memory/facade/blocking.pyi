@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from datetime import timedelta
 from types import TracebackType
@@ -21,7 +21,10 @@ from memory.facade.arguments import Moment
 from memory.facade.config import MemoryConfig
 from memory.facade.explain import RouteReport
 from memory.facade.importing import Imported, Source, Told
+from memory.facade.manager.extraction import Model
 from memory.facade.manager.injection import Injection
+from memory.facade.manager.recording import Attachment
+from memory.facade.manager.spool import Spool
 from memory.facade.manager.stores import NamedStore, StoreEntry
 from memory.facade.manager.tools import AddTool, SearchTool, Shape
 from memory.facade.memory import AdviseFunction, CountFunction, EmbedFunction, ScoreFunction
@@ -625,6 +628,8 @@ class BlockingMemoryManager:
         search_tool: bool | SearchTool = ...,
         add_tool: bool | AddTool = ...,
         injection: bool | Injection = ...,
+        memory: BlockingMemory | None = ...,
+        model: Model | None = ...,
         attributes: Mapping[str, str] | None = ...,
     ) -> None: ...
     @property
@@ -638,6 +643,10 @@ class BlockingMemoryManager:
     def search(self, query: str, *, stores: Sequence[str] | None = ..., limit: int | None = ...) -> list[StoreEntry]: ...
     def add(self, content: str, metadata: Mapping[str, Any] | None = ..., *, stores: Sequence[str] | None = ...) -> None: ...
     def flush(self) -> None: ...
+    def record(
+        self, session: BlockingSession | None = ..., *, run_id: str | None = ..., user: str | None = ..., model: Model | None = ...
+    ) -> BlockingRecording: ...
+    def resume(self) -> int: ...
     @property
     def tools(self) -> list[BlockingTool]: ...
     def schemas(self, shape: Shape = ...) -> list[dict[str, Any]]: ...
@@ -651,3 +660,17 @@ class BlockingTool:
     function: Callable[..., Any]
     def __call__(self, **arguments: Any) -> Any: ...
     def schema(self, shape: Shape = ...) -> dict[str, Any]: ...
+
+class BlockingRecording:
+    def __init__(
+        self,
+        run_id: str,
+        spool: Spool,
+        attachments: Sequence[Attachment],
+        behind: Callable[[Coroutine[Any, Any, None]], None],
+        closed: Callable[[bool], Awaitable[None]],
+    ) -> None: ...
+    def add(self, message: Given | Sequence[Given]) -> None: ...
+    def turn_ended(self) -> None: ...
+    def flush(self) -> None: ...
+    def close(self) -> bool: ...
