@@ -80,7 +80,7 @@ class Erasure:
                 return False
             record, store = home
             await self._cache.invalidate(collection, key)
-            deletion = self._deletion(collection, record, store)
+            deletion = self.deletion(collection, record, store, self._placement.next_version(record.version))
             outcome = await self._placement.write_one("delete.home", store, deletion)
             if outcome.applied:
                 await self._outbox.finish(Pending(collection, store, Tombstone(key, deletion.version, deletion.owed)))
@@ -89,7 +89,8 @@ class Erasure:
                 raise error
             await patience.wait()
 
-    def _deletion(self, collection: Collection, record: Record, store: Store) -> Delete:
+    def deletion(self, collection: Collection, record: Record, store: Store, version: int) -> Delete:
+        """The write that deletes a record at home in this store: a tombstone of this version, which owes what hangs on the record."""
         versions = [record.previous, *(v for kept in kept_in(record) for v in (kept["version"], kept["previous"]))]
         known = sorted({v for v in versions if v is not None})
         kind = self._placement.kinds.of(collection)
@@ -98,7 +99,7 @@ class Erasure:
         return Delete(
             collection,
             record.key,
-            version=self._placement.next_version(record.version),
+            version=version,
             when=AtVersion(record.version),
             owed=owed,
             discard_at=None if owed else self._placement.tombstone_until(),

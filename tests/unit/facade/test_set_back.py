@@ -1,0 +1,67 @@
+"""One store of three is set back alone to an earlier moment: it is named, and healed from the others, or what is lost is."""
+
+from __future__ import annotations
+
+import random
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from memory import Memory
+from tests.support.set_back import SESSION_ONLY, SCOPES, Clock, History, missing, wrong
+
+
+def memory_on(folder: Path, clock: Clock) -> Memory:
+    tiers = {tier: f"sqlite:///{folder / tier}.db" for tier in ("short", "mid", "long")}
+    stores = {name: {"url": url} for name, url in tiers.items()}
+    config = {"stores": stores, "tiers": {name: name for name in tiers}, "embedder": "none", "durations": {"sweep_every": "0s"}}
+    return Memory(config, clock=clock)
+
+
+def copied(folder: Path, tier: str) -> Path:
+    """A copy of one store's file, made while it is in use."""
+    backup = folder / f"{tier}.backup"
+    with closing(sqlite3.connect(folder / f"{tier}.db")) as source, closing(sqlite3.connect(backup)) as target:
+        source.backup(target)
+    return backup
+
+
+def restored(folder: Path, tier: str, backup: Path) -> None:
+    for left in folder.glob(f"{tier}.db*"):
+        left.unlink()
+    backup.rename(folder / f"{tier}.db")
+
+
+@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("tier", ["short", "mid", "long"])
+async def test_a_store_set_back_alone_is_named_and_healed_or_what_is_lost_is(tier: str, seed: int, tmp_path: Path) -> None:
+    clock = Clock()
+    drawn = random.Random(seed * 3 + len(tier))
+    async with memory_on(tmp_path, clock) as memory:
+        history = History(memory, clock, drawn)
+        await history.go_on(60)
+        assert (await memory.admin.compare()).ok, "nothing was set back"
+        backup, since = copied(tmp_path, tier), clock()
+        await history.go_on(40)
+        if seed % 2:
+            await history.erase(drawn.choice(SCOPES))
+        await history.settle()
+    restored(tmp_path, tier, backup)
+    async with memory_on(tmp_path, clock) as memory:
+        history.memory = memory
+        if seed % 3:
+            report = await memory.admin.sweep()
+            assert [f"store '{tier}' was set back" in said for said in report.stays] == [True]
+        named = await memory.admin.set_back()
+        assert [one.store for one in named] == [tier]
+        healed = await memory.admin.compare(repair=True)
+        assert (healed.error, healed.left) == ("", [])
+        await history.settle()
+        assert await wrong(memory._access.engine) == []
+        lost = {one.id for one in healed.lost}
+        assert await missing(history, tier, since, lost) == []
+        assert await memory.admin.set_back() == []
+        again = await memory.admin.compare()
+        assert again.differs == {}
