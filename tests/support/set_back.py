@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import random
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
@@ -18,7 +19,6 @@ from memory.ports.record import Key, Mark, Record, Role, Tombstone
 from memory.ports.store import Store
 
 SCOPES = (Scope.session("s1"), Scope.session("s2"), Scope.user("ada"), Scope.user("ben"), Scope.org("o1"))
-SESSION_ONLY = SCOPES[:2]
 
 
 class Clock:
@@ -86,7 +86,8 @@ class History:
         if what == "w" or not living:
             text = f"text {self.step}"
             entry = await self.memory.write(text, scope=self.random.choice(SCOPES), key=f"k{self.step}" if self.step % 5 == 0 else None)
-            return self._tell(entry.id, text, entry.tier)
+            self._tell(entry.id, text, entry.tier)
+            return
         entry_id = self.random.choice(living)
         match what:
             case "u":
@@ -105,10 +106,8 @@ class History:
             case "l":
                 other = self.random.choice(living)
                 if other != entry_id:
-                    try:
+                    with contextlib.suppress(Conflict):
                         await self.memory.relations.relate(entry_id, "supports", other)
-                    except Conflict:
-                        pass
             case "r":
                 await self.memory.get(entry_id)
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from memory import Memory
-from tests.support.set_back import SESSION_ONLY, SCOPES, Clock, History, missing, wrong
+from tests.support.set_back import SCOPES, Clock, History, missing, wrong
 
 
 def memory_on(folder: Path, clock: Clock) -> Memory:
@@ -38,7 +38,7 @@ def restored(folder: Path, tier: str, backup: Path) -> None:
 @pytest.mark.parametrize("tier", ["short", "mid", "long"])
 async def test_a_store_set_back_alone_is_named_and_healed_or_what_is_lost_is(tier: str, seed: int, tmp_path: Path) -> None:
     clock = Clock()
-    drawn = random.Random(seed * 3 + len(tier))
+    drawn = random.Random(seed * 3 + len(tier))  # noqa: S311 - to repeat it
     async with memory_on(tmp_path, clock) as memory:
         history = History(memory, clock, drawn)
         await history.go_on(60)

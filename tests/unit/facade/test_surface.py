@@ -18,7 +18,7 @@ SURFACE = {
     "entries": "all history invalidate said_in",
     "relations": "all relate related unrelate",
     "sessions": "create delete end get list runs update",
-    "admin": "audit check embed_messages erase erase_user export import_ move plan reindex route stats sweep vacuum where why",
+    "admin": "audit check compare embed_messages erase erase_user export import_ move plan reindex route set_back stats sweep vacuum where why",
 }
 """Every public method. What comes to stand here is promised: give it a noun before `Memory` itself."""
 

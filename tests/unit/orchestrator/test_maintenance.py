@@ -98,7 +98,15 @@ async def test_an_idle_sweep_asks_as_little_of_a_full_store_as_of_a_small_one_an
     of_a_slice = {"relation.sweep", "read.home"}  # one page, or two where it comes round
     for about in few | many:
         assert (1 <= many[about] <= 2) if about[1] in of_a_slice else many[about] == few[about], about
-    assert {step for _, step in many} == {"sweep.due", "session.expired", "erase.remembered", "relation.sweep", "read.home", "promotion.scan", "setback.look"}
+    assert {step for _, step in many} == {
+        "sweep.due",
+        "session.expired",
+        "erase.remembered",
+        "relation.sweep",
+        "read.home",
+        "promotion.scan",
+        "setback.look",
+    }
 
 
 async def test_a_store_that_is_down_waits_and_the_others_are_swept(world: World) -> None:
