@@ -126,7 +126,7 @@ class Setbacks:
         return self.known
 
     async def note(self) -> Mapping[str, SetBack]:
-        """The same, and write the notes where it is time or a store was found set back.
+        """The same, and write the notes where it is time.
 
         The first store is written once more in the end, so that of every store another has the newest note. A note is put over the one that was
         read: where somebody else is at it too, or a store is set back meanwhile, this ends, and nothing is written over that would tell of it.
@@ -137,8 +137,7 @@ class Setbacks:
         if open_.keys() - self.known.keys():
             log.warning("%s", "; ".join(str(one) for one in open_.values()))
         self.known = open_
-        told = all(not known.is_open(store_id) or store_id in note.set_back for note in notes.values() for store_id in known.set_back)
-        if not told or any(self._is_old(note) for note in notes.values()):
+        if any(self._is_old(note) for note in notes.values()):
             await self._write(notes, known)
         return self.known
 

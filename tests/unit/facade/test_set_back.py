@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 import sqlite3
 from contextlib import closing
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
@@ -65,3 +66,33 @@ async def test_a_store_set_back_alone_is_named_and_healed_or_what_is_lost_is(tie
         assert await memory.admin.set_back() == []
         again = await memory.admin.compare()
         assert again.differs == {}
+
+
+async def test_a_session_deleted_since_does_not_come_back_with_the_store_that_alone_has_sessions(tmp_path: Path) -> None:
+    clock = Clock()
+    async with memory_on(tmp_path, clock) as memory:
+        history = History(memory, clock, random.Random(1))  # noqa: S311 - to repeat it
+        for name in ("gone", "stays"):
+            await memory.session(name).append([{"role": "user", "content": f"what was said in {name}"}])
+        await history.settle()
+        backup = copied(tmp_path, "mid")
+        await memory.sessions.delete("gone")
+        await history.settle()
+    restored(tmp_path, "mid", backup)
+    async with memory_on(tmp_path, clock) as memory:
+        healed = await memory.admin.compare(repair=True)
+        assert healed.differs == {"a scope whose erasure a store had forgotten": 2}, "of its conversation and of its entries"
+        assert [session.id for session in await memory.sessions.list()] == ["stays"]
+        assert [m.text for m in await memory.search_messages("said", "session:gone")] == []
+        assert len(await memory.session("stays").context()) == 1
+        assert any("sessions, messages, tasks, relations" in said for said in healed.unknown)
+
+
+async def test_a_store_whose_loss_is_accepted_is_not_said_to_be_set_back(tmp_path: Path) -> None:
+    clock = Clock()
+    tiers = {"short": "memory://", "mid": f"sqlite:///{tmp_path / 'mid.db'}", "long": f"sqlite:///{tmp_path / 'long.db'}"}
+    for _ in range(3):
+        async with Memory({"tiers": tiers, "accept_loss": True, "embedder": "none"}, clock=clock) as memory:
+            clock.now += timedelta(minutes=6)
+            await memory.admin.sweep()
+            assert await memory.admin.set_back() == []

@@ -7,7 +7,8 @@ from datetime import timedelta
 import pytest
 
 from memory.adapters.in_memory.store import InMemoryStore
-from memory.orchestrator.collections import ENTRIES, ENTRY_VERSIONS
+from memory.orchestrator import healing
+from memory.orchestrator.collections import ENTRIES, ENTRY_VERSIONS, RELATIONS
 from memory.ports.writes import Newer, Put
 from tests.unit.orchestrator.world import DAY, HOUR, SESSION, TENANT, USER, VOLATILE, Flaky, World
 
@@ -221,6 +222,19 @@ async def test_a_writer_that_comes_between_reading_and_healing_is_not_written_ov
     assert (await world.engine.healing.compare()).differs == {}
 
 
+async def test_what_writers_do_between_two_stores_is_not_taken_for_a_difference(world: World) -> None:
+    edited, deleted = await world.write("text one", scope=USER), await world.write("text", scope=USER)
+    world.mid.after["heal.look"] = lambda: world.update(edited, content="text two")
+    assert (await world.engine.healing.compare()).differs == {}
+    world.mid.after["heal.look"] = lambda: world.delete(deleted)
+    assert (await world.engine.healing.compare()).differs == {}
+    moved = await world.write("text three")
+    world.mid.fails_before.add("move.arrive")
+    await world.move(moved, "mid")
+    world.heal()
+    assert (await world.engine.healing.compare()).differs == {}, "what has yet to arrive is owed"
+
+
 async def test_an_entry_born_while_the_stores_are_read_is_not_taken_for_a_copy_without_a_home(world: World) -> None:
     await world.write("text", scope=USER)
     await noted(world)
@@ -251,6 +265,61 @@ async def test_what_is_broken_off_is_called_again_and_the_store_stays_named_unti
     came = await world.engine.healing.compare(repair=True)
     assert (came.ok, came.differs) == (True, {"without the replica that it should have": 3})
     assert await named(world) == []
+
+
+async def test_a_deleted_entry_is_deleted_again_with_all_that_hangs_on_it(world: World) -> None:
+    entry, other = await world.write("text", scope=USER), await world.write("text other", scope=USER)
+    await world.update(entry, content="text, edited")
+    await world.engine.relations.relate(TENANT, other.id, "supports", entry.id)
+    await noted(world)
+    backup = world.mid.state.snapshot()
+    await world.delete(entry)
+    await noted(world)
+    world.mid.state.restore(backup)
+    assert (await world.engine.healing.compare(repair=True)).ok
+    assert await world.owed() == 0
+    assert await world.stands(entry) == ["-", "tombstone", "tombstone"]
+    assert await world.rows(world.mid, ENTRY_VERSIONS) == await world.rows(world.mid, RELATIONS) == []
+
+
+async def test_an_entry_that_only_a_relation_names_is_told_to_be_lost(world: World) -> None:
+    entry, other = await world.write("text"), await world.write("text other", scope=USER)
+    await world.engine.relations.relate(TENANT, other.id, "supports", entry.id)
+    await noted(world)
+    backup = world.long.state.snapshot()
+    await world.move(entry, "long")
+    world.clock.advance(2 * HOUR)
+    await noted(world)
+    assert await world.stands(entry) == ["-", "-", "home"]
+    world.long.state.restore(backup)
+    came = await world.engine.healing.compare(repair=True)
+    assert [one.id for one in came.lost] == [entry.id]
+
+
+async def test_a_mark_tells_where_the_home_is_however_long_ago_the_store_was_as_it_is_now(world: World) -> None:
+    entry = await world.write("text", scope=USER)
+    await noted(world)
+    backup = world.long.state.snapshot()
+    world.clock.advance(31 * DAY)
+    await world.move(entry, "long")
+    await noted(world)
+    world.long.state.restore(backup)
+    came = await world.engine.healing.compare(repair=True)
+    assert came.ok
+    assert await world.stands(entry) == ["-", "mark", "home"]
+
+
+async def test_a_store_stays_named_while_something_is_left_to_be_tried_again(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    await noted(world)
+    backup = world.long.state.snapshot()
+    entry = await world.write("text", scope=USER)
+    await noted(world)
+    world.long.state.restore(backup)
+    with monkeypatch.context() as patched:
+        patched.setattr(healing, "ROUNDS", 0)
+        came = await world.engine.healing.compare(repair=True)
+    assert entry.id in came.left[0]
+    assert await named(world) == ["long"]
 
 
 async def test_what_is_left_of_an_entry_in_its_earlier_versions_is_put_back_as_a_new_version(world: World) -> None:
