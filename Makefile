@@ -10,6 +10,7 @@
 #                   SESSIONS=1 plays sessions only (SESSIONS=1 SEED=17 replays one)
 #   make month      random everyday use against a model: TOPOLOGY=default OPERATIONS=2000 SEED=17, on every topology unless one is named
 #   make up         start the servers of a topology: TOPOLOGY=redis-postgres-qdrant or another under compose/; make down stops them
+#   make image      the image of `memory worker`: BASE=python:3.13-slim IMAGE=memory-tiers:latest; make up WORKER=1 runs it beside the servers
 #   make prove      the long proofs: 20,000 seeds, every mutant, growth under 20,000 updates, long months, every harness of the contract in full; a month that was interrupted goes on where it was
 #   make lint       style, types, import directions, generated documents
 #   make format     rewrite what lint would complain of
@@ -40,7 +41,7 @@ PYTEST := $(BIN)/python $(RUN_TESTS)
 ENGINE_TESTS := tests/unit tests/acceptance --ignore tests/unit/adapters -m "not server"
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test branches check lint format docs simulate month prove bench up down lock install install-dev clean
+.PHONY: help demo test branches check lint format docs simulate month prove bench up down image lock install install-dev clean
 
 help:
 	@sed -n 's/^#   //p' Makefile
@@ -117,10 +118,16 @@ bench: $(DEV)
 # Docker's own compose where there is one, else the older docker-compose, which cannot wait: tools/compose.py does.
 TOPOLOGY ?= redis-postgres-qdrant
 up:
-	@$(PYTHON) tools/compose.py up $(TOPOLOGY)
+	@$(PYTHON) tools/compose.py up $(TOPOLOGY) $(if $(WORKER),worker)
 
 down:
 	@$(PYTHON) tools/compose.py down $(TOPOLOGY)
+
+# What the image of the worker is made from: any with Python 3.11 or newer and glibc.
+BASE ?= python:3.13-slim
+IMAGE ?= memory-tiers:latest
+image: $(DEV)
+	@$(BIN)/python -m tools.image $(BASE) $(IMAGE)
 
 # No address of a package registry is written into the locks: pip asks the one this machine is set up with.
 COMPILE := $(UV) pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-emit-find-links --no-header --no-annotate

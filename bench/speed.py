@@ -16,7 +16,7 @@ from bench.texts import questions, sentences
 from memory import Memory, Scope
 from tests.support.placings import BESIDE_EDGE, MONTHS, Placing
 
-NAMES = ("default", "redis-postgres-edge", "postgres-edge", "mongo-edge", "postgres-only")
+NAMES = ("default", "redis-postgres-edge", "postgres-edge", "mongo-edge", "postgres-only", "mariadb-only", "mongo-only")
 SIZES = (100, 1_000, 10_000)
 LARGEST = 100_000
 SESSION = 1_000

@@ -17,6 +17,8 @@ from tests.support.placings import MONTHS, Placing
 NAMES = ("default", "redis-postgres-edge", "redis-mongo-edge", "postgres-only")
 HELD = 2_000
 """Entries of the user whose memory is searched."""
+IN_SESSIONS = 5_000
+"""Entries of sessions beside an idle sweep, whose rules ask for what of them is old."""
 SESSION = 200
 CALLS = 60
 
@@ -60,12 +62,15 @@ async def _on(placing: Placing, folder: Path, rounds: int) -> list[Figure]:
             report = await memory.sessions.end(session)
             ends.append(time.perf_counter() - begun)
             assert len(report.moved) == SESSION, f"{len(report.moved)} of {SESSION} moved"
-            await memory.admin.sweep()
+        for start in range(0, IN_SESSIONS, SESSION):
+            await memory.write_many([{"content": c, "scope": Scope.session(uuid.uuid4().hex)} for c in sentences(SESSION, seed=start)])
+        await memory.admin.sweep()
+        for _ in range(rounds):
             begun = time.perf_counter()
             await memory.admin.sweep()
             idle.append(time.perf_counter() - begun)
         figures.append(Figure(f"{placing.name}: end of a session of {SESSION}, an entry", median(ends) * 1000 / SESSION, "ms", 2))
-        figures.append(Figure(f"{placing.name}: a sweep with nothing to do", median(idle) * 1000, "ms"))
+        figures.append(Figure(f"{placing.name}: a sweep with nothing to do, beside {IN_SESSIONS:,} entries of sessions", median(idle) * 1000, "ms"))
         return figures
 
 

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from memory.domain.errors import Contended as Contended
     from memory.domain.errors import CorruptRecord as CorruptRecord
     from memory.domain.errors import EmbedderMismatch as EmbedderMismatch
+    from memory.domain.errors import Held as Held
     from memory.domain.errors import InvalidInput as InvalidInput
     from memory.domain.errors import InvalidScopePromotion as InvalidScopePromotion
     from memory.domain.errors import MemoryTiersError as MemoryTiersError
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from memory.domain.errors import NotOpen as NotOpen
     from memory.domain.errors import PartialWrite as PartialWrite
     from memory.domain.errors import PartsFailed as PartsFailed
+    from memory.domain.errors import QuotaExceeded as QuotaExceeded
     from memory.domain.errors import StoreError as StoreError
     from memory.domain.errors import StoreFull as StoreFull
     from memory.domain.errors import StoreTimeout as StoreTimeout
@@ -86,6 +88,7 @@ _HOMES = {
         "Contended",
         "CorruptRecord",
         "EmbedderMismatch",
+        "Held",
         "InvalidInput",
         "InvalidScopePromotion",
         "MemoryTiersError",
@@ -93,6 +96,7 @@ _HOMES = {
         "NotOpen",
         "PartialWrite",
         "PartsFailed",
+        "QuotaExceeded",
         "StoreError",
         "StoreFull",
         "StoreTimeout",
@@ -174,6 +178,7 @@ __all__ = [
     "Facts",
     "FoundEntry",
     "FoundMessage",
+    "Held",
     "IdleFor",
     "InTier",
     "InvalidInput",

@@ -1,10 +1,12 @@
 """Start and stop the servers of a topology: `python tools/compose.py up redis-postgres-qdrant`. Needs Docker and nothing else.
 
-`up` ends when every server answers its health check, or says which does not. What they keep stays in named volumes until `docker volume rm`.
+`up` ends when every server answers its health check, or says which does not. With `worker` after it a worker runs beside them, of the image that
+`make image` makes; it has no health check, and is up when it runs. What they keep stays in named volumes until `docker volume rm`.
 """
 
 from __future__ import annotations
 
+import os
 import shutil
 import subprocess
 import sys
@@ -13,6 +15,7 @@ from pathlib import Path
 
 FOLDER = Path(__file__).resolve().parent.parent / "compose"
 PATIENCE = 120
+WORKER = os.environ.get("MEMORY_WORKER_IMAGE") or "memory-tiers:latest"
 
 
 def topologies() -> list[str]:
@@ -29,15 +32,16 @@ def compose(topology: str) -> list[str]:
 
 
 def wait(command: list[str]) -> int:
-    """Until every container is healthy; 1 and the names of those that are not when it takes too long."""
+    """Until every container is healthy, or runs if it has no health check; 1 and the names of those that are not when it takes too long."""
     containers = subprocess.run([*command, "ps", "-q"], capture_output=True, text=True, check=True).stdout.split()
-    inspect = ["docker", "inspect", "--format", "{{.Name}} {{.State.Health.Status}}", *containers]
+    state = "{{.Name}} {{if .State.Health}}{{.State.Health.Status}}{{else}}{{.State.Status}}{{end}}"
+    inspect = ["docker", "inspect", "--format", state, *containers]
     ends = time.monotonic() + PATIENCE
     while True:
         states = [line.lstrip("/").split() for line in subprocess.run(inspect, capture_output=True, text=True, check=True).stdout.splitlines()]
-        waiting = [f"{name} is {state}" for name, state in states if state != "healthy"]
+        waiting = [f"{name} is {state}" for name, state in states if state not in ("healthy", "running")]
         if not waiting:
-            print("\n".join(f"{name} is healthy" for name, _ in states))
+            print("\n".join(f"{name} is {state}" for name, state in states))
             return 0
         if time.monotonic() > ends:
             print("; ".join(waiting), file=sys.stderr)
@@ -46,17 +50,23 @@ def wait(command: list[str]) -> int:
 
 
 def main(arguments: list[str]) -> int:
-    if len(arguments) != 2 or arguments[0] not in ("up", "down") or arguments[1] not in topologies():
-        print(f"usage: tools/compose.py up|down {'|'.join(topologies())}", file=sys.stderr)
+    do, topology, *more = arguments if len(arguments) > 1 else ("", "")
+    if do not in ("up", "down") or topology not in topologies() or more not in ([], ["worker"]):
+        print(f"usage: tools/compose.py up|down {'|'.join(topologies())} [worker]", file=sys.stderr)
         return 2
-    command = compose(arguments[1])
-    if arguments[0] == "down":
-        return subprocess.run([*command, "down"], check=False).returncode
+    command = compose(topology)
+    if do == "down":  # with the worker, where there is one
+        return subprocess.run([*command, "--profile", "worker", "down"], check=False).returncode
+    if more:
+        if subprocess.run(["docker", "image", "inspect", WORKER], capture_output=True, check=False).returncode:
+            print(f"the worker's image '{WORKER}' is not here: `make image` makes it", file=sys.stderr)
+            return 1
+        command += ["--profile", "worker"]
     if subprocess.run([*command, "up", "-d"], check=False).returncode:
         return 1
     if wait(command):
         return 1
-    print(f"memory --config compose/{arguments[1]}.toml doctor")
+    print(f"memory --config compose/{topology}.toml doctor")
     return 0
 
 

@@ -14,7 +14,7 @@ import sys
 import sysconfig
 import tempfile
 import venv
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 from importlib import metadata
 from pathlib import Path
 
@@ -64,22 +64,32 @@ def _link(names: Iterable[str], site: Path) -> None:
             (site / top).symlink_to(str(distribution.locate_file(top)))
 
 
-def brought(wheel: Path, extras: Iterable[str] = (), *, leaves: Collection[str] = ()) -> set[str]:
-    """The distributions that pip brings with the wheel and its extras, as what is installed here says; not those that only `leaves` ask for."""
+def brought(wheel: Path, extras: Iterable[str] = (), *, leaves: Collection[str] = (), markers: Mapping[str, str] | None = None) -> set[str]:
+    """The distributions that pip brings with the wheel and its extras, as what is installed here says; not those that only `leaves` ask for.
+    `markers` are those of another environment than this one; what it alone needs is not installed here, and taken to need nothing itself."""
     (own,) = metadata.distributions(path=[str(wheel)])
     met: set[tuple[str, str]] = set()
     ahead = [(own, extra) for extra in ("", *extras)]
     while ahead:
         distribution, extra = ahead.pop()
         for wanted in map(Requirement, distribution.requires or ()):
-            if wanted.marker is not None and not wanted.marker.evaluate({"extra": extra}):
+            if wanted.marker is not None and not wanted.marker.evaluate({**(markers or {}), "extra": extra}):
                 continue
             name = canonicalize_name(wanted.name)
             new = {(name, asked) for asked in ("", *wanted.extras)} - met
             met |= new
-            found = own if name == canonicalize_name(own.name) else metadata.distribution(name)
-            ahead += [(found, asked) for _, asked in new if name not in leaves]
+            found = own if name == canonicalize_name(own.name) else _installed(name, or_not=markers is not None)
+            ahead += [(found, asked) for _, asked in new if found is not None and name not in leaves]
     return {name for name, _ in met} - {canonicalize_name(own.name)}
+
+
+def _installed(name: str, *, or_not: bool) -> metadata.Distribution | None:
+    try:
+        return metadata.distribution(name)
+    except metadata.PackageNotFoundError:
+        if or_not:
+            return None
+        raise
 
 
 def environment() -> dict[str, str]:

@@ -8,10 +8,12 @@ from memory.domain.errors import (
     Conflict,
     Contended,
     CorruptRecord,
+    Held,
     InvalidInput,
     InvalidScopePromotion,
     MemoryTiersError,
     NotFound,
+    QuotaExceeded,
     StoreError,
     Unsupported,
 )
@@ -29,7 +31,8 @@ PIPE_CLOSED = 141
 
 EPILOG = (
     "Exit codes: 0 done; 1 nothing found, or a check failed; 2 wrong usage or input; 3 a store is unavailable or full; "
-    "4 the configuration cannot be used; 5 a record is corrupt; 6 in conflict with what is stored; 70 a bug; 130 interrupted; "
+    "4 the configuration cannot be used; 5 a record is corrupt; 6 in conflict with what is stored, under legal hold or beyond a quota; 70 a bug; "
+    "130 interrupted; "
     "141 the reader of the output went away. "
     'With --json, standard output holds JSON and nothing else; an error is {"error": {"code", "message", "exit"}} there, and one line '
     "on standard error either way."
@@ -39,6 +42,8 @@ _KINDS: tuple[tuple[type[BaseException], int, str], ...] = (  # the most specifi
     (NotFound, NOTHING, "not_found"),
     (Conflict, CONFLICT, "conflict"),
     (Contended, CONFLICT, "contended"),
+    (Held, CONFLICT, "held"),
+    (QuotaExceeded, CONFLICT, "quota_exceeded"),
     (CorruptRecord, CORRUPT, "corrupt_record"),
     (StoreError, UNAVAILABLE, "store_unavailable"),
     (ConfigError, CONFIG, "config"),

@@ -14,6 +14,10 @@ if TYPE_CHECKING:
     from memory.orchestrator.planned import Outlook, Plan
 
 
+LISTED = 20
+"""So many records of those planned alike are shown to people."""
+
+
 def register(app: typer.Typer) -> None:
     command(app, "plan")(plan)
     command(app, "why")(why)
@@ -39,7 +43,9 @@ def _show_plan(out: Any, made: Plan) -> None:
         goes = Text.assemble(" from ", show.tier(tier), " to ", show.tier(to)) if to else Text.assemble(" in ", show.tier(tier)) if tier else Text("")
         what = collection.replace("_", " ")
         out.print(Text.assemble(f"{action} {len(some):,} ({what})", goes, " by ", show.plain(rule), ": ", show.plain(because)))
-        out.print(show.table("", ["id", "tenant and scope"], [[one.id, f"{one.tenant}\n{one.scope}"] for one in some]))
+        out.print(show.table("", ["id", "tenant and scope"], [[one.id, f"{one.tenant}\n{one.scope}"] for one in some[:LISTED]]))
+        if len(some) > LISTED:
+            out.print(f"and {len(some) - LISTED:,} more; --json lists them all")
     for sentence in made.waiting:
         out.print(show.plain(f"- not asked: {sentence}", "yellow"))
 

@@ -149,12 +149,14 @@ def _said(hit: FoundEntry | FoundMessage, limit: int | None) -> tuple[Text, list
 
 
 def explained(explanation: Mapping[str, Any]) -> list[Text]:
-    """How a hit came to its place, as far as it is told: its ranks on the way, the terms of its order, what multiplies them, and where it lives."""
+    """How a hit came to its place, as far as it is told: its ranks on the way, the part of a long text that was nearest, the terms of its order, what
+    multiplies them, and where it lives."""
     factors = [f"× {_named(name)} {by:.2f}" for name, by in explanation.get("multipliers", {}).items() if f"{by:.2f}" != "1.00"]
     order = [] if (reached := explanation.get("order")) is None else [f"= {reached:.2f}"]
     where = f"in {explanation['store']}" if explanation.get("store") else ""
     supposed = ", ".join(f"'{said}' taken for '{meant}'" for said, meant in explanation.get("corrected", {}).items())
-    lines = (supposed, ranked(explanation.get("ranks", {})), _sum(explanation.get("terms", {})), " ".join(factors + order), where)
+    nearest = f"nearest in part {part['number']} of {part['of']}, from character {part['characters'][0]}" if (part := explanation.get("part")) else ""
+    lines = (supposed, ranked(explanation.get("ranks", {})), nearest, _sum(explanation.get("terms", {})), " ".join(factors + order), where)
     return [plain(line) for line in lines if line]
 
 

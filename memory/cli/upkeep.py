@@ -54,20 +54,21 @@ async def worker(
 
     settings = cli.settings()
     own = settings.model_copy(update={"durations": settings.durations.model_copy(update={"sweep_every": timedelta(0)})})
-    async with Memory(own) as memory:
-        working = Worker(memory, every=every, budget=budget, rate=rate, told=lambda report: _tell(cli, report))
-        loop = asyncio.get_running_loop()
+    memory = Memory(own)
+    working = Worker(memory, every=every, budget=budget, rate=rate, told=lambda report: _tell(cli, report))
+    loop = asyncio.get_running_loop()
 
-        def asked_to_end(number: signal.Signals) -> None:
-            cli.say("ending after what is under way; once more ends at once")
-            working.stop()
-            loop.remove_signal_handler(number)
+    def asked_to_end(number: signal.Signals) -> None:
+        cli.say("ending after what is under way; once more ends at once")
+        working.stop()
+        loop.remove_signal_handler(number)
 
-        for number in (signal.SIGTERM, signal.SIGINT):
-            loop.add_signal_handler(number, asked_to_end, number)
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, asked_to_end, number)
+    async with memory:
         cli.say(f"working: a round takes at most {show_duration(budget)}, the rest between is {show_duration(every)}; Ctrl-C ends")
         await working.run()
-        cli.say("ended; what is left is done by the next worker")
+    cli.say("ended; what is left is done by the next worker")
 
 
 def _tell(cli: Cli, report: SweepReport) -> None:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 if TYPE_CHECKING:
     from memory.domain.entry import Entry
+    from memory.domain.hold import LegalHold
 
 NAMED = 20
 """Ids that an error's text names; its attributes have them all."""
@@ -78,6 +79,39 @@ class PartialWrite(Conflict):
         self.deleted_at = conflicts[first].deleted_at
         self.written = dict(written)
         self.conflicts = dict(conflicts)
+
+
+class Held(MemoryTiersError):
+    """What was to be deleted is under legal hold, and was left as it is. `holds` has each."""
+
+    def __init__(self, *holds: LegalHold) -> None:
+        names = list(dict.fromkeys(hold.name for hold in holds))
+        over = list(dict.fromkeys(hold.target for hold in holds))
+        more = f" and {len(over) - NAMED} more" if len(over) > NAMED else ""
+        super().__init__(
+            f"under legal hold {', '.join(map(repr, names[:NAMED]))}, over the {', the '.join(over[:NAMED])}{more}: nothing was deleted; "
+            "release the hold first (memory.admin.release_hold, `memory hold release`)"
+        )
+        self.holds = holds
+
+    def __reduce__(self) -> tuple[Callable[..., BaseException], tuple[Any, ...]]:
+        return type(self), self.holds
+
+
+class QuotaExceeded(MemoryTiersError):
+    """A write beyond a quota, of which nothing was stored. `quota` is its name; `most`, `held` and `asked` are in its `measure`."""
+
+    def __init__(self, quota: str, where: str, measure: str, most: int, held: int, asked: int) -> None:
+        super().__init__(
+            f"quota '{quota}': {where} holds {held:,} of at most {most:,} {measure}, and this would add {asked:,}; nothing was written: "
+            f"delete some, write less at once, or raise [[quotas]] '{quota}'"
+        )
+        self.quota = quota
+        self.where = where
+        self.measure = measure
+        self.most = most
+        self.held = held
+        self.asked = asked
 
 
 class Contended(MemoryTiersError):

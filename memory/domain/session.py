@@ -57,11 +57,15 @@ class SessionPage(Shown):
 
 @dataclass(frozen=True, slots=True, repr=False)
 class ErasedUser(Shown):
-    """What was erased with a user: so many sessions as a whole, messages in others' sessions, entries of the user's scope."""
+    """What was erased with a user: so many sessions as a whole, messages in others' sessions, entries of the user's scope.
+
+    `held` says what was left, since it is under legal hold: a sentence for each session, and for the entries.
+    """
 
     sessions: int
     messages: int
     entries: int
+    held: list[str] = field(default_factory=list)
 
 
 @dataclass(frozen=True, slots=True, repr=False)

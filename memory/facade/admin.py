@@ -9,9 +9,10 @@ from typing import Any
 
 from memory.domain import door
 from memory.domain.entry import EntryType
+from memory.domain.hold import LegalHold
 from memory.domain.scope import Scope
 from memory.domain.session import ErasedUser
-from memory.facade import reports
+from memory.facade import holding, reports
 from memory.facade.access import Access
 from memory.facade.arguments import flag, id_of, ids_of, scope_of
 from memory.facade.explain import RouteReport, explain_route
@@ -35,8 +36,8 @@ from memory.policies.routing import TIERS
 class Admin:
     """Erasing, exporting and importing, where things stand and why, and the upkeep of the stores.
 
-    `erase`, `export`, `import_`, `where`, `why`, `move`, `route` and `stats` concern one tenant; `sweep`, `plan`, `check`, `audit`, `reindex` and
-    `vacuum` the stores, and so all of them.
+    `erase`, `hold`, `export`, `import_`, `where`, `why`, `move`, `route` and `stats` concern one tenant; `sweep`, `plan`, `check`, `audit`, `reindex`
+    and `vacuum` the stores, and so all of them.
 
         await memory.admin.erase("user:ada")
         print(await memory.admin.stats())
@@ -48,16 +49,55 @@ class Admin:
     # -- one tenant ---------------------------------------------------------------------------------------------------
 
     async def erase(self, scope: Scope | str) -> int:
-        """Erase every entry of exactly this scope, expired ones too; how many there were. Other scopes of the same user stay (A58)."""
+        """Erase every entry of exactly this scope, expired ones too; how many there were. Other scopes of the same user stay (A58).
+
+        Raises `Held` where the scope, or an entry in it, is under legal hold: nothing is erased then.
+        """
         return await self._access.engine.erasure.erase_scope(self._access.tenant, scope_of(scope))
+
+    async def erase_tenant(self) -> int:
+        """Erase all that this tenant has: every scope, expired and retired entries too, their versions and relations, and every session. How many
+        scopes and conversations there were (D35). Where a store fails the call does: what had begun is done by a sweep, and the call can be repeated.
+        """
+        return await self._access.engine.tenants.erase(self._access.tenant)
 
     async def erase_user(self, user: str) -> ErasedUser:
         """Erase what a user said and what is remembered of them: the sessions with that user as a whole, the messages of others' sessions that name
         the user as who speaks (`name`), each with the summaries made of it, and the entries of the scope `user:<id>`. How much there was.
 
         Where a store fails the call does, and a sweep does what is left of it. What others say of the user stays, and so do entries of other scopes.
+        Raises `Held` where the user is under legal hold, and nothing is erased; what is held otherwise stays, and `held` of the answer says so.
         """
         return await self._access.engine.conversations.redaction.erase_user(self._access.tenant, door.identifier("user", user))
+
+    async def hold(
+        self,
+        name: str,
+        *,
+        reason: str,
+        scope: Scope | str | None = None,
+        user: str | None = None,
+        entry_id: str | None = None,
+        tenant: bool = False,
+        placed_by: str | None = None,
+    ) -> LegalHold:
+        """Place a legal hold over a scope, a user (their scope, and the sessions with them), an entry, or all of the tenant; see `LegalHold`.
+
+        It stands in the archive, for every process, until `release_hold`: what is under it is deleted by nothing and nobody. Deletions and erasures
+        raise `Held`, sweeps leave it and count it. It may be edited and move onward; entries keep their versions. The same name may be placed over
+        several things. Placing it again changes nothing. What a deletion had begun to take when it was placed is not saved by it.
+        """
+        return await holding.place(
+            self._access, name, reason=reason, scope=scope, user=user, entry_id=entry_id, tenant=flag("tenant", tenant), placed_by=placed_by
+        )
+
+    async def release_hold(self, name: str) -> list[LegalHold]:
+        """Release what is held under a name; what that was. What has expired meanwhile goes with the next sweep."""
+        return await self._access.engine.erasure.holds.release(self._access.tenant, door.identifier("name", name))
+
+    async def holds(self) -> list[LegalHold]:
+        """The tenant's legal holds, oldest first."""
+        return await self._access.engine.erasure.holds.all(self._access.tenant)
 
     async def export(self, scope: Scope | str | None = None) -> AsyncIterator[dict[str, Any]]:
         """The lines of an export of the tenant, or of one scope, as JSON objects, which `import_` reads.

@@ -11,6 +11,7 @@ from types import TracebackType
 from typing import Any, Literal, Self, Unpack, overload
 
 from memory.domain.entry import Entry, EntryDraft, EntryType
+from memory.domain.hold import LegalHold
 from memory.domain.message import Message, Role
 from memory.domain.scope import Scope
 from memory.domain.session import Compaction, Context, ErasedUser, FoundMessages, HistoryItem, HistoryPage, SessionInfo, SessionPage
@@ -242,6 +243,18 @@ class BlockingEntries:
     def history(self, entry_id: str) -> list[Entry]: ...
     def said_in(self, entry_id: str) -> list[HistoryItem]: ...
     def invalidate(self, entry_id: str, when: Moment | None = ...) -> bool: ...
+    def supersede(
+        self,
+        entry_ids: Sequence[str],
+        content: str = ...,
+        *,
+        scope: Scope | str,
+        type: EntryType | str = ...,
+        title: str | None = ...,
+        source: str | None = ...,
+        tags: Sequence[str] = ...,
+        metadata: Mapping[str, Any] | None = ...,
+    ) -> Entry: ...
 
 class BlockingRelations:
     def __init__(self, access: Access) -> None: ...
@@ -427,7 +440,21 @@ class BlockingMessageStream:
 class BlockingAdmin:
     def __init__(self, access: Access) -> None: ...
     def erase(self, scope: Scope | str) -> int: ...
+    def erase_tenant(self) -> int: ...
     def erase_user(self, user: str) -> ErasedUser: ...
+    def hold(
+        self,
+        name: str,
+        *,
+        reason: str,
+        scope: Scope | str | None = ...,
+        user: str | None = ...,
+        entry_id: str | None = ...,
+        tenant: bool = ...,
+        placed_by: str | None = ...,
+    ) -> LegalHold: ...
+    def release_hold(self, name: str) -> list[LegalHold]: ...
+    def holds(self) -> list[LegalHold]: ...
     def export(self, scope: Scope | str | None = ...) -> Iterator[dict[str, Any]]: ...
     def import_(
         self,

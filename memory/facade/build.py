@@ -51,6 +51,10 @@ def build_engine(
     """The engine this configuration describes, not opened: nothing is connected to yet. Without `prepared` nothing is made on disk either."""
     if prepared:
         config.prepare()
+    decides = (*map(policy_named, config.policies), *policies)
+    names = [rule.name for rule in config.promotion] + [rule.name for rule in decides]
+    if twice := next((name for name in names if names.count(name) > 1), None):
+        raise ConfigError(f"policies: two rules are named '{twice}': reports and plans tell them apart by their names")
     made: dict[str, Store] = {}
     for store in config.stores_in_use():
         tiers, mark_life = config.tiers_on(store.name), config.engine.mark_life
@@ -65,7 +69,9 @@ def build_engine(
         clock=clock,
         settings=config.engine,
         rules=config.promotion,
-        policies=(*map(policy_named, config.policies), *policies),
+        policies=decides,
+        retention=config.retention,
+        quotas=config.quotas,
         onward=onward,
         passages=config.conversations.meaning,
         advisor=advisor,

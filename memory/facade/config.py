@@ -23,6 +23,7 @@ from pydantic import (
     PlainSerializer,
     PrivateAttr,
     ValidationError,
+    ValidationInfo,
     field_validator,
     model_validator,
 )
@@ -46,6 +47,8 @@ from memory.facade.values import (
 from memory.orchestrator.kinds import KINDS
 from memory.orchestrator.settings import EngineSettings
 from memory.policies.promotion import DEFAULT_RULES, PromotionRule
+from memory.policies.quotas import Quota
+from memory.policies.retention import RetentionRule
 from memory.policies.routing import TIERS
 from memory.policies.tokens import DefaultCounter
 
@@ -201,6 +204,7 @@ class Durations(BaseModel):
     mark_life: Duration = EngineSettings().mark_life
     tombstone_life: Duration = EngineSettings().tombstone_life
     cache_max_age: Duration = EngineSettings().cache_max_age
+    expired_grace: Interval = EngineSettings().expired_grace
     lease: Duration = EngineSettings().lease
     sweep_every: Interval = EngineSettings().sweep_every
     deadline: Duration = EngineSettings().deadline
@@ -281,6 +285,10 @@ class MemoryConfig(BaseModel):
     promotion: tuple[PromotionRule, ...] = DEFAULT_RULES
     policies: tuple[str, ...] = ()
     """Rules in Python, by the names that installed distributions register under `memory.policies`; asked in order, after `promotion`."""
+    retention: tuple[RetentionRule, ...] = ()
+    """What is deleted, ended or kept by rule, first rule first; nothing unless asked for."""
+    quotas: tuple[Quota, ...] = ()
+    """How much scopes and tenants may hold."""
     durations: Durations = Durations()
     conversations: ConversationSettings = ConversationSettings()
 
@@ -310,16 +318,16 @@ class MemoryConfig(BaseModel):
                 raise ValueError(f"{name[:40]!r} is not a store's name; take lower-case letters, digits, - and single _")
         return value
 
-    @field_validator("promotion", mode="before")
+    @field_validator("promotion", "retention", mode="before")
     @classmethod
-    def _durations_of_rules(cls, value: object) -> object:
+    def _durations_of_rules(cls, value: object, info: ValidationInfo) -> object:
         if not isinstance(value, list | tuple):
-            raise ValueError("should be a list of rules ([[promotion]] in TOML)")
+            raise ValueError(f"should be a list of rules ([[{info.field_name}]] in TOML)")
         return [_read_rule(rule) for rule in value]
 
-    @field_validator("promotion", mode="after")
+    @field_validator("promotion", "retention", "quotas", mode="after")
     @classmethod
-    def _distinct_rules(cls, value: tuple[PromotionRule, ...]) -> tuple[PromotionRule, ...]:
+    def _distinct_rules(cls, value: tuple[Any, ...]) -> tuple[Any, ...]:
         names = [rule.name for rule in value]
         for name in names:
             if names.count(name) > 1:
@@ -405,6 +413,8 @@ class MemoryConfig(BaseModel):
             shown |= {f"stores.{name}.{key}": value for key, value in guards.shown().items()}
         shown |= {f"routes.{number}": route.describe() for number, route in enumerate(self.routes, start=1)}
         shown |= {f"promotion.{number}": rule.name + ": " + rule.describe() for number, rule in enumerate(self.promotion, start=1)}
+        shown |= {f"retention.{number}": rule.name + ": " + rule.describe() for number, rule in enumerate(self.retention, start=1)}
+        shown |= {f"quotas.{number}": quota.name + ": " + quota.describe() for number, quota in enumerate(self.quotas, start=1)}
         shown |= {"policies": ", ".join(self.policies)} if self.policies else {}
         shown["conversations.meaning"] = self.conversations.meaning
         return shown | {f"durations.{name}": show_duration(getattr(self.durations, name)) for name in Durations.model_fields}
@@ -455,7 +465,7 @@ def _read_rule(rule: object) -> object:
     """A rule whose durations may be written '7d'."""
     if not isinstance(rule, Mapping):
         return rule
-    return {name: parse_duration(value) if name in ("idle_for", "older_than") else value for name, value in rule.items()}
+    return {name: parse_duration(value) if name in ("idle_for", "older_than", "versions_for") else value for name, value in rule.items()}
 
 
 def _explained(exc: ValidationError) -> BadSetting:
@@ -484,6 +494,8 @@ def _settings_under(location: tuple[int | str, ...]) -> list[str]:
         "retry": RetrySettings,
         "breaker": BreakerSettings,
         "promotion": PromotionRule,
+        "retention": RetentionRule,
+        "quotas": Quota,
         "durations": Durations,
         "conversations": ConversationSettings,
     }

@@ -58,7 +58,11 @@ def explain_route(engine: Engine, rules: Sequence[PromotionRule], tenant: str, s
         if there is home:
             because.append(f"'{there.name}' serves tier '{tier}' too: its own row is the copy")
     because.append(_found(collection, home, replicas, engine))
-    because += [f"rule '{rule.name}' may move it: {rule.describe()}" for rule in rules if kind.movable and rule.source == decided.tier]
+    because += [
+        f"rule '{rule.name}' may {'copy' if rule.copies else 'move'} it: {rule.describe()}"
+        for rule in rules
+        if kind.movable and rule.source == decided.tier
+    ]
     return RouteReport(collection.name, scope.text, decided.tier, home.name, replicas, tuple(because))
 
 

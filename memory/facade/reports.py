@@ -48,8 +48,8 @@ class Stats(Shown):
     """One tenant's numbers, expired and retired entries included.
 
     `owed` counts what waits for maintenance, of every tenant; `stuck` says what of it could not be done, and what could not be moved, when this
-    process last tried, and why. `degraded` names stores that did not answer and are not counted, `set_back` those that were set back alone and not
-    healed since.
+    process last tried, and why. `degraded` names stores that did not answer and are not counted. `evicted`: by quota, how many entries this process
+    has evicted. `set_back` names stores that were set back alone, and not healed since.
     """
 
     tiers: list[TierStats]
@@ -57,6 +57,7 @@ class Stats(Shown):
     owed: int
     stuck: tuple[str, ...] = ()
     degraded: tuple[str, ...] = ()
+    evicted: dict[str, int] = field(default_factory=dict)
     set_back: tuple[str, ...] = ()
 
 
@@ -160,8 +161,9 @@ async def stats(engine: Engine, tenant: str, types: list[str]) -> Stats:
         except StoreError as error:
             degraded.append(str(error))
     tiers.sort(key=lambda t: TIERS.index(t.tier))
+    evicted = {quota: count for (owner, quota), count in engine.quotas.evicted.items() if owner == tenant}
     counts, set_back = {name: n for name, n in by_type.items() if n}, tuple(str(one) for one in (await engine.setbacks.look()).values())
-    return Stats(tiers, counts, owed, await stuck(engine, tenant), tuple(degraded), set_back)
+    return Stats(tiers, counts, owed, await stuck(engine, tenant), tuple(degraded), evicted, set_back)
 
 
 async def stuck(engine: Engine, tenant: str) -> tuple[str, ...]:

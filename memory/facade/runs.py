@@ -11,7 +11,7 @@ from memory.domain.task import RUN_MODES, RUN_STATUSES, Run, RunPage
 from memory.facade.access import Access
 from memory.orchestrator.conversations.conversation import Conversation
 from memory.orchestrator.conversations.runs import RunDraft
-from memory.orchestrator.conversations.sessions import scope_of
+from memory.orchestrator.session_keys import scope_of
 from memory.ports.query import Eq, Filter, Tenant, within
 from memory.ports.record import Partition
 

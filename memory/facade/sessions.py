@@ -48,8 +48,8 @@ class Sessions:
     ) -> Session:
         """A new session, under an id of its own where none is given. Raises `Conflict` where there is one of that id (B12).
 
-        After `expires_at`, a moment or a `timedelta` from now on, it is hidden, and a sweep erases what was said in it. Entries of its scope have an
-        expiry of their own.
+        After `expires_at`, a moment or a `timedelta` from now on, it is hidden; a sweep erases what was said in it, `durations.expired_grace` later.
+        Entries of its scope have an expiry of their own.
         """
         draft = draft_of(
             session_id,

@@ -39,7 +39,7 @@ async def why(engine: Engine, tenant: str, entry_id: str) -> WhyReport:
     now = engine.placement.now()
     rules = [outlook for planner in engine.planners for outlook in await planner.outlook(record, store, now)]
     due = [rule for rule in rules if rule.takes and rule.when is not None]
-    held = []
+    held = [str(hold) for hold in (await engine.erasure.holds.over([record])).values()]
     if is_expired(record, now):
         held.append("it has expired: no rule is asked about it")
     if (refused := engine.tiering.refusals.get(key)) is not None:

@@ -17,6 +17,7 @@ from memory.orchestrator.meaning import Meaning
 from memory.orchestrator.outbox import Outbox, Pending, owed_by_writing
 from memory.orchestrator.past import kept_versions
 from memory.orchestrator.placement import Located, Placement, refused
+from memory.orchestrator.quotas import Newcomer, Quotas
 from memory.orchestrator.turns import Patience
 from memory.orchestrator.versions import version_at
 from memory.ports.pace import paced
@@ -46,23 +47,28 @@ class Newborn:
 class Births:
     """Writes drafts."""
 
-    def __init__(self, placement: Placement, *, meaning: Meaning, outbox: Outbox, lives: Lives) -> None:
+    def __init__(self, placement: Placement, *, meaning: Meaning, outbox: Outbox, lives: Lives, quotas: Quotas) -> None:
         self._placement = placement
         self._meaning = meaning
         self._outbox = outbox
         self._lives = lives
+        self._quotas = quotas
 
     async def write_many(self, tenant: str, drafts: Sequence[EntryDraft], *, revive: bool = False) -> list[Entry]:
         """Store entries in order, batch by batch. When a store fails, the earlier batches are kept; keyed drafts can be written again.
 
-        Raises `PartialWrite` once all is done where some keyed drafts were in conflict. `revive` lets a key whose entry was deleted begin a new life.
+        Raises `PartialWrite` once all is done where some keyed drafts were in conflict, `QuotaExceeded` before anything is stored. `revive` lets a
+        key whose entry was deleted begin a new life.
         """
         latest = self._placement.now() + CLOCK_SKEW
         if any(draft.created_at is not None and draft.created_at > latest for draft in drafts):
             raise InvalidInput("created_at", "lies in the future")
         newborn: list[Newborn] = []
-        for start in range(0, len(drafts), self._placement.settings.batch):
-            newborn += await self._write_batch(tenant, drafts[start : start + self._placement.settings.batch], revive)
+        newcomers = [self._newcomer(tenant, draft) for draft in drafts] if self._quotas.quotas else []
+        async with self._quotas.admitted(tenant, newcomers) as stay:
+            for start in range(0, len(drafts), self._placement.settings.batch):
+                newborn += await self._write_batch(tenant, drafts[start : start + self._placement.settings.batch], revive)
+            stay |= {one.record.key for one in newborn}
         written = {position: one.entry for position, one in enumerate(newborn) if one.entry is not None}
         conflicts = {position: one.conflict for position, one in enumerate(newborn) if one.conflict is not None}
         if conflicts:
@@ -78,6 +84,10 @@ class Births:
         for store in dict.fromkeys(one.store for one in newborn):
             await self._put(store, [one for one in newborn if one.store is store and not one.settled], revive)
         return newborn
+
+    def _newcomer(self, tenant: str, draft: EntryDraft) -> Newcomer:
+        one = self._newborn(tenant, draft)
+        return Newcomer.of(one.record, derived=draft.key is not None)
 
     def _newborn(self, tenant: str, draft: EntryDraft) -> Newborn:
         now, scope = self._placement.now(), draft.scope.text

@@ -49,7 +49,7 @@ ENTRY_VERSIONS = Collection(
         *_ENTRY_FIELDS,
         Field("entry_id", FieldType.TEXT, indexed=True),
         Field("stored_version", FieldType.INTEGER),
-        Field("replaced_version", FieldType.INTEGER),
+        Field("replaced_version", FieldType.INTEGER, indexed=True),
     ),
     _ENTRY_TEXTS,
     vector=True,
@@ -158,6 +158,9 @@ RUNS = Collection(
 
 OPERATIONS = Collection("operations", (Field("kind", FieldType.TEXT),))
 """Operations of several steps that are under way; what remains is in what they owe."""
+
+HOLDS = Collection("holds", (Field("held_scope", FieldType.TEXT, indexed=True),))
+"""Legal holds, a record for each thing that is held; of an entry, with the scope that it is of."""
 
 LEASES = Collection("leases", (Field("holder", FieldType.TEXT), Field("until", FieldType.TIME)))
 """Who does maintenance just now."""

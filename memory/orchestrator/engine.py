@@ -8,6 +8,7 @@ import secrets
 from collections.abc import Sequence
 from typing import Literal
 
+from memory.domain.errors import NotFound
 from memory.domain.ids import Randomness, is_id
 from memory.orchestrator.accesses import Accesses
 from memory.orchestrator.after_writes import AfterWrites
@@ -33,18 +34,23 @@ from memory.orchestrator.outbox import Outbox
 from memory.orchestrator.placement import Placement
 from memory.orchestrator.planned import Plan, Planner, plan_of
 from memory.orchestrator.promotion import Promotion
+from memory.orchestrator.quotas import Quotas
 from memory.orchestrator.reindexing import Reindexing
 from memory.orchestrator.relations import Relations
+from memory.orchestrator.retention import Retention
 from memory.orchestrator.retrieval.advised import Advised
 from memory.orchestrator.retrieval.searching import Searching
 from memory.orchestrator.setbacks import Setbacks
 from memory.orchestrator.settings import EngineSettings
+from memory.orchestrator.tenants import Tenants
 from memory.orchestrator.tiering import Tiering
 from memory.orchestrator.topology import Topology
 from memory.orchestrator.transfer import Transfer
 from memory.orchestrator.turns import Patience, Turns
 from memory.policies.onward import Onward
 from memory.policies.promotion import DEFAULT_RULES, CustomRule, PromotionRule
+from memory.policies.quotas import Quota
+from memory.policies.retention import RetentionRule
 from memory.ports.advisor import Advisor, Reranker
 from memory.ports.clock import Clock, system_clock
 from memory.ports.embedder import Embedder
@@ -66,6 +72,8 @@ class Engine:
         clock: Clock = system_clock,
         settings: EngineSettings | None = None,
         rules: Sequence[PromotionRule] = DEFAULT_RULES,
+        retention: Sequence[RetentionRule] = (),
+        quotas: Sequence[Quota] = (),
         policies: Sequence[CustomRule] = (),
         random_bits: Randomness = secrets.randbits,
         kinds: Kinds = KINDS,
@@ -84,6 +92,7 @@ class Engine:
         self.meaning = Meaning(self.placement, embedder)
         self.erasure = Erasure(self.placement, self.outbox, self.cache, self.generations)
         self.turns = Turns()
+        self.quotas = Quotas(self.placement, self.erasure, quotas, retention)
         self.long_texts = LongTexts(self.placement, meaning=self.meaning, outbox=self.outbox)
         lives = Lives(self.placement, outbox=self.outbox, cache=self.cache)
         self.entries = Entries(
@@ -95,6 +104,7 @@ class Engine:
             generations=self.generations,
             lives=lives,
             turns=self.turns,
+            quotas=self.quotas,
         )
         self.derivation = Derivation(
             self.placement, entries=self.entries, meaning=self.meaning, outbox=self.outbox, erasure=self.erasure, lives=lives
@@ -103,6 +113,7 @@ class Engine:
         self.conversations = Conversations(
             self.placement, outbox=self.outbox, erasure=self.erasure, meaning=self.meaning, passages=passages, counter=counter, onward=onward
         )
+        self.tenants = Tenants(self.placement, self.erasure, self.conversations.sessions)
         self.dangling = Dangling(self.placement, self.erasure)
         self.browsing = Browsing(self.placement)
         self.transfer = Transfer(self.placement, browsing=self.browsing, meaning=self.meaning, outbox=self.outbox, erasure=self.erasure)
@@ -116,7 +127,15 @@ class Engine:
         self.promotion = Promotion(self.placement, self.tiering, self.accesses, self.derivation, self.judging, self._user_of)
         self.after_writes = AfterWrites(self.promotion, frozenset(rule.source for rule in self.judging.of_tier("") if rule.on == "write"))
         self.entries.on_written = self.after_writes.note
-        self.planners: list[Planner] = [self.promotion]
+        self.retention = Retention(
+            self.placement,
+            erasure=self.erasure,
+            conversations=self.conversations,
+            counter=self.conversations.counter,
+            end_session=self.promotion.end_session,
+            rules=retention,
+        )
+        self.planners: list[Planner] = [self.retention, self.promotion]
         """What acts by rules when maintenance is done, in the order it does."""
         self.maintenance = Maintenance(
             self.placement,
@@ -125,6 +144,7 @@ class Engine:
             generations=self.generations,
             tiering=self.tiering,
             promotion=self.promotion,
+            retention=self.retention,
             tells=(self.meaning.look, self.accesses.tell, self.conversations.sessions.catch_up, passages_made.catch_up),
             dangling=self.dangling,
             sessions=self.conversations.sessions,
@@ -174,8 +194,15 @@ class Engine:
         user = None if session is None else session.fields.get("subject")
         return user if isinstance(user, str) else None
 
+    async def scope_of_entry(self, tenant: str, entry_id: str) -> str:
+        """The scope of an entry, expired and retired ones too. Raises `NotFound` where there is none."""
+        located = await self.placement.locate(ENTRIES, Key(tenant, entry_id)) if is_id(entry_id) else None
+        if located is None or located.record is None:
+            raise NotFound(entry_id)
+        return located.record.scope
+
     async def delete(self, tenant: str, entry_id: str) -> bool:
-        """Erase one entry; false where there was none."""
+        """Erase one entry; false where there was none. Raises `Held` where it is under legal hold."""
         if not is_id(entry_id):
             return False
         key = Key(tenant, entry_id)

@@ -22,6 +22,7 @@ from memory.orchestrator.meaning import Meaning
 from memory.orchestrator.outbox import Outbox, Pending, Until, kept, no_room, owed_by_writing
 from memory.orchestrator.past import kept_versions
 from memory.orchestrator.placement import Placement, refused
+from memory.orchestrator.quotas import Quotas
 from memory.orchestrator.turns import Patience, Turns
 from memory.orchestrator.versions import kept_version, version_at
 from memory.policies.visibility import is_active, is_current, is_expired, was_stored
@@ -47,6 +48,7 @@ class Entries:
         generations: Generations,
         lives: Lives,
         turns: Turns,
+        quotas: Quotas,
     ) -> None:
         self._placement = placement
         self._meaning = meaning
@@ -54,7 +56,8 @@ class Entries:
         self._cache = cache
         self._erasure = erasure
         self._generations = generations
-        self._births = Births(placement, meaning=meaning, outbox=outbox, lives=lives)
+        self._births = Births(placement, meaning=meaning, outbox=outbox, lives=lives, quotas=quotas)
+        self.quotas = quotas
         self._turns = turns
         self.on_written: Callable[[str, Sequence[Entry]], object] = lambda tenant, entries: None
         """Hears, of each tenant, which entries were written or changed."""
@@ -198,7 +201,8 @@ class Entries:
             if (error := refused(store, outcome)) is not None:
                 raise error
         if any(outcome.status is Status.REJECTED for outcome in outcomes) and not await self._generations.lives_on(old, store):
-            await self._erasure.delete(ENTRIES, old.key, at=old.version)  # its scope is being erased: help, so that what is said here is true
+            # its scope is being erased: help, so that what is said here is true
+            await self._erasure.delete(ENTRIES, old.key, at=old.version, held="deleted")
             raise NotFound(old.key.id)
         if not all(o.applied for o in outcomes):
             return None

@@ -14,13 +14,15 @@ from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
+from typing import Literal, TypeAlias
 
-from memory.domain.errors import CorruptRecord, StoreError, StoreUnavailable
+from memory.domain.errors import CorruptRecord, Held, StoreError, StoreUnavailable
 from memory.domain.scope import Scope
 from memory.domain.time import micros, moment
 from memory.orchestrator.cache import Cache
-from memory.orchestrator.collections import ENTRIES, OPERATIONS
+from memory.orchestrator.collections import ENTRIES, ENTRY_VERSIONS, OPERATIONS
 from memory.orchestrator.generations import OPERATIONS_SCOPE, UNDER_WAY, Generations, operation_key
+from memory.orchestrator.holds import Holds
 from memory.orchestrator.kinds import Kind
 from memory.orchestrator.lease import Hold
 from memory.orchestrator.outbox import Outbox, Pending, Until, elsewhere, hanging_on, kept_in, passages_left
@@ -29,7 +31,7 @@ from memory.orchestrator.steps import step
 from memory.orchestrator.turns import Patience
 from memory.ports.collections import Collection
 from memory.ports.query import And, Eq, Everywhere, Ge, In, Lt, Query, within
-from memory.ports.record import Key, Mark, Owed, Partition, Record, Role, Tombstone
+from memory.ports.record import Corrupt, Key, Mark, Owed, Partition, Record, Role, Tombstone
 from memory.ports.store import Store
 from memory.ports.writes import AtVersion, Delete, Newer, Put, RaiseGeneration
 
@@ -47,6 +49,9 @@ REPEATED_AT = (1 / 60, 5 / 60, 15 / 60, 30 / 60, 45 / 60, 1.0)
 """When a watched erasure is repeated, in parts of `mark_life`."""
 REPEATED_TOGETHER = 100
 """So many scopes of one tenant and generation are erased again in one call."""
+OfHeld: TypeAlias = Literal["refused", "left", "deleted"]
+"""What becomes of a deletion of what is under legal hold; it goes where it was never to be, or what it belonged to is gone."""
+Came: TypeAlias = "bool | StoreError | Held"
 
 
 class Erasure:
@@ -57,6 +62,7 @@ class Erasure:
         self._outbox = outbox
         self._cache = cache
         self._generations = generations
+        self.holds = Holds(placement)
         self.also: list[Callable[[Partition, int], Awaitable[None]]] = []
         """What else goes with a partition, once all stores have let go of what is older than this generation; it may be awaited more than once."""
         outbox.register(DELETE, self._delete_noted, Until.DONE)
@@ -64,21 +70,33 @@ class Erasure:
 
     # -- one record ---------------------------------------------------------------------------------------------------
 
-    async def delete(self, collection: Collection, key: Key, *, at: int | None = None) -> bool:
+    async def delete(self, collection: Collection, key: Key, *, at: int | None = None, held: OfHeld = "refused") -> bool:
         """Delete a record wherever it is; false where nothing was. With `at`, only if that is its version still.
 
-        Raises `Contended` where others were faster until the deadline.
+        Raises `Contended` where others were faster until the deadline, `Held` where it is under legal hold and `held` does not say otherwise.
         """
+        try:
+            return await self._delete(collection, key, at, despite_holds=held == "deleted")
+        except Held as error:
+            if held == "refused":
+                raise
+            log.info("%s stays: %s", key.id, error)
+            return False
+
+    async def _delete(self, collection: Collection, key: Key, at: int | None, *, despite_holds: bool) -> bool:
         patience = Patience(self._placement, key.id)
         while True:
             try:
                 located = await self._placement.locate(collection, key)
             except CorruptRecord as unreadable:
+                await self.holds.refuse_unreadable(key.tenant)
                 return await self._delete_unreadable(collection, key, unreadable.store)
             home = located.home()
             if home is None or (at is not None and home[0].version != at):
                 return False
             record, store = home
+            if not despite_holds:
+                await self.holds.refuse([record])
             await self._cache.invalidate(collection, key)
             deletion = self.deletion(collection, record, store, self._placement.next_version(record.version))
             outcome = await self._placement.write_one("delete.home", store, deletion)
@@ -88,6 +106,70 @@ class Erasure:
             if (error := refused(store, outcome)) is not None:
                 raise error
             await patience.wait()
+
+    async def delete_at(self, collection: Collection, at: Mapping[Key, int], store: Store, away: set[str]) -> dict[Key, Came]:
+        """Delete records that have their home in this store, each only if this is its version still; of each whether it was, or why it cannot be: the
+        store refuses, or it is under legal hold.
+
+        They are deleted in one call. Where the store fails otherwise than by not answering, each is tried alone: it may be one's fault. `away`: as
+        `Outbox.finish_all` has it.
+        """
+        try:
+            return await self._delete_at(collection, at, store, away)
+        except StoreError as error:
+            if isinstance(error, StoreUnavailable):
+                raise
+            if len(at) == 1:
+                return dict.fromkeys(at, error)
+        came: dict[Key, Came] = {}
+        for key, version in at.items():
+            came |= await self.delete_at(collection, {key: version}, store, away)
+        return came
+
+    async def _delete_at(self, collection: Collection, at: Mapping[Key, int], store: Store, away: set[str]) -> dict[Key, Came]:
+        with step("delete.read"):
+            found = await store.get(collection, list(at))
+        came: dict[Key, Came] = dict.fromkeys(at, False)
+        came |= {row.key: CorruptRecord(store.name, row.key.id, row.problem) for row in found if isinstance(row, Corrupt)}
+        going = [row for row in found if isinstance(row, Record) and row.role is Role.HOME and row.version == at[row.key]]
+        came |= (held := await self.holds.over(going))
+        going = [record for record in going if record.key not in held]
+        if not going:
+            return came
+        await self._cache.invalidate(collection, *(record.key for record in going))
+        deletions = [self.deletion(collection, record, store, self._placement.next_version(record.version)) for record in going]
+        outcomes = await self._placement.write("delete.home", store, *deletions)
+        gone = [deletion for deletion, outcome in zip(deletions, outcomes, strict=True) if outcome.applied]
+        tombstones = [Tombstone(deletion.key, deletion.version, deletion.owed) for deletion in gone]
+        await self._outbox.finish_all([Pending(collection, store, tombstone) for tombstone in tombstones], away)
+        refusals = ((deletion.key, refused(store, outcome)) for deletion, outcome in zip(deletions, outcomes, strict=True))
+        return came | {key: error for key, error in refusals if error is not None} | {tombstone.key: True for tombstone in tombstones}
+
+    async def delete_versions(self, at: Mapping[Key, int]) -> dict[Key, Came]:
+        """Delete kept versions, by key and version; of each whether it was, or that it is under legal hold. The chain of the others stays whole."""
+        archive = self._placement.topology.archive
+        with step("delete.read"):
+            found = await archive.get(ENTRY_VERSIONS, list(at))
+        there = [row for row in found if isinstance(row, Record) and row.version == at[row.key]]
+        held = await self.holds.over(there)
+        deletions = [
+            Delete(
+                ENTRY_VERSIONS,
+                row.key,
+                version=self._placement.next_version(row.version),
+                when=AtVersion(row.version),
+                note={} if row.previous is None else {"previous": row.previous},
+                discard_at=self._placement.tombstone_until(),
+            )
+            for row in there
+            if row.key not in held
+        ]
+        outcomes = await self._placement.write("delete.versions", archive, *deletions) if deletions else []
+        came: dict[Key, Came] = dict.fromkeys(at, False)
+        came |= held
+        for deletion, outcome in zip(deletions, outcomes, strict=True):
+            came[deletion.key] = refused(archive, outcome) or outcome.applied
+        return came
 
     def deletion(self, collection: Collection, record: Record, store: Store, version: int) -> Delete:
         """The write that deletes a record at home in this store: a tombstone of this version, which owes what hangs on the record."""
@@ -134,9 +216,9 @@ class Erasure:
         raise StoreUnavailable(store.name, f"record {key.id} keeps changing; try again")
 
     async def _delete_noted(self, pending: Pending, owed: Owed) -> bool:
-        """Delete the records noted, each only at the version noted: one that changed since is left alone."""
+        """Delete the records noted, each only at the version noted: one that changed since, or is held, is left alone."""
         for record_id, version in owed.data["records"]:
-            await self.delete(pending.collection, Key(pending.owner.key.tenant, record_id), at=version)
+            await self.delete(pending.collection, Key(pending.owner.key.tenant, record_id), at=version, held="left")
         return True
 
     # -- a scope ------------------------------------------------------------------------------------------------------
@@ -152,8 +234,10 @@ class Erasure:
     async def erase(self, partition: Partition, then: tuple[Owed, ...] = (), older_than: int | None = None) -> Counter[str]:
         """Delete every record of a partition, in every store; how many of each collection (see `erase_scope`). `then` is done behind it.
 
-        With `older_than` only those of lower generations: what was born since that was raised stays.
+        With `older_than` only those of lower generations: what was born since that was raised stays. Raises `Held` where the partition, or an entry
+        in it, is under legal hold. An erasure that had begun before is carried out.
         """
+        await self.holds.refuse_partition(partition)
         return await self._begin(partition, older_than or 1 + await self._generations.highest(partition), then)
 
     async def _begin(self, partition: Partition, generation: int, then: tuple[Owed, ...] = ()) -> Counter[str]:
@@ -211,26 +295,29 @@ class Erasure:
 
         An arriving copy whose source has let go is a home. It may be told so while this goes on, so that homes are looked for once more in the end.
         """
-        cache, erased = store is self._placement.topology.cache, Counter[str]()
+        cache, erased, version = store is self._placement.topology.cache, Counter[str](), self._placement.next_version()
         older = None if cache else Lt("generation", generation)  # a cache may lose anything
         for kind in self._placement.kinds.within(partition):
             collection = kind.collection
             arriving = await self._arriving(store, collection, partition, older) if kind.movable and not cache else []
             has_copies = kind.movable or kind.replicated  # of others all that stands is a home
-            at_home = await self._leave_tombstones(store, kind, [partition], older, HOMES if has_copies else frozenset(Role))
+            at_home = await self._leave_tombstones(store, kind, [partition], older, HOMES if has_copies else frozenset(Role), version)
             copies = await self._still_there(store, collection, arriving)
             if has_copies:
-                await self._leave_tombstones(store, kind, [partition], older, OTHER_ROLES)
+                await self._leave_tombstones(store, kind, [partition], older, OTHER_ROLES, version)
             arrived = await self._still_there(store, collection, copies)
             if kind.movable:
-                at_home += await self._leave_tombstones(store, kind, [partition], older, HOMES)
+                at_home += await self._leave_tombstones(store, kind, [partition], older, HOMES, version)
             erased[collection.name] = at_home + len(copies) - len(arrived)
         return Counter() if cache else erased  # a damaged copy there is of no role
 
-    async def _leave_tombstones(self, store: Store, kind: Kind, partitions: Sequence[Partition], older: Lt | None, roles: frozenset[Role]) -> int:
+    async def _leave_tombstones(
+        self, store: Store, kind: Kind, partitions: Sequence[Partition], older: Lt | None, roles: frozenset[Role], version: int
+    ) -> int:
+        """`version`: one for all kinds of an erasure in a store, so that who outdoes the tombstone of a record outdoes those of its passages."""
         query = Query(kind.collection, within(*partitions), filter=older, roles=roles)
         with step("erase.delete"):
-            return await store.delete_matching(query, self._placement.next_version(), self._placement.tombstone_until(), self._generations.carried)
+            return await store.delete_matching(query, version, self._placement.tombstone_until(), self._generations.carried)
 
     async def _arriving(self, store: Store, collection: Collection, partition: Partition, older: Lt | None) -> list[Key]:
         """The arriving copies here whose source has let go in favour of this store."""
@@ -313,8 +400,9 @@ class Erasure:
             await self._generations.bring_up_the_rest(store, partition)
         again = [p for p, since in begun.items() if not await self._generations.levelled(store, p, generation, since)]
         older = None if store is self._placement.topology.cache else Lt("generation", generation)
+        version = self._placement.next_version()
         for kind in self._placement.kinds.within(*again):
-            await self._leave_tombstones(store, kind, again, older, frozenset(Role))
+            await self._leave_tombstones(store, kind, again, older, frozenset(Role), version)
 
     async def _born_since(self, store: Store, begun: Mapping[Partition, datetime], generation: int) -> set[Partition]:
         """The partitions in which a record of a lower generation is of after their erasure had begun."""

@@ -11,7 +11,7 @@ from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TypeAlias
 
-from memory.domain.errors import StoreError
+from memory.domain.errors import Held, StoreError
 from memory.domain.shown import Shown
 from memory.domain.time import moment
 from memory.orchestrator.collections import SAID
@@ -121,7 +121,9 @@ class Healing:
         said = [f"what was written to store '{one.store}' alone {since} and until it was set back is lost, and what was deleted there alone is back"]
         archive = {leaf.name for leaf in leaves_of(self._topology.archive)}
         if one.store in archive:
-            said.append(f"sessions, messages, tasks, relations and earlier versions stand in store '{one.store}' alone: they are as they were then")
+            said.append(
+                f"sessions, messages, tasks, relations, earlier versions and legal holds stand in store '{one.store}' alone: they are as they were then"
+            )
         if one.to and self._placement.now() - moment(one.to) > self._placement.settings.tombstone_life:
             said.append(f"store '{one.store}' was set back by more than tombstones last: what was deleted before that may be back")
         return said
@@ -141,9 +143,17 @@ class Healing:
                         seen.add(partition)
                         work.count("a scope whose erasure a store had forgotten")
                         if work.repair:
-                            await self._generations.level(partition)
+                            await self._level_one(partition, work)
                 if (cursor := page.cursor) is None:
                     break
+
+    async def _level_one(self, partition: Partition, work: _Work) -> None:
+        try:
+            await self._erasure.holds.refuse_partition(partition)
+        except Held as error:
+            work.found.left.append(f"scope '{partition.scope}' of tenant '{partition.tenant}' was erased, and stays where it came back: {error}")
+        else:
+            await self._generations.level(partition)
 
     # -- entries ------------------------------------------------------------------------------------------------------
 
@@ -199,13 +209,22 @@ class Healing:
                 if (one.key, one.differs) not in counted:
                     counted.add((one.key, one.differs))
                     _tell(one, work)
-            steps = [one for one in same.values() if work.repair and one.differs not in (Differs.LOST, Differs.UNSURE)]
+            steps = await self._allowed([one for one in same.values() if work.repair and one.differs not in (Differs.LOST, Differs.UNSURE)], work)
             for store in dict.fromkeys(self._place(one) for one in steps):
                 await self._carry_out(kind, store, [one for one in steps if self._place(one) is store], work)
             left = await self._rows(kind.collection, [one.key for one in steps])
             found = others | self._differences(kind, left, work)
         for one in found.values():
             work.leave(one.key, str(one.differs))
+
+    async def _allowed(self, steps: Sequence[Difference], work: _Work) -> list[Difference]:
+        """Those that delete nothing that is under legal hold."""
+        deleted = [one.standing for one in steps if one.differs is Differs.BACK and isinstance(one.standing, Record)]
+        held = await self._erasure.holds.over(deleted)
+        work.found.left += [
+            f"entry {key.id} of tenant '{key.tenant}' was deleted, and stays where it came back: {error}" for key, error in held.items()
+        ]
+        return [one for one in steps if one.key not in held]
 
     def _place(self, one: Difference) -> Store:
         """The store that is written to first."""
@@ -310,8 +329,8 @@ class Healing:
             return
         if differs is Differs.PAST_BACK:
             work.count(differs)
-            if work.repair:
-                await self._erasure.delete(_versions(kind), row.key, at=row.version)
+            if work.repair and not await self._erasure.delete(_versions(kind), row.key, at=row.version, held="left"):
+                work.found.left.append(f"an earlier version of entry {key.id} of tenant '{key.tenant}' is under legal hold, or was deleted meanwhile")
             return
         newest = max([row, *[one async for one in self._kept(kind, row)]], key=lambda one: one.version)
         home = next(((store, one) for store, one in rows if isinstance(one, Record) and one.role is Role.HOME), None)

@@ -98,21 +98,36 @@ class Judging:
     async def _in_store(
         self, collection: Collection, event: Event, where: Where, store: Store, now: datetime, missed: Missed, tier: str
     ) -> AsyncIterator[list[Judged]]:
-        """Page by page. Where a scope's size is asked about, all of it is gone through, but once nothing more can lie beyond what it may hold."""
+        """Page by page."""
         asked = self.of(event, tier)
         measures = frozenset().union(*(rule.measures for rule in asked))
-        ranks = Ranks(self._placement, self._counter, collection, store, measures) if measures else None
-        least = min(rule.from_rank for rule in asked) if ranks is not None and tier and isinstance(where, Partitions) else 0
-        if ranks is not None and least and isinstance(where, Partitions):
-            held = [await ranks.held(partition, tier) for partition in where.partitions]
-            if all(rank.count < least for rank in held):
-                return
-        whole = collection is ENTRIES and (bool(ranks and ranks.reads_texts) or any(isinstance(rule, CustomRule) for rule in asked))
-        condition = _of_tier(tier, None if ranks else _taken(asked, now, fields_of(collection))) if tier else None
-        async for page in self._pages(collection, where, store, condition, missed, whole=whole):
-            ranked = [(row, None if ranks is None else await ranks.of(row)) for row in _rows(page)]
-            yield [self._judge(asked, event, row, rank, now, missed) for row, rank in ranked if not _is_expired(row, now)]
-            if least and ranked and (last := ranked[-1][1]) is not None and last.count < least:
+        texts = bool(measures - {"count"}) or any(isinstance(rule, CustomRule) for rule in asked)
+        if measures:
+            ranks = Ranks(self._placement, self._counter, collection, store, measures)
+            rows = self._ranked(collection, where, store, ranks, min(rule.from_rank for rule in asked) if tier else 0, missed, tier, texts=texts)
+        else:
+            condition = _of_tier(tier, _taken(asked, now, fields_of(collection))) if tier else None
+            rows = self._unranked(collection, where, store, condition, missed, texts=texts)
+        async for page in rows:
+            yield [self._judge(asked, event, row, rank, now, missed) for row, rank in page if not _is_expired(row, now)]
+
+    async def _unranked(
+        self, collection: Collection, where: Where, store: Store, condition: Filter | None, missed: Missed, *, texts: bool
+    ) -> AsyncIterator[list[tuple[Head | Record, Rank | None]]]:
+        async for page in self._pages(collection, where, store, condition, missed, texts=texts):
+            yield [(row, None) for row in _rows(page)]
+
+    async def _ranked(
+        self, collection: Collection, where: Where, store: Store, ranks: Ranks, least: int, missed: Missed, tier: str, *, texts: bool
+    ) -> AsyncIterator[list[tuple[Head | Record, Rank | None]]]:
+        """Everything is gone through, whatever the rules take of it; one scope until nothing more has a rank of `least`, from which on they do."""
+        scope = where.partitions[0] if isinstance(where, Partitions) and len(where.partitions) == 1 else None
+        if scope is not None and tier and (await ranks.held(scope, tier)).count < least:
+            return
+        async for page in self._pages(collection, where, store, _of_tier(tier) if tier else None, missed, texts=texts):
+            ranked = [(row, await ranks.of(row)) for row in _rows(page)]
+            yield [(row, rank) for row, rank in ranked if rank.count >= least]
+            if scope is not None and ranked and ranked[-1][1].count < least:
                 return
 
     def _judge(self, asked: Sequence[Rule], event: Event, row: Head | Record, rank: Rank | None, now: datetime, missed: Missed) -> Judged:
@@ -137,9 +152,10 @@ class Judging:
         return decision
 
     async def _pages(
-        self, collection: Collection, where: Where, store: Store, condition: Filter | None, missed: Missed, *, whole: bool
+        self, collection: Collection, where: Where, store: Store, condition: Filter | None, missed: Missed, *, texts: bool
     ) -> AsyncIterator[Page]:
         """What a store holds, page by page."""
+        whole = texts and collection is ENTRIES
         select = None if whole else frozenset(name for name in LOOKED_AT if name in fields_of(collection))
         query = Query(collection, where, condition, OLDEST_FIRST, self._placement.settings.page, roles=STANDING, select=select)
         async for page in self._placement.pages("promotion.scan", store, query):
@@ -192,7 +208,7 @@ def _taken(rules: Sequence[Rule], now: datetime, known: Fields) -> Filter | None
     return taken if _parts(taken) + 2 <= MAX_FILTER_PARTS else None
 
 
-def _of_tier(tier: str, taken: Filter | None) -> Filter:
+def _of_tier(tier: str, taken: Filter | None = None) -> Filter:
     return And((Eq("tier", tier), *(() if taken is None else (taken,))))
 
 

@@ -16,6 +16,7 @@ from memory.orchestrator.collections import (
     ENTRIES,
     ENTRY_PASSAGES,
     ENTRY_VERSIONS,
+    HOLDS,
     LEASES,
     MESSAGES,
     OPERATIONS,
@@ -146,6 +147,7 @@ KINDS = Kinds(
     Kind(RUNS, exported=False, conversational=True),
     Kind(CLAIMS, scoped=False, exported=False),
     Kind(OPERATIONS, scoped=False, exported=False),
+    Kind(HOLDS, scoped=False, exported=False),
     Kind(LEASES, scoped=False, exported=False),
     Kind(SETTINGS, scoped=False, exported=False),
 )

@@ -62,9 +62,9 @@ class LongTexts:
         return await self.making[items[0][0].collection].make(items, self.tier)
 
     async def _forget(self, pending: Pending, owed: Owed) -> bool:
-        """Every store that may have some, whatever is configured now."""
-        stores = dict.fromkeys(self._placement.topology.home(tier) for tier in LATER_TIERS)
-        return await self.making[pending.collection].end(pending, owed, list(stores))
+        """Of every store that may have some: all that there ever were of the one in use, and what stands in one that was once."""
+        stores = [self._placement.topology.home(tier) for tier in LATER_TIERS]
+        return await self.making[pending.collection].end(pending, {one: owed.data["parts"] if one is self.store else None for one in stores})
 
     # -- found --------------------------------------------------------------------------------------------------------
 

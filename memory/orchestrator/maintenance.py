@@ -10,10 +10,9 @@ from __future__ import annotations
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from dataclasses import dataclass
-from datetime import timedelta
 from typing import Any
 
-from memory.domain.errors import StoreError, StoreUnavailable
+from memory.domain.errors import Held, StoreError, StoreUnavailable
 from memory.domain.shown import Shown
 from memory.orchestrator.allowance import UNLIMITED, Allowance, Enough
 from memory.orchestrator.collections import SESSIONS
@@ -26,6 +25,7 @@ from memory.orchestrator.outbox import Outbox, Pending
 from memory.orchestrator.placement import Placement
 from memory.orchestrator.promotion import Promotion, PromotionReport
 from memory.orchestrator.reindexing import Reindexing
+from memory.orchestrator.retention import Retention, RetentionReport
 from memory.orchestrator.rounds import Round
 from memory.orchestrator.setbacks import Setbacks
 from memory.orchestrator.steps import step
@@ -42,8 +42,6 @@ log = logging.getLogger(__name__)
 
 READ_AT_ONCE = 50
 """How many owners of steps are read at once: each may be large, and carry as much of its past."""
-EXPIRED_GRACE = timedelta(days=1)
-"""How long an expired entry stays in a store of the capability `ttl`, whose operators expect it to forget what expired."""
 
 
 @dataclass(slots=True, repr=False)
@@ -53,7 +51,8 @@ class SweepReport(Shown):
     `more` says that there was more to do than its budget allowed: the next one goes on where this one ended.
     `waiting` names what could not be done because a store did not answer; `stays` what somebody has to look at: records that a tier refuses, steps
     that a store refuses or that a newer version of the library left. `healed` counts scopes in which a store was behind the others,
-    `reindexed` vectors that were made anew behind a reindex.
+    `reindexed` vectors that were made anew behind a reindex. By rules of retention `deleted` counts entries and sessions, `ended` sessions,
+    `dropped_versions` kept versions; `held` is what would have gone and is under legal hold.
     """
 
     ran: bool = True
@@ -65,6 +64,10 @@ class SweepReport(Shown):
     dropped_relations: int = 0
     moved: int = 0
     expired: int = 0
+    deleted: int = 0
+    ended: int = 0
+    dropped_versions: int = 0
+    held: int = 0
     repeated_erasures: int = 0
     forgotten_scopes: int = 0
     healed: int = 0
@@ -85,6 +88,7 @@ class Maintenance:
         generations: Generations,
         tiering: Tiering,
         promotion: Promotion,
+        retention: Retention,
         tells: Sequence[Callable[[], Awaitable[object]]],
         dangling: Dangling,
         sessions: SessionRecords,
@@ -97,6 +101,7 @@ class Maintenance:
         self._generations = generations
         self._tiering = tiering
         self._promotion = promotion
+        self._retention = retention
         self._tells = tells
         self._dangling = dangling
         self._sessions = sessions
@@ -162,6 +167,7 @@ class Maintenance:
             (self._clear_cache, report, hold),
             *([] if set_back else [(self._count, report, "dropped_relations", self._dangling.drop, hold)]),
             (self._count, report, "reindexed", self._reindexing.catch_up, hold),
+            (self._retain, report, hold, away),
             (self._apply_rules, report, hold, away),
         ]
 
@@ -189,6 +195,15 @@ class Maintenance:
         """See whether a store was set back. Until it is healed, nothing is forgotten that may tell what is missing from it."""
         for found in (await self._setbacks.note()).values():
             report.stays += (f"{found}; `memory doctor --repair` heals what can be healed, and nothing is forgotten until then",)
+
+    async def _retain(self, report: SweepReport, hold: Hold, away: set[str]) -> None:
+        done = RetentionReport()
+        try:
+            await self._retention.by_sweep(away, hold, done)
+        finally:
+            report.deleted, report.ended, report.dropped_versions = done.deleted, done.ended, done.dropped_versions
+            report.held += done.held
+            report.waiting += tuple(said for said in done.waiting if said not in report.waiting)
 
     async def _apply_rules(self, report: SweepReport, hold: Hold, away: set[str]) -> None:
         promoted = PromotionReport()
@@ -225,7 +240,8 @@ class Maintenance:
     async def _due(self, leaf: Store, begin: str | None = None) -> AsyncIterator[Due]:
         """What is due in a store, slice by slice. Parts of split stores are asked each: a record in one hides another's tombstone."""
         now, cursor = self._placement.now(), begin
-        expired = {kind.collection: now - EXPIRED_GRACE for kind in self._placement.kinds.expiring} if leaf.capabilities.ttl else {}
+        grace = self._placement.settings.expired_grace
+        expired = dict.fromkeys((kind.collection for kind in self._placement.kinds.expiring), now - grace) if grace else None
         while True:
             with step("sweep.due"):
                 found = await leaf.due(now, self._placement.settings.page, cursor, expired=expired)
@@ -314,22 +330,29 @@ class Maintenance:
         return found
 
     async def _delete_expired(self, collection: Collection, rows: Sequence[DueRow], store: Store, report: SweepReport, away: set[str]) -> None:
-        """Records in a store that is asked to forget what expired, with all that hangs on them in other stores."""
-        for row in rows:
-            await self._job(report, self._delete_one, collection, row, report)
-
-    async def _delete_one(self, collection: Collection, row: DueRow, report: SweepReport) -> None:
-        report.expired += await self._erasure.delete(collection, row.key, at=row.version)
+        """Records whose grace is over, with all that hangs on them in other stores."""
+        for came in (await self._erasure.delete_at(collection, {row.key: row.version for row in rows}, store, away)).values():
+            report.expired += came is True
+            report.held += isinstance(came, Held)
+            if isinstance(came, StoreError):
+                _told(report, came)
 
     async def _end_sessions(self, report: SweepReport, hold: Hold) -> None:
-        """Erase the sessions that have expired: not their records alone, but all that was said in them."""
-        query = Query(SESSIONS, Everywhere(), Lt("hidden_from", self._placement.now()), limit=self._placement.settings.page)
+        """Erase the sessions whose grace is over: not their records alone, but all that was said in them."""
+        grace = self._placement.settings.expired_grace
+        if not grace:
+            return
+        query = Query(SESSIONS, Everywhere(), Lt("hidden_from", self._placement.now() - grace), limit=self._placement.settings.page)
         async for page in self._placement.pages("session.expired", self._placement.topology.archive, query):
             for record in page.records:
                 if isinstance(record, Record):
                     await hold()
-                    await self._sessions.erase_expired(record)
-                    report.expired += 1
+                    try:
+                        await self._sessions.erase_expired(record)
+                    except Held:
+                        report.held += 1
+                    else:
+                        report.expired += 1
 
     # -- forgetting ---------------------------------------------------------------------------------------------------
 

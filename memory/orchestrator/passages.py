@@ -22,7 +22,7 @@ from memory.ports.collections import Collection
 from memory.ports.nearness import exact_cosines
 from memory.ports.pace import paced
 from memory.ports.query import Filter
-from memory.ports.record import FieldValue, Key, Owed, Record, Stored, Tombstone
+from memory.ports.record import FieldValue, Key, Record, Stored, Tombstone
 from memory.ports.store import Store
 from memory.ports.writes import AtVersion, Delete, Newer, Put
 
@@ -68,11 +68,11 @@ class Making:
             came += await self._written(store, pending, [writes.get(one.owner.key, []) for one in pending])
         return came
 
-    async def end(self, pending: Pending, owed: Owed, stores: Sequence[Store]) -> bool:
-        """Those of an owner in these stores: as many as it owes to end or, where nobody knows, as stand."""
-        owner, parts = pending.owner, owed.data["parts"]
+    async def end(self, pending: Pending, stores: Mapping[Store, int | None]) -> bool:
+        """Those of an owner in these stores: of each so many or, where nobody knows how many there are, those that stand."""
+        owner = pending.owner
         version = self.form.said_at(owner) if isinstance(owner, Record) else owner.version
-        for store in stores:
+        for store, parts in stores.items():
             ends = list(self._ends(owner.key, version, await self._standing(store, owner.key) if parts is None else parts))
             (came,) = await self._written(store, [pending], [ends])
             if isinstance(came, Exception):

@@ -114,20 +114,9 @@ class Promotion:
         missed = Missed([], [])
         async for collection, judged in self._judging.everywhere(now, missed):
             for one in judged:
-                if one.decision.target is not None:
-                    key, decision = one.row.key, one.decision
-                    yield Planned(
-                        "move",
-                        collection.name,
-                        key.id,
-                        key.tenant,
-                        one.row.scope,
-                        decision.rule,
-                        decision.because,
-                        now,
-                        one.row.tier,
-                        decision.target or "",
-                    )
+                if (to := one.decision.target) is not None:
+                    key, rule, because = one.row.key, one.decision.rule, one.decision.because
+                    yield Planned("move", collection.name, key.id, key.tenant, one.row.scope, rule, because, now, one.row.tier, to)
         waiting += [*missed.stores, *(f"{key.id} stays: {problem}" for key, _, problem in missed.records)]
 
     async def outlook(self, record: Record, store: Store, now: datetime) -> list[Outlook]:
@@ -159,12 +148,14 @@ class Promotion:
         """Copy what is to be copied into broader scopes, once. What cannot be copied is told, and costs nothing else."""
         copies = [(one.row, decision) for one in judged for decision in one.copies]
         for row, decision in copies:
+            begun = self._placement.now()
             try:
                 to = await self._target(row.key.tenant, session, decision.to_scope or "")
                 copy = await self._derivation.promote(row.key.tenant, row.key.id, to, revive=False)
             except MemoryTiersError as error:
                 report.kept.append(Kept(row.key.id, row.tier, f"rule '{decision.rule}' cannot copy it: {error}"))
-            else:
+                continue
+            if copy.created_at >= begun:  # else it was made before
                 report.copied.append(Copied(row.key.id, copy.id, to.text, decision.rule, decision.because))
 
     async def _target(self, tenant: str, session: Scope, to_scope: str) -> Scope:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -12,14 +13,17 @@ from memory.domain.errors import Conflict, InvalidInput, NotFound, StoreUnavaila
 from memory.domain.shown import Shown
 from memory.orchestrator.collections import ENTRIES, RELATIONS
 from memory.orchestrator.dangling import parents_of, standing
+from memory.orchestrator.derivation import SUPERSEDE
 from memory.orchestrator.entries import Entries
 from memory.orchestrator.erasure import Erasure
 from memory.orchestrator.generations import Generations
-from memory.orchestrator.outbox import Outbox, Pending
+from memory.orchestrator.outbox import Outbox, Pending, Until
 from memory.orchestrator.placement import Placement, refused
 from memory.ports.query import Eq, Order, Query, Tenant, all_of
-from memory.ports.record import Key, Record, Tombstone
+from memory.ports.record import Key, Owed, Record, Tombstone
 from memory.ports.writes import Absent, AtVersion, Put, Status
+
+log = logging.getLogger(__name__)
 
 Label = Literal["relates_to", "refines", "contradicts", "supersedes", "supports"]
 LABELS: tuple[str, ...] = get_args(Label)
@@ -45,6 +49,20 @@ class Relations:
         self._erasure = erasure
         self._generations = generations
         self._outbox = outbox
+        outbox.register(SUPERSEDE, self._supersede, Until.DELETED)
+
+    async def _supersede(self, pending: Pending, owed: Owed) -> bool:
+        """Link an entry to those it supersedes, and retire them. Who was retired or deleted meanwhile needs neither."""
+        tenant, source = pending.owner.key.tenant, pending.owner.key.id
+        for target in owed.data["ids"]:
+            try:
+                await self.relate(tenant, source, "supersedes", target)
+            except InvalidInput:
+                continue
+            except Conflict:
+                log.debug("%s was linked to %s before", source, target)
+            await self._entries.invalidate(tenant, target, None)
+        return True
 
     async def relate(self, tenant: str, source_id: str, label: str, target_id: str, *, restored_from: datetime | None = None) -> Relation:
         """Link two active entries; the same link again is a `Conflict` that names the first (D40).
@@ -106,7 +124,7 @@ class Relations:
         """An entry deleted while it was being linked takes the link with it (D29)."""
         located = await self._placement.locate_many(ENTRIES, [Key(tenant, end) for end in ends])
         if any(at.record is None for at in located):
-            await self._erasure.delete(RELATIONS, record.key)
+            await self._erasure.delete(RELATIONS, record.key, held="deleted")
             raise InvalidInput("relation", "both entries must exist, be active and belong to this tenant")
 
     def _record(self, tenant: str, source: Record, label: str, target_id: str, after: int = 0, made: datetime | None = None) -> Record:

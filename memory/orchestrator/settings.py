@@ -13,12 +13,14 @@ class EngineSettings:
     `mark_life` and `tombstone_life` must exceed the longest time a call can be under way (a frozen worker, a late duplicate): within it
     late copies and late readers are told apart from fresh ones. `sweep_every` is how often an open memory does maintenance; zero: never by itself.
     `deadline` is how long a read waits for a store, and how long a write tries where others are writing the same record.
+    `expired_grace` is how long what has expired is kept, hidden, before a sweep deletes it; zero: for ever.
     `advice` is how long a search waits for an advisor's or a reranker's answer, each time it asks.
     """
 
     mark_life: timedelta = timedelta(hours=1)
     tombstone_life: timedelta = timedelta(days=30)
     cache_max_age: timedelta = timedelta(minutes=5)
+    expired_grace: timedelta = timedelta(days=1)
     lease: timedelta = timedelta(seconds=30)
     sweep_every: timedelta = timedelta(minutes=5)
     deadline: timedelta = timedelta(seconds=10)

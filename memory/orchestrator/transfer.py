@@ -228,7 +228,7 @@ class Transfer:
         homes = {at.key: at.record for at in await self._placement.locate_many(ENTRIES, list(dict.fromkeys(keys.values())))} if keys else {}
         gone = [place for place, row in written.items() if (home := homes[keys[place]]) is None or not same_life(row, home)]
         for place in gone:
-            await self._erasure.delete(ENTRY_VERSIONS, written[place].key)
+            await self._erasure.delete(ENTRY_VERSIONS, written[place].key, held="deleted")
         return gone
 
     # -- in: other kinds ----------------------------------------------------------------------------------------------

@@ -8,12 +8,13 @@ from typing import TYPE_CHECKING, cast
 import numpy as np
 
 from memory.ports.asking import condition, reader
+from memory.ports.bm25 import gained, norms
 from memory.ports.candidates import Candidates, Measured, Statistics, none_of
 from memory.ports.gathering import beside, stacked
 from memory.ports.nearness import exact_cosines
 from memory.ports.record import Record
 from memory.ports.scored import Form, stands_at
-from memory.ports.text import K1, B, query_words, rarity
+from memory.ports.text import query_words, rarity
 
 if TYPE_CHECKING:
     from memory.ports.candidates import Floats, Ints, Scores
@@ -49,10 +50,10 @@ class _Pool:
         """Weighed by all records there are, before the filter: what it hides still tells how rare a word is."""
         scores, matched = np.zeros(len(self._there)), np.zeros(len(self._there), np.bool_)
         average = self._words / self._documents if self._documents else 0.0
-        norms = K1 * (1 - B + B * self._lengths / average) if average else np.full(len(scores), K1)
+        norm = norms(self._lengths, average)
         for stem in query_words(self._asked.text):
             places, frequencies = self._holding(stem)
-            scores[places] += rarity(self._documents, len(places)) * frequencies * (K1 + 1) / (frequencies + norms[places])
+            scores[places] += gained(rarity(self._documents, len(places)), frequencies, norm[places])
             matched[places] = True
         return self._best(np.flatnonzero(matched), scores[matched])
 

@@ -166,7 +166,7 @@ class Store(Protocol):
 
         Nothing: no record and no mark of any collection; while tombstones of it are left a store may hold a
         partition back. Each comes with its generation. A store that keeps nothing of such partitions has none. One of very many partitions may look
-        at a thousand of them, and at the next ones when it is asked again.
+        at some hundreds of them, and at the next ones when it is asked again.
         """
         ...
 

@@ -11,6 +11,9 @@ from unittest.mock import patch
 from memory.domain.entry import Entry
 from memory.domain.scope import Scope
 from memory.facade.memory import Memory
+from memory.orchestrator.kinds import KINDS
+from memory.ports.query import MAX_LIMIT, Everywhere, Query
+from memory.ports.record import Role
 from memory.ports.store import Store
 
 SESSION = Scope.session("sess-1")
@@ -82,6 +85,16 @@ def watching(memory: Memory) -> Iterator[list[str]]:
     finally:
         for one in patches:
             one.stop()
+
+
+async def left_in(memory: Memory) -> list[tuple[str, str, str]]:
+    """The live records of callers' scopes in every store, whatever their role: store, collection and id."""
+    found = []
+    for store in stores_of(memory):
+        for kind in KINDS.scoped:
+            page = await store.query(Query(kind.collection, Everywhere(), roles=frozenset(Role), limit=MAX_LIMIT))
+            found += [(store.name, kind.collection.name, record.key.id) for record in page.records]
+    return found
 
 
 async def everything_stored(memory: Memory) -> list[Any]:

@@ -6,7 +6,7 @@ import pytest
 
 from memory import NotFound, Scope
 from memory.facade.memory import Memory
-from tests.acceptance.support import EVERY_KIND, HOUR, OBJECT, OTHER_USER, SESSION, USER, Clock, contents
+from tests.acceptance.support import EVERY_KIND, HOUR, OBJECT, OTHER_USER, SESSION, USER, Clock, contents, everything_stored
 
 SCOPES = pytest.mark.parametrize("scope", [USER, SESSION, OBJECT], ids=str)
 
@@ -117,3 +117,29 @@ async def test_an_entry_that_moved_onward_is_counted_once(memory: Memory) -> Non
     assert await memory.admin.erase(SESSION) == 2
     assert await memory.get(fact.id) is None
     assert await memory.retrieve(SESSION) == []
+
+
+@pytest.mark.behaviour("D35")
+async def test_a_tenants_end_takes_everything_of_it_and_nothing_of_others(memory: Memory, clock: Clock) -> None:
+    other = memory.for_tenant("other")
+    for whose in (memory, other):
+        first = await whose.write("the sea is rough", scope=USER)
+        second = await whose.write("the sea is calm", scope=SESSION)
+        await whose.write("the sea was here", scope=OBJECT, expires_at=clock.moment - HOUR)
+        await whose.update(first.id, content="the sea is rough today")
+        await whose.relations.relate(first.id, "refines", second.id)
+        await whose.entries.invalidate(second.id)
+        await whose.session("chat", user="ada").append({"role": "user", "content": "how is the sea"})
+        await whose.admin.sweep()
+    before = await everything_stored(other)
+    assert await memory.admin.erase_tenant() == 4
+    assert [line async for line in memory.admin.export()] == []
+    assert (await memory.admin.stats()).to_dict()["by_type"] == {}
+    assert await memory.sessions.get("chat") is None
+    assert await memory.search("sea", scope=[USER, SESSION, OBJECT], messages=True) == []
+    assert await memory.search_messages("sea") == []
+    assert await everything_stored(other) == before
+    assert len(await other.search_messages("sea")) == 1
+    assert all(not audit.problems for audit in await memory.admin.audit())
+    assert await memory.admin.erase_tenant() == 0
+    assert (await memory.write("begun again", scope=USER)).content == "begun again"

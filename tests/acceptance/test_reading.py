@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from datetime import timedelta
+from typing import Any
 
 import pytest
 
 from memory import Entry, InvalidInput
 from memory.facade.memory import Memory
 from memory.ports.contract.cells import cells
-from tests.acceptance.support import DAY, HOUR, MICROSECOND, OTHER_USER, SESSION, USER, Clock, contents
+from tests.acceptance.support import DAY, HOUR, MICROSECOND, OTHER_USER, SESSION, USER, Clock, contents, left_in
 
 
 async def _written(memory: Memory, clock: Clock, *texts: str) -> list[Entry]:
@@ -67,12 +68,28 @@ async def test_an_entry_is_visible_at_the_moment_it_expires_and_not_a_microsecon
 
 
 @pytest.mark.behaviour("A36")
-async def test_expired_entries_are_hidden_and_never_deleted_by_themselves(memory: Memory, clock: Clock) -> None:
-    await memory.write("gone quiet", scope=USER, expires_at=clock.moment + HOUR)
-    clock.advance(400 * DAY)
+async def test_expired_entries_are_hidden_and_go_with_all_that_hangs_on_them_when_their_grace_is_over(memory: Memory, clock: Clock) -> None:
+    gone = await memory.write("gone quiet", scope=USER, expires_at=clock.moment + HOUR)
+    stays = await memory.write("put off", scope=USER, expires_at=clock.moment + HOUR)
+    await memory.update(gone.id, content="gone quiet, edited")
+    await memory.relations.relate(gone.id, "supports", stays.id)
+    clock.advance(HOUR + MICROSECOND)
     await memory.admin.sweep()
     assert await memory.retrieve(USER) == []
-    assert await memory.admin.erase(USER) == 1
+    clock.advance(DAY - HOUR)
+    assert (await memory.admin.sweep()).expired == 0
+    clock.advance(HOUR)
+    assert (await memory.admin.sweep()).expired == 2
+    assert await left_in(memory) == []
+
+
+async def test_expired_entries_are_kept_for_ever_where_no_grace_is_set(config: dict[str, Any], clock: Clock) -> None:
+    async with Memory(config, clock=clock, durations={"expired_grace": 0, "sweep_every": 0}) as memory:
+        await memory.write("gone quiet", scope=USER, expires_at=clock.moment + HOUR)
+        clock.advance(400 * DAY)
+        await memory.admin.sweep()
+        assert await memory.retrieve(USER) == []
+        assert await memory.admin.erase(USER) == 1
 
 
 @pytest.mark.behaviour("A28", "AC-A11")

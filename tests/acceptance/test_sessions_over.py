@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from memory import InvalidInput, Memory, NotFound
-from tests.acceptance.support import HOUR, MICROSECOND, Clock
+from tests.acceptance.support import DAY, HOUR, MICROSECOND, Clock
 
 
 def user(text: str) -> dict[str, Any]:
@@ -48,12 +48,14 @@ async def test_a_session_is_hidden_strictly_after_its_expiry_and_its_id_is_free(
         await session.append(user("late"))
 
 
-async def test_a_sweep_erases_what_was_said_in_sessions_that_have_expired(memory: Memory, clock: Clock) -> None:
+async def test_a_sweep_erases_what_was_said_in_sessions_that_expired_a_day_ago(memory: Memory, clock: Clock) -> None:
     session = memory.session("s1", expires_at=HOUR)
     await session.append(user("u1"))
     await memory.session("s2").append(user("u1"))
     assert (await memory.admin.sweep()).expired == 0
     clock.advance(2 * HOUR)
+    assert (await memory.admin.sweep()).expired == 0
+    clock.advance(DAY)
     assert (await memory.admin.sweep()).expired == 1
     assert (await memory.admin.sweep()).expired == 0
     with pytest.raises(NotFound):

@@ -9,7 +9,7 @@ import pytest
 
 from memory import Memory, NotFound
 from memory.orchestrator.collections import SESSIONS
-from memory.orchestrator.conversations.sessions import session_key
+from memory.orchestrator.session_keys import session_key
 from memory.ports.writes import Delete, Newer
 from tests.acceptance.support import Clock
 from tests.acceptance.test_sessions import SYSTEM, history, summary, user, window

@@ -12,18 +12,20 @@ import pytest
 import yaml
 
 from memory.facade.build import adapter_for
-from memory.facade.config import MemoryConfig
+from memory.facade.config import MemoryConfig, load
 from memory.facade.values import scheme_of
 from tests.support.servers import IMAGES
 
 FOLDER = Path(__file__).resolve().parents[2] / "compose"
 TOPOLOGIES = sorted(FOLDER.glob("*.yaml"))
-PORT = re.compile(r"127\.0\.0\.1:(\d+):\d+")
+PORT = re.compile(r"127\.0\.0\.1:(\d+):\1")
 
 
-def services(file: Path) -> dict[str, Any]:
-    found: dict[str, Any] = yaml.safe_load(file.read_text())["services"]
-    return found
+def services(file: Path) -> tuple[dict[str, Any], dict[str, Any]]:
+    """The servers, and the worker beside them."""
+    servers: dict[str, Any] = yaml.safe_load(file.read_text())["services"]
+    worker = servers.pop("worker")
+    return servers, worker
 
 
 def asked_ports(config: MemoryConfig) -> set[int]:
@@ -47,7 +49,7 @@ def test_there_are_topologies() -> None:
 @pytest.mark.parametrize("file", TOPOLOGIES, ids=lambda file: file.stem)
 def test_the_configuration_beside_it_finds_its_servers(file: Path) -> None:
     config = MemoryConfig.load(file.with_suffix(".toml"))
-    offered = set().union(*(listening(service) for service in services(file).values()))
+    offered = set().union(*(listening(service) for service in services(file)[0].values()))
     assert asked_ports(config) <= offered
     for store in config.stores_in_use():
         adapter = adapter_for(scheme_of(store.url) or "", store.name)
@@ -56,7 +58,7 @@ def test_the_configuration_beside_it_finds_its_servers(file: Path) -> None:
 
 @pytest.mark.parametrize("file", TOPOLOGIES, ids=lambda file: file.stem)
 def test_every_server_is_watched_and_reachable_from_this_machine_only(file: Path) -> None:
-    for name, service in services(file).items():
+    for name, service in services(file)[0].items():
         assert service["healthcheck"]["test"], name
         if service.get("network_mode") == "host":
             said = [*service["command"], *service.get("environment", {}).values()]
@@ -70,4 +72,25 @@ def test_every_server_is_watched_and_reachable_from_this_machine_only(file: Path
 @pytest.mark.parametrize("file", TOPOLOGIES, ids=lambda file: file.stem)
 def test_images_are_those_that_are_tested_and_can_be_replaced(file: Path) -> None:
     known = {f"${{{image.variable}:-{image.default}}}" for image in IMAGES.values()}
-    assert {service["image"] for service in services(file).values()} <= known
+    assert {service["image"] for service in services(file)[0].values()} <= known
+
+
+@pytest.mark.parametrize("file", TOPOLOGIES, ids=lambda file: file.stem)
+def test_its_worker_has_the_same_configuration_with_the_servers_by_their_names(file: Path) -> None:
+    servers, worker = services(file)
+    assert worker["volumes"] == [f"./{file.stem}.toml:{worker['environment']['MEMORY_CONFIG']}:ro"]
+    here = load(file.with_suffix(".toml"), environ={})
+    inside = load(file.with_suffix(".toml"), environ=worker["environment"])
+    on_host = worker.get("network_mode") == "host"
+    for store, there in zip(here.stores_in_use(), inside.stores_in_use(), strict=True):
+        assert on_host or store.name in servers
+        assert there.url == (store.url if on_host else store.url.replace("127.0.0.1", store.name))
+
+
+@pytest.mark.parametrize("file", TOPOLOGIES, ids=lambda file: file.stem)
+def test_its_worker_runs_only_where_asked_for_and_after_every_server(file: Path) -> None:
+    servers, worker = services(file)
+    assert worker["profiles"] == ["worker"]
+    assert worker["depends_on"] == {name: {"condition": "service_healthy"} for name in servers}
+    (default,) = re.findall(r"(?m)^IMAGE \?= (\S+)$", (FOLDER.parent / "Makefile").read_text())
+    assert worker["image"] == f"${{MEMORY_WORKER_IMAGE:-{default}}}"

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 import memory
-from tests.support.readme import blocks, commands
+from tests.support.readme import OPERATIONS, README, blocks, commands
 
 ROOT = Path(__file__).resolve().parents[2]
 PROJECT: dict[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
@@ -41,8 +41,8 @@ def test_the_readme_has_a_figure_for_every_target_of_the_benchmark() -> None:
         assert row.rstrip(" |").rpartition("|")[2].strip().startswith(("yes", "**no**", "not measured"))
 
 
-@pytest.mark.parametrize("command", [c for c in commands() if c.startswith("make ")])
-def test_every_make_command_of_the_readme_has_a_target(command: str) -> None:
+@pytest.mark.parametrize("command", [c for page in (README, OPERATIONS) for c in commands(page) if c.startswith("make ")])
+def test_every_make_command_of_a_page_has_a_target(command: str) -> None:
     assert set(command.split()[1:2]) <= targets()
 
 
@@ -52,15 +52,16 @@ def test_every_line_of_the_makefile_s_help_names_a_target() -> None:
     assert set(described) <= targets()
 
 
-@pytest.mark.parametrize("command", [c for c in commands() if c.startswith("pip ")])
-def test_every_install_command_of_the_readme_names_an_extra_that_exists(command: str) -> None:
+@pytest.mark.parametrize("command", [c for page in (README, OPERATIONS) for c in commands(page) if c.startswith("pip ")])
+def test_every_install_command_of_a_page_names_an_extra_that_exists(command: str) -> None:
     named = re.findall(r"\[([\w,-]+)\]", command)
     assert {extra for names in named for extra in names.split(",")} <= set(PROJECT["optional-dependencies"])
 
 
-def test_every_file_the_readme_links_to_exists() -> None:
-    links = re.findall(r"\]\((?!https?:)([^)#]+)\)", (ROOT / "README.md").read_text())
-    assert [link for link in links if not (ROOT / link).exists()] == []
+@pytest.mark.parametrize("page", [README, OPERATIONS], ids=lambda page: page.stem)
+def test_every_file_a_page_links_to_exists(page: Path) -> None:
+    links = re.findall(r"\]\((?!https?:)([^)#]+)\)", page.read_text())
+    assert [link for link in links if not (page.parent / link).exists()] == []
 
 
 def test_make_needs_no_tool_a_newcomer_lacks() -> None:

@@ -10,10 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.readme import blocks, commands
+from tests.support.readme import OPERATIONS, README, blocks, commands
 from tools import wheel as wheels
 
 ROOT = Path(__file__).resolve().parents[2]
+PAGES = {page.stem: page for page in (README, OPERATIONS)}
 
 
 @pytest.fixture
@@ -64,9 +65,9 @@ def test_the_installed_library_is_not_the_checkout(programs: Path, elsewhere: Pa
     assert Path(first).is_relative_to(programs.parent)
 
 
-@pytest.mark.parametrize("number", range(len(blocks("python"))))
-def test_a_snippet_of_the_readme_runs(programs: Path, elsewhere: Path, number: int) -> None:
-    (elsewhere / "snippet.py").write_text(blocks("python")[number])
+@pytest.mark.parametrize(("page", "number"), [(page.stem, n) for page in PAGES.values() for n in range(len(blocks("python", page)))])
+def test_a_snippet_of_a_page_runs(programs: Path, elsewhere: Path, page: str, number: int) -> None:
+    (elsewhere / "snippet.py").write_text(blocks("python", PAGES[page])[number])
     result = run(programs, elsewhere, "python", "-W", "error", "snippet.py")
     assert result.returncode == 0, result.stderr
     assert result.stdout.strip(), "it printed nothing: did it find what it wrote?"
@@ -80,6 +81,12 @@ def test_the_memory_commands_of_the_readme_work_in_order(programs: Path, elsewhe
         assert result.stdout.strip()
         run_so_far += 1
     assert run_so_far >= 5
+
+
+@pytest.mark.parametrize("command", [c for c in commands(OPERATIONS) if c.startswith("memory ")])
+def test_a_command_of_the_operations_page_has_the_options_it_names(programs: Path, elsewhere: Path, command: str) -> None:
+    result = run(programs, elsewhere, *shlex.split(command), "--help")
+    assert result.returncode == 0, result.stdout + result.stderr
 
 
 @pytest.mark.parametrize("command", [("memory", "--help"), ("python", "-m", "memory_tiers", "--help")])

@@ -22,6 +22,7 @@ from tests.month.not_yet import NOT_YET
 from tests.month.said import Wrong, differences, plain
 from tests.month.sessions import check as sessions
 from tests.month.words import OWN, TOPICS, is_own
+from tests.support.long_texts import astray
 
 if TYPE_CHECKING:
     from tests.month.run import Run
@@ -227,6 +228,7 @@ async def whole(run: Run) -> None:
         await _tenant(run, tenant, number % len(run.workers), chosen)
     await sessions.whole(run, tenants)
     await stored(run)
+    await long_texts(run)
     await audited(run)
 
 
@@ -342,6 +344,12 @@ def _words_of(row: Record) -> set[str]:
 def _as_many(what: str, found: Sequence[Any], wanted: Sequence[Any]) -> None:
     if sorted(found) != sorted(wanted):
         raise Wrong(f"stored {what} are others", f"more {set(found) - set(wanted)}, less {set(wanted) - set(found)}, {len(found)} of {len(wanted)}")
+
+
+async def long_texts(run: Run) -> None:
+    """The parts of long entries that are found by meaning are those of what they say now."""
+    if wrong := await astray(run.memory._engine):
+        raise Wrong("passages of long entries are others", str(wrong))
 
 
 async def graves_are_gone(run: Run) -> None:

@@ -10,7 +10,7 @@ from tests.month.model import Life
 from tests.month.not_yet import NOT_YET
 from tests.month.operations import Operation
 from tests.month.sessions.generate import DRAWS as OF_SESSIONS
-from tests.month.words import TOPICS, is_own, own_word
+from tests.month.words import LONG, TOPICS, is_own, own_word
 
 if TYPE_CHECKING:
     from tests.month.run import Run
@@ -101,6 +101,10 @@ class Generator:
         )
         return f"{filling} {topic if self.chance.random() < 0.7 else 'nothing'} {own_word(self.number, part)}"
 
+    def content(self, part: str) -> str:
+        """A text, a long one at times."""
+        return f"{LONG if self.chance.random() < 0.15 else ''}{self.text(part)}"
+
     def tags(self) -> list[str]:
         return self.chance.choices(TAGS, k=self.chance.choice((0, 0, 1, 2, 3)))
 
@@ -121,7 +125,7 @@ class Generator:
         return {"in": self.chance.choice((-100.5, 3.5, 60.5, 3_600.5, 86_400.5, 5 * 86_400.5))}
 
     def draft(self, part: str = "a", key: str | None = None) -> dict[str, Any]:
-        draft: dict[str, Any] = {"content": self.text(part), "scope": self.chance.choice(SCOPES)}
+        draft: dict[str, Any] = {"content": self.content(part), "scope": self.chance.choice(SCOPES)}
         may = self.chance.random
         if may() < 0.3:
             draft["title"] = self.text(part + "t")
@@ -139,7 +143,7 @@ class Generator:
         names = self.chance.sample(("content", "title", "type", "source", "tags", "metadata", "expires_at"), self.chance.choice((0, 1, 1, 1, 2, 3)))
         may = self.chance.random
         values: dict[str, Callable[[], Any]] = {
-            "content": lambda: "" if may() < 0.05 else self.text(part),
+            "content": lambda: "" if may() < 0.05 else self.content(part),
             "title": lambda: None if may() < 0.3 else self.text(part + "t"),
             "type": lambda: self.chance.choice(TYPES),
             "source": lambda: None if may() < 0.3 else f"letter {own_word(self.number, part + 's')}",
@@ -195,7 +199,7 @@ def _write_other(g: Generator, run: Run, tenant: str) -> Drawn | None:
         return None
     used = run.drafts[ref][1]
     revive = {"revive": True} if "revive" not in NOT_YET and g.chance.random() < 0.5 else {}
-    return "write", {"draft": {"content": g.text("a"), "scope": used["scope"], "key": used["key"]}, **revive}
+    return "write", {"draft": {"content": g.content("a"), "scope": used["scope"], "key": used["key"]}, **revive}
 
 
 def _write_many(g: Generator, run: Run, tenant: str) -> Drawn | None:
@@ -205,7 +209,7 @@ def _write_many(g: Generator, run: Run, tenant: str) -> Drawn | None:
     used = [draft for ref, (owner, draft) in run.drafts.items() if owner == tenant and run.made.get(ref) in run.model.lives]
     if used and "conflict in a batch" not in NOT_YET and g.chance.random() < 0.2:
         other = g.chance.choice(used)
-        drafts.insert(g.chance.randrange(count), {"content": g.text("bx"), "scope": other["scope"], "key": other["key"]})
+        drafts.insert(g.chance.randrange(count), {"content": g.content("bx"), "scope": other["scope"], "key": other["key"]})
     return "write_many", {"drafts": drafts}
 
 
@@ -239,10 +243,10 @@ def _promote(g: Generator, run: Run, tenant: str) -> Drawn | None:
         ref = next((ref for ref, key in run.made.items() if key == (tenant, copy.made_of[0])), None)
         to, overrides = copy.scope, copy.overrides
         if "other overrides" not in NOT_YET and g.chance.random() < 0.3:
-            overrides = {"content": g.text("p")}
+            overrides = {"content": g.content("p")}
     else:
         ref, to = g.ref(run, tenant), g.chance.choice(SCOPES)
-        overrides = g.chance.choice(({}, {}, {"content": g.text("p")}, {"tags": g.tags(), "metadata": g.metadata()}))
+        overrides = g.chance.choice(({}, {}, {"content": g.content("p")}, {"tags": g.tags(), "metadata": g.metadata()}))
     away = g.chance.random() < 0.3
     if ref is None or (_unfaithful(g, run, tenant, ref, to, overrides, away) and "promote away after an edit" in NOT_YET):
         return None
@@ -352,7 +356,7 @@ def _together(g: Generator, run: Run, tenant: str) -> Drawn | None:
         return None
     args: dict[str, Any] = {"call": call, "times": times, "entry": ref}
     if call == "update":
-        args |= {"changes": [{"metadata": {f"worker {n}": g.number}, "content": g.text(f"w{n}x")} for n in range(times)]}
+        args |= {"changes": [{"metadata": {f"worker {n}": g.number}, "content": g.content(f"w{n}x")} for n in range(times)]}
     if call == "promote":
         args |= {"to": g.chance.choice(SCOPES)}
         if _unfaithful(g, run, tenant, ref, args["to"], {}, away=False):

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any
 
+from memory.orchestrator.settings import EngineSettings
 from tests.month.said import Said, differences, plain
 
 TIERS = ("short", "mid", "long")
@@ -23,7 +24,7 @@ PROMOTABLE = {
 MICROSECOND = timedelta(microseconds=1)
 SKEW = timedelta(minutes=5)
 IDLE = timedelta(days=7)
-EXPIRED_GRACE = timedelta(days=1)
+EXPIRED_GRACE = EngineSettings().expired_grace
 TOMBSTONE_LIFE = timedelta(days=30)
 FACT, SURE = "fact", 0.8
 CROWDED, SETTLED = 6, timedelta(days=20)
@@ -177,8 +178,6 @@ class Model:
         self.keys: dict[tuple[str, str, str | None], str] = {}
         """By tenant, scope and key: the id of the entry that was written under it."""
         self.links: dict[str, dict[str, Link]] = {}
-        self.forgetful: frozenset[str] = frozenset()
-        """The tiers whose stores are asked to forget what expired."""
         self.summaries: dict[tuple[Any, ...], Id] = {}
 
     # -- finding ------------------------------------------------------------------------------------------------------
@@ -493,10 +492,10 @@ class Model:
             life.tier = to
 
     def swept_over(self, said: Said, *, sessions_over: int, to_be_asked: int) -> None:
-        """What the rules take moves; where a store is asked to forget, what expired goes; nothing remains owed but what the callback is asked beside
+        """What the rules take moves; what expired a day ago goes; nothing remains owed but what the callback is asked beside
         the sweep."""
         report = said.given()
-        over = {key: life.now.fields["expires_at"] for key, life in self.lives.items() if life.tier in self.forgetful}
+        over = {key: life.now.fields["expires_at"] for key, life in self.lives.items()}
         forgotten = [key for key, end in over.items() if end is not None and end + EXPIRED_GRACE < said.begun]
         for tenant, entry_id in forgotten:
             self.bury(tenant, [entry_id], said.ended)

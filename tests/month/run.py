@@ -10,7 +10,7 @@ from typing import Any
 
 from memory import Memory
 from tests.month.clock import MonthClock
-from tests.month.model import TIERS, Id, Model
+from tests.month.model import Id, Model
 from tests.month.operations import Operation, perform
 from tests.month.said import Failure, Said
 from tests.month.script import Script
@@ -61,8 +61,6 @@ class Run:
         self.talks.lets_go()
         for worker in self.workers:
             await worker.open()
-        homes = {tier: self.memory._engine.topology.home(tier) for tier in TIERS}
-        self.model.forgetful = frozenset(tier for tier, store in homes.items() if store.capabilities.ttl)
         return self
 
     async def __aexit__(self, *error: object) -> None:

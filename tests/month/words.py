@@ -17,6 +17,8 @@ TOPICS = {
 }
 """A word of the text, and the word that asks for its meaning."""
 _PLACE = {word: place for place, pair in enumerate(TOPICS.items()) for word in pair}
+LONG = "and so it went on " * 60
+"""Filling of a text that has parts: what is behind it is in the last of them."""
 
 
 async def embed(texts: Sequence[str]) -> list[list[float]]:

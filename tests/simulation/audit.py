@@ -49,7 +49,7 @@ async def settle(client: EngineClient) -> None:
     await _read_everything(client)
     await _work_goes_on(client)
     settings = client.engine.settings
-    for life in (settings.mark_life, settings.tombstone_life, settings.tombstone_life):  # the last for marks of moves that age brought about
+    for life in (settings.mark_life, *3 * [settings.tombstone_life]):  # the last for marks and tombstones that age brought about: moves, expiries
         await asyncio.sleep(life.total_seconds() + 300)
         await sweep_clean(client)
     await _read_everything(client)

@@ -210,7 +210,7 @@ class History:
         self.retiring: set[str] = set()
         """The registers that some call was begun to retire, whatever came of it."""
         self.forgets = False
-        """Whether what has expired is deleted by and by, since a store is asked to forget it."""
+        """Whether what has expired is deleted by and by."""
         self.sent_on: set[str] = set()
         """The registers, and the scopes of tenants, that some call was begun to move onward."""
         self.refuses = False

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from datetime import timedelta
 from hashlib import blake2b
 
@@ -75,5 +76,6 @@ def build_engine(world: World, process: Process, stores: dict[str, FaultyStore])
     if (other := serving.get("mid-2")) is not None:
         serving["mid"] = SplitStore("mid", [_SHARES[world.scenario.seed // 7 % len(_SHARES)](other)], serving["mid"])
     topology = Topology(short=serving["short"], mid=serving["mid"], long=serving["long"])
+    settings = SETTINGS if world.history.forgets else replace(SETTINGS, expired_grace=timedelta(0))
     random = seeded(world.scenario.seed, 5, *process.name.encode())
-    return Engine(topology, embedder=TextEmbedder(), clock=process.clock, settings=SETTINGS, rules=RULES, random_bits=random.getrandbits)
+    return Engine(topology, embedder=TextEmbedder(), clock=process.clock, settings=settings, rules=RULES, random_bits=random.getrandbits)

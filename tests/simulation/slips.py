@@ -67,23 +67,23 @@ SLIPS: dict[str, Slip] = {
     # derivations
     "sources-are-deleted-before-the-result-is-stored": Slip(
         derivation,
-        "Derivation._store",
+        "Derivation._stored",
         "    store = self._placement.topology.home(record.tier)\n",
         "    store = self._placement.topology.home(record.tier)\n    for source in to_delete:\n"
         "        await self._erasure.delete(ENTRIES, source.key, at=source.version)\n",
         _DERIVE,
     ),
-    "sources-are-deleted-though-edited-since": Slip(erasure, "Erasure._delete_noted", ", at=version)", ")", ("derive.",)),
-    "sources-are-never-deleted": Slip(derivation, "Derivation._store", "if to_delete else []", "if False else []", ("delete.home",)),
+    "sources-are-deleted-though-edited-since": Slip(erasure, "Erasure._delete_noted", ", at=version, ", ", ", ("derive.",)),
+    "sources-are-never-deleted": Slip(derivation, "Derivation._stored", "if to_delete else []", "if False else []", ("delete.home",)),
     "a-second-life-begins-before-the-first-is-settled": Slip(
         lives, "Lives._laid_to_rest", "isinstance(row, Tombstone) and row.owed", "False", ("hanging.walk",)
     ),
     "a-copy-is-taken-for-one-of-the-latest-text": Slip(
         derivation, "Derivation.promote", "delete_original and there.body.get(COPIED_VERSION) != source.version", "False", ("delete.home",)
     ),
-    "a-promotion-made-before-is-refused": Slip(derivation, "Derivation._store", "if there.record is not None:", "if False:", _DERIVE),
+    "a-promotion-made-before-is-refused": Slip(derivation, "Derivation._stored", "if there.record is not None:", "if False:", _DERIVE),
     "a-derived-entry-owes-no-replica": Slip(
-        derivation, "Derivation._store", "(*owed_by_writing(self._placement, ENTRIES, born.record, born.store), *pending)", "(*pending,)", _DERIVE
+        derivation, "Derivation._stored", "(*owed_by_writing(self._placement, ENTRIES, born.record, born.store), *pending)", "(*pending,)", _DERIVE
     ),
     "a-copy-forgets-when-it-expires": Slip(derivation, "Derivation.promote", "expires_at=origin.expires_at, ", ""),
     "a-copy-forgets-its-tags": Slip(derivation, "Derivation.promote", '"tags": origin.tags}', '"tags": []}', _DERIVE),
@@ -144,7 +144,7 @@ SLIPS: dict[str, Slip] = {
     ),
     "deletion-leaves-relations": Slip(outbox, "hanging_on", "kind.named_by.items()", "()", ("derive.",)),
     "deletion-forgets-the-last-kept-version": Slip(erasure, "Erasure.deletion", "versions = [record.previous, ", "versions = [", _KEEP),
-    "a-noted-version-is-not-asked-for": Slip(erasure, "Erasure.delete", " or (at is not None and home[0].version != at)", "", ("derive.",)),
+    "a-noted-version-is-not-asked-for": Slip(erasure, "Erasure._delete", " or (at is not None and home[0].version != at)", "", ("derive.",)),
     "deletion-leaves-passages": Slip(erasure, "Erasure.deletion", "*passages_left(kind, record)", "", _PASSAGES),
     "a-tombstone-lives-no-moment": Slip(
         placement, "Placement.tombstone_until", "self.settings.tombstone_life", "self.settings.lease * 0", ("delete.", "sweep.purge")
@@ -154,7 +154,7 @@ SLIPS: dict[str, Slip] = {
         erasure, "Erasure._stores", "*self._placement.topology.stores", "*self._placement.topology.homes", ("cache.look",)
     ),
     "erasure-leaves-copies": Slip(
-        erasure, "Erasure._erase_in", "await self._leave_tombstones(store, kind, [partition], older, OTHER_ROLES)", "pass", _ERASE
+        erasure, "Erasure._erase_in", "await self._leave_tombstones(store, kind, [partition], older, OTHER_ROLES, version)", "pass", _ERASE
     ),
     "erasure-leaves-kept-versions": Slip(
         erasure, "Erasure._erase_in", "in self._placement.kinds.within(partition):", "in self._placement.kinds.within(partition)[::2]:", _ERASE

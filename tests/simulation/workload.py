@@ -25,7 +25,7 @@ class Layout(StrEnum):
     SHARED = "short of its own, mid and long in one store"
     TOGETHER = "short and mid in one store, long of its own"
     SPLIT = "short, mid in two stores, long"
-    FORGETFUL = "short, which forgets what has expired by itself, mid, long"
+    FORGETFUL = "short, mid, long, and what has expired goes"
 
 
 TENANTS = ("acme", "zeta")

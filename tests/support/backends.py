@@ -66,6 +66,7 @@ BACKENDS: dict[str, Backend] = {
         Backend("qdrant_edge", url=None, missing=lambda: _not_installed("qdrant_edge", "qdrant-edge-py")),
         Backend("qdrant_local", url=None, missing=lambda: _not_installed("qdrant_client", "qdrant-client")),
         Backend("qdrant_server", url=None, missing=lambda: servers.missing("qdrant"), needs_server=True),
+        Backend("image", url=None, missing=servers.no_base, needs_server=True),  # not a store: the worker's image, which runs as a server does
     )
 }
 

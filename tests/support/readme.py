@@ -1,18 +1,20 @@
-"""The README's fenced blocks, for the tests that run them."""
+"""The fenced blocks of the README and of other pages for users, for the tests that run them."""
 
 from __future__ import annotations
 
 import re
 from pathlib import Path
 
-README = Path(__file__).resolve().parents[2] / "README.md"
+ROOT = Path(__file__).resolve().parents[2]
+README = ROOT / "README.md"
+OPERATIONS = ROOT / "docs" / "operations.md"
 
 
-def blocks(language: str) -> list[str]:
+def blocks(language: str, page: Path = README) -> list[str]:
     """The fenced blocks of a language, in order."""
-    return re.findall(rf"(?ms)^```{language}\n(.*?)^```$", README.read_text(encoding="utf-8")) if README.exists() else []
+    return re.findall(rf"(?ms)^```{language}\n(.*?)^```$", page.read_text(encoding="utf-8")) if page.exists() else []
 
 
-def commands() -> list[str]:
+def commands(page: Path = README) -> list[str]:
     """The lines of the shell blocks."""
-    return [line.strip() for block in blocks("sh") for line in block.splitlines() if line.strip()]
+    return [line.strip() for block in blocks("sh", page) for line in block.splitlines() if line.strip()]

@@ -54,11 +54,11 @@ def cluster() -> Server:
     return Server("redis", serves_slots, command)
 
 
-def emptied(port: int) -> None:
+def emptied(port: int, database: int = 0) -> None:
     """Forget everything a test left."""
     import redis
 
-    with redis.Redis(port=port, socket_timeout=10) as client:
+    with redis.Redis(port=port, db=database, socket_timeout=10) as client:
         client.flushdb()
 
 

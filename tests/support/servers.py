@@ -43,6 +43,9 @@ IMAGES: Mapping[str, Image] = {
 }
 """The version matrix: what CI runs. Other versions are run by setting the variable."""
 
+BASE = Image("python:3.13-slim", "MEMORY_BASE_IMAGE")
+"""What the image of the worker is made from."""
+
 OWNER = "memory-tests.owner"
 START_SECONDS = 60.0
 _BALLAST = "ballast"
@@ -61,6 +64,25 @@ def missing(server: str) -> str | None:
             except docker.errors.ImageNotFound:
                 problem = f"the image '{IMAGES[server].name}' is not here (pull it, or name another in {IMAGES[server].variable})"
     return problem
+
+
+@cache
+def bases() -> tuple[str, ...]:
+    """The images here that the worker's may be made from: the one that is named, else `BASE`, else a server's, which may have Python in it too."""
+    import docker
+
+    named = os.environ.get(BASE.variable)
+    with contextlib.closing(docker.from_env(timeout=10)) as client:
+        here = {tag for image in client.images.list() for tag in image.tags}
+    return tuple(name for name in ([named] if named else [BASE.default, *(image.name for image in IMAGES.values())]) if name in here)
+
+
+@cache
+def no_base() -> str | None:
+    """Why the image of the worker cannot be made on this machine, or None where it may be: whether there is Python in a base, only it can tell."""
+    if (problem := _no_engine()) is not None:
+        return problem
+    return None if bases() else f"the image '{BASE.name}' is not here (pull it, or name another in {BASE.variable})"
 
 
 @cache
@@ -177,9 +199,9 @@ class Server:
         if self._small is not None:
             container = container.with_tmpfs_mount(self._small[0], f"size={self._small[1]}m,mode=1777")
         if self._host_network:
-            container = container.with_kwargs(labels={OWNER: _me()}, network_mode="host")
+            container = container.with_kwargs(labels={OWNER: owner()}, network_mode="host")
         else:
-            container = container.with_kwargs(labels={OWNER: _me()}).with_bind_ports(self._inside or self._port, self._port)
+            container = container.with_kwargs(labels={OWNER: owner()}).with_bind_ports(self._inside or self._port, self._port)
         container.start()
         self._container = container
         atexit.register(self.stop)
@@ -217,7 +239,8 @@ def _free_port() -> int:
         return port
 
 
-def _me() -> str:
+def owner() -> str:
+    """The label of what this process starts."""
     return f"{socket.gethostname()}:{os.getpid()}"
 
 

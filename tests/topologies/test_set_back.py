@@ -49,14 +49,14 @@ async def backup_of(tier: str, config: dict[str, Any], tmp_path: Path) -> SetBac
 def _keys(url: str) -> SetBack:
     import redis
 
-    parts = urlsplit(url)
-    prefix = parse_qs(parts.query)["prefix"][0]
-    with redis.Redis(port=parts.port) as client:
+    prefix = parse_qs(urlsplit(url).query)["prefix"][0]
+    port = placings.redis_servers.durable().port
+    with redis.Redis(port=port) as client:
         kept = {key: client.dump(key) for key in client.scan_iter(f"*{prefix}*")}
     assert kept
 
     def restore() -> None:
-        with redis.Redis(port=parts.port) as client:
+        with redis.Redis(port=port) as client:
             for key in list(client.scan_iter(f"*{prefix}*")):
                 client.delete(key)
             for key, value in kept.items():

@@ -26,30 +26,28 @@ async def due(
 ) -> Due:
     """A cursor is the number of a set and the member that was told last."""
     known = {collection.name: collection for collection in collections}
-    sources = [Source("", bucket, "d", until=_before(now)) for bucket in BUCKETS]
-    for collection, at in sorted(expired.items(), key=lambda one: one[0].name):
-        sources += [Source(collection.name, bucket, "x", until=_before(at)) for bucket in BUCKETS]
-    number, told = place_of(cursor, len(sources))
-    if told is not None:
-        if not (_MOMENT.fullmatch(told[:16]) and is_id(told[16:52])):
-            raise InvalidInput("cursor", "this is not a cursor that `due` returned")
-        sources[number].bound = f"({told}".encode()
+    indexes = [Source("", "", "d", until=_before(now))]
+    indexes += [Source(collection.name, "", "x", until=_before(at)) for collection, at in sorted(expired.items(), key=lambda one: one[0].name)]
+    sets = len(indexes) * len(BUCKETS)
+    begin, told = place_of(cursor, sets)
+    if told is not None and not (_MOMENT.fullmatch(told[:16]) and is_id(told[16:52])):
+        raise InvalidInput("cursor", "this is not a cursor that `due` returned")
     reader = Reader(connections)
-    await reader.narrowed(sources[number:])
-    if waiting := [source for source in sources[number:] if source.more]:
-        await reader.fill(waiting, max(1, 2 * limit // len(waiting)))
+    waiting = {number: source for number, source in (await reader.waiting(indexes)).items() if number >= begin}
+    if told is not None and begin in waiting:
+        waiting[begin].bound = f"({told}".encode()
+    if waiting:
+        await reader.fill(list(waiting.values()), max(1, 2 * limit // len(waiting)))
     rows: list[DueRow] = []
-    while number < len(sources):
-        source = sources[number]
-        for entry in source.found:
-            rows += _row_of(entry, known)
-            if len(rows) == limit:
-                return Due(tuple(rows), cursor_at(number, entry.member.decode(), len(sources)))
-        source.found = []
-        if source.more:
-            await reader.fill([source], limit)
-        else:
-            number += 1
+    for number, source in waiting.items():
+        while source.found or source.more:
+            for entry in source.found:
+                rows += _row_of(entry, known)
+                if len(rows) == limit:
+                    return Due(tuple(rows), cursor_at(number, entry.member.decode(), sets))
+            source.found = []
+            if source.more:
+                await reader.fill([source], limit)
     return Due(tuple(rows))
 
 

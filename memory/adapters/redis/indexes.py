@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 
 from memory.adapters.redis.codec import Damaged, row_in, sort_key, tenant_in
@@ -140,21 +140,19 @@ class Reader:
 
     async def by_age(self, collection: str, tier: str, until: datetime) -> list[Source]:
         """The records at home or arriving in a tier that were made or changed last up to a moment, and what cannot be read."""
-        ends = ((tier, b"(" + sort_key(micros(until) + 1).encode()), ("", b"+"))
-        sources = [Source(collection, bucket, "u", partition=of, until=end) for of, end in ends for bucket in BUCKETS]
-        await self.narrowed(sources)
-        return sources
+        old = Source(collection, "", "u", partition=tier, until=b"(" + sort_key(micros(until) + 1).encode())
+        return list((await self.waiting([old, Source(collection, "", "u")])).values())
 
-    async def narrowed(self, sources: Sequence[Source]) -> None:
-        """Those without a member up to where they end have no more to be read: told in one trip by little."""
-        indexes = dict.fromkeys((source.name, source.until) for source in sources)
-        options = [len(indexes), *[argument for index in indexes for argument in index]]
-        calls = [Call(bucket, (bucket,)) for bucket in dict.fromkeys(source.bucket for source in sources)]
-        answers = await self._connections.run("any", calls, options, repeatable=True)
-        told = [(call.bucket, index, one) for call, said in zip(calls, answers, strict=True) for index, one in zip(indexes, said, strict=True)]
-        there = {(bucket, *index) for bucket, index, one in told if one == _YES}
-        for source in sources:
-            source.more = (source.bucket, source.name, source.until) in there
+    async def waiting(self, indexes: Sequence[Source]) -> dict[int, Source]:
+        """Of these indexes in every bucket those with a member up to where they end, by their number: one trip that tells little."""
+        options = [len(indexes), *[argument for index in indexes for argument in (index.name, index.until)]]
+        answers = await self._connections.run("any", [Call(bucket, (bucket,)) for bucket in BUCKETS], options, repeatable=True)
+        found: dict[int, Source] = {}
+        for number, index in enumerate(indexes):
+            for place, (bucket, said) in enumerate(zip(BUCKETS, answers, strict=True)):
+                if said[number] == _YES:
+                    found[number * len(BUCKETS) + place] = replace(index, bucket=bucket, found=[])
+        return found
 
     # -- pages --------------------------------------------------------------------------------------------------------
 
@@ -173,7 +171,7 @@ class Reader:
 
     async def in_portions(self, sources: list[Source]) -> AsyncIterator[list[Entry]]:
         """All entries of the sources in whatever order."""
-        at_once, waiting = self._thresholds.indexes_at_once, [source for source in sources if source.more]
+        at_once, waiting = self._thresholds.indexes_at_once, sources
         while waiting:
             some, waiting = waiting[:at_once], waiting[at_once:]
             await self.fill(some, max(self._thresholds.least_in_portions, self._thresholds.page // len(some)))

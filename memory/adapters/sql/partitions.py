@@ -15,7 +15,7 @@ from memory.ports.record import Partition
 
 C = TypeVar("C")
 
-LOOKED_AT = 1_000
+LOOKED_AT = 500
 """At so many partitions, or twice as many, one look for those that are idle goes."""
 _FIRST, _LAST = -(2**63), 2**63 - 1
 

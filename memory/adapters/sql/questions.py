@@ -101,7 +101,7 @@ def due(tables: Sequence[AnyTable], expiring: Sequence[bool], moments: Sequence[
 
 
 def _due(tables: Sequence[AnyTable], expiring: Sequence[bool]) -> sa.Select[Any]:
-    """Each is asked for as the first in an index's order: where a server does not know yet how few there are, it would go through the table for any."""
+    """Each is asked for as the first in an index's order: where a server does not know how few there are, it would go through the table for any."""
     found: list[sa.ColumnElement[bool]] = []
     for table, expires in zip(tables, expiring, strict=True):
         conditions, c = table.conditions(), table.table.c

@@ -12,9 +12,9 @@ from memory.domain.scope import ScopeKind
 from memory.orchestrator.browsing import Lacking
 from memory.orchestrator.collections import MESSAGES, PASSAGES
 from memory.orchestrator.conversations.passages import OF_MESSAGES, Passages, first_of
-from memory.orchestrator.conversations.sessions import scope_of
 from memory.orchestrator.passages import Part, by_record
 from memory.orchestrator.placement import Placement
+from memory.orchestrator.session_keys import scope_of
 from memory.orchestrator.steps import step
 from memory.policies.asked import Asked
 from memory.policies.asking import Question

@@ -20,10 +20,11 @@ from memory.orchestrator.conversations.artifacts import Chunk, chunks_of, comple
 from memory.orchestrator.conversations.events import FIRST_PLACE, EventType, artifacts_of, event_of, place_key, with_artifacts
 from memory.orchestrator.conversations.folding import left_by
 from memory.orchestrator.conversations.passages import Passages
-from memory.orchestrator.conversations.sessions import life_of, scope_of, session_key, system_of
+from memory.orchestrator.conversations.sessions import life_of, system_of
 from memory.orchestrator.conversations.uploads import Overtaken, Uploads
 from memory.orchestrator.kinds import Kind
 from memory.orchestrator.placement import Placement, refused
+from memory.orchestrator.session_keys import scope_of, session_key
 from memory.orchestrator.steps import step
 from memory.orchestrator.transfer import DELETED, TAKEN, THERE, WRITTEN, Fate, Restored
 from memory.ports.record import JsonValue, Key, Record, Stored, Tombstone

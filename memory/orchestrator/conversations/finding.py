@@ -14,9 +14,10 @@ from memory.orchestrator.conversations.events import Event, found_by
 from memory.orchestrator.conversations.history import gone_from, item_of
 from memory.orchestrator.conversations.log import Log
 from memory.orchestrator.conversations.passages import said_at
-from memory.orchestrator.conversations.sessions import SessionRecords, session_key
+from memory.orchestrator.conversations.sessions import SessionRecords
 from memory.orchestrator.placement import Placement
 from memory.orchestrator.retrieval.choosing import Choosing, chosen
+from memory.orchestrator.session_keys import session_key
 from memory.orchestrator.steps import step
 from memory.policies.asked import Asked
 from memory.policies.asking import Question, read

@@ -155,8 +155,8 @@ class Passages:
 
     async def _forget(self, pending: Pending, owed: Owed) -> bool:
         """Every store that may have some, whatever is configured now."""
-        stores = dict.fromkeys(self._placement.topology.home(tier) for tier in ("mid", "long"))
-        return await self.making.end(pending, owed, [store for store in stores if store.capabilities.semantic])
+        stores = [self._placement.topology.home(tier) for tier in ("mid", "long")]
+        return await self.making.end(pending, {store: owed.data["parts"] for store in stores if store.capabilities.semantic})
 
 
 def first_of(message_id: str) -> str:

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from memory.domain import ids
-from memory.domain.errors import NotFound, StoreUnavailable
+from memory.domain.errors import Held, NotFound, StoreUnavailable
 from memory.domain.scope import Scope
 from memory.domain.session import ErasedUser
 from memory.orchestrator.collections import MESSAGES, OPERATIONS, SYSTEM_TENANT
@@ -53,7 +53,9 @@ class Redaction:
     # -- one message --------------------------------------------------------------------------------------------------
 
     async def erase(self, log: Log, message_id: str) -> bool:
-        """Erase the message of this id; false where there is none. Raises where what was made of it is still to be erased: a sweep does it."""
+        """Erase the message of this id; false where there is none. Raises where what was made of it is still to be erased: a sweep does it;
+        and `Held` where its session is under legal hold."""
+        await self._erasure.holds.refuse_partition(log.life.partition)
         patience = Patience(self._placement, message_id)
         while (event := await log.find(message_id)) is not None:
             if await self._erase_at(log, event):
@@ -116,7 +118,8 @@ class Redaction:
 
     async def erase_user(self, tenant: str, user: str) -> ErasedUser:
         """Delete the sessions with a user, erase what the user said in others', and the entries of the user's scope. A store that fails raises; the
-        rest is owed then, and a sweep does it."""
+        rest is owed then, and a sweep does it. Raises `Held` where the user is under legal hold; of what is for another reason `held` tells."""
+        await self._erasure.holds.refuse_user(tenant, user)
         store, now = self._placement.topology.archive, self._placement.now()
         key = Key(SYSTEM_TENANT, ids.derived_id(SYSTEM_TENANT, OPERATIONS_SCOPE, USER_ERASURE, tenant, user))
         owed = Owed(ERASE_USER, ERASE_USER, {"tenant": tenant, "user": user})
@@ -143,15 +146,25 @@ class Redaction:
         await self._placement.write_one("user.end", self._placement.topology.archive, gone)
 
     async def _carry_out(self, tenant: str, user: str) -> ErasedUser:
-        theirs = await self._sessions_of(tenant, user)
-        for session_id in theirs:
-            await self._sessions.delete(tenant, session_id)
-        messages = 0
+        sessions, messages, entries, held = 0, 0, 0, dict[str, None]()
+        for session_id in await self._sessions_of(tenant, user):
+            try:
+                await self._sessions.delete(tenant, session_id)
+                sessions += 1
+            except Held as error:
+                held[f"session {session_id}: {error}"] = None
         query = Query(MESSAGES, Tenant(tenant), Eq("speaker", user), limit=self._placement.settings.page)
         async for page in self._placement.pages("user.messages", self._placement.topology.archive, query):
             for record in page.records:
-                messages += isinstance(record, Record) and await self._erase_said(record)
-        return ErasedUser(len(theirs), messages, await self._erasure.erase_scope(tenant, Scope.user(user)))
+                try:
+                    messages += isinstance(record, Record) and await self._erase_said(record)
+                except Held as error:
+                    held[f"messages of {user} in sessions of others: {error}"] = None
+        try:
+            entries = await self._erasure.erase_scope(tenant, Scope.user(user))
+        except Held as error:
+            held[f"scope user:{user}: {error}"] = None
+        return ErasedUser(sessions, messages, entries, list(held))
 
     async def _sessions_of(self, tenant: str, user: str) -> Sequence[str]:
         found, cursor = list[str](), None
@@ -166,6 +179,7 @@ class Redaction:
             log = self._sessions.log(await self._sessions.record(record.key.tenant, str(record.fields["conversation_id"])))
         except NotFound:
             return False  # deleted meanwhile
+        await self._erasure.holds.refuse_partition(log.life.partition)
         speaker, patience = record.fields["speaker"], Patience(self._placement, record.key.id)
         place = next((event.place for event in log.events_of([record])), None)
         while place is not None and (event := (await log.at([place])).get(place)) is not None:

@@ -28,7 +28,7 @@ from memory.orchestrator.entry_records import copied
 from memory.orchestrator.erasure import Erasure
 from memory.orchestrator.outbox import Outbox, Pending
 from memory.orchestrator.placement import Placement, refused
-from memory.orchestrator.split import CONVERSATION
+from memory.orchestrator.session_keys import scope_of, session_key
 from memory.orchestrator.steps import step
 from memory.orchestrator.turns import Patience
 from memory.orchestrator.versions import version_at
@@ -48,15 +48,6 @@ LOGS = 64
 """Of how many sessions it is remembered what was read."""
 UNLEARN = "unlearn"
 """What the erasure of a session owes: the end of what was made of it (see `onward.py`)."""
-
-
-def scope_of(session_id: str) -> str:
-    """The scope of a conversation: apart from that of the session's entries, whose erasure leaves the conversation, and the other way round."""
-    return f"{CONVERSATION}:{session_id}"
-
-
-def session_key(tenant: str, session_id: str) -> Key:
-    return Key(tenant, ids.derived_id(tenant, scope_of(session_id), "session"))
 
 
 @dataclass(frozen=True, slots=True)

@@ -98,7 +98,7 @@ class Taught:
         """Delete an entry whose session was deleted, or a message of which was erased, while it was made."""
         entry = pending.owner
         if isinstance(entry, Record) and not (await self._lives(entry) and await self._is_founded(entry)):
-            await self._erasure.delete(ENTRIES, entry.key)
+            await self._erasure.delete(ENTRIES, entry.key, held="left")
         return True
 
     async def _is_founded(self, entry: Record) -> bool:
@@ -128,7 +128,7 @@ class Taught:
             return False  # its erasure comes first
         async for entry in self._made_of(tenant, session_id):
             if SAID_IN in entry.body and entry.body[SAID_IN]["incarnation"] != living and not await self._lives(entry):
-                await self._erasure.delete(ENTRIES, entry.key)
+                await self._erasure.delete(ENTRIES, entry.key, held="left")
         return True
 
     async def forget(self, log: Log, place: int) -> None:
@@ -136,7 +136,7 @@ class Taught:
         async for entry in self._made_of(log.life.tenant, log.life.session_id):
             said_in: Any = entry.body.get(SAID_IN, {})
             if said_in.get("incarnation") == log.life.incarnation and place in Places.told(said_in["places"]):
-                await self._erasure.delete(ENTRIES, entry.key)
+                await self._erasure.delete(ENTRIES, entry.key, held="left")
 
     async def _made_of(self, tenant: str, session_id: str) -> AsyncIterator[Record]:
         for store in self._placement.topology.homes:

@@ -7,6 +7,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from memory.domain.session import SessionInfo
+from tests.month.model import EXPIRED_GRACE
 from tests.month.said import Said
 from tests.month.sessions.calls import Of
 from tests.month.sessions.talk import Talk
@@ -60,8 +61,8 @@ class Talks:
         return len(scoped)
 
     def swept(self, now: datetime) -> int:
-        """Those that have expired are gone; how many. Entries that were made of them stay."""
-        over = [key for key, talk in self.all.items() if talk.is_over(now)]
+        """Those that expired a day ago are gone; how many. Entries that were made of them stay."""
+        over = [key for key, talk in self.all.items() if talk.is_over(now - EXPIRED_GRACE)]
         for key in over:
             del self.all[key]
         return len(over)

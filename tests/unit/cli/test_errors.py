@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from datetime import UTC, datetime
 from importlib.metadata import version
 
 import pytest
@@ -11,12 +12,16 @@ import typer
 from memory.cli.command import Cli, run
 from memory.cli.exits import judged
 from memory.domain import errors
+from memory.domain.hold import LegalHold
 from tests.unit.cli.conftest import CommandLine
 
+HOLD = LegalHold("case-17", "user", "ada", "a lawsuit", None, datetime(2026, 3, 1, tzinfo=UTC))
 JUDGED = [
     (errors.InvalidInput("limit", "must be 1..1000"), 2, "invalid_input"),
     (errors.NotFound("x"), 1, "not_found"),
     (errors.Conflict("taken", "y"), 6, "conflict"),
+    (errors.Held(HOLD), 6, "held"),
+    (errors.QuotaExceeded("personal", "scope 'user:ada'", "entries", 10, 10, 1), 6, "quota_exceeded"),
     (errors.InvalidScopePromotion("org", "user"), 2, "invalid_promotion"),
     (errors.CompactionError(["a"], "no"), 2, "invalid_compaction"),
     (errors.Unsupported("ttl", store="s"), 4, "unsupported"),

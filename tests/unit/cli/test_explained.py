@@ -105,5 +105,12 @@ def test_programs_get_the_explanation_as_it_is(memory: CommandLine, monkeypatch:
     assert hit["score"] == 0.8123
 
 
+def test_the_part_of_a_long_text_is_told_that_was_nearest(explained: Explained) -> None:
+    assert (
+        explained({"part": {"number": 3, "of": 48, "characters": [500, 740]}, "store": "main"})
+        == "nearest in part 3 of 48, from character 500 in main"
+    )
+
+
 def test_what_a_store_is_called_is_shown_as_text(explained: Explained) -> None:
     assert explained({"store": "[red]a\x1b[0m"}) == "in [red]a [0m"

@@ -56,6 +56,16 @@ def test_a_plan_says_what_a_sweep_then_does(ruled: CommandLine, ids: list[str]) 
     assert "There was nothing to do." in ruled.ok("sweep")
 
 
+def test_people_are_shown_the_first_of_many_that_are_planned_alike(ruled: CommandLine) -> None:
+    lines = [{"role": "user", "content": f"The ferry number {n} runs"} for n in range(30)]
+    ruled.ok("import", ruled.write_lines("chat.jsonl", *lines), "--scope", "session:andorinha")
+    assert len(ruled.json("plan")["planned"]) == 28
+    shown = ruled.ok("plan")
+    assert "move 28 (entries) from short to mid" in shown
+    assert shown.count("session:andorinha") == 20
+    assert "and 8 more; --json lists them all" in shown
+
+
 def test_why_says_which_rules_act_and_when(ruled: CommandLine, ids: list[str]) -> None:
     report = ruled.json("why", ids[0])
     assert (report["tier"], report["next"]["rule"], report["next"]["to"], report["held"]) == ("short", "crowded", "mid", [])

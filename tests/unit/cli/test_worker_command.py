@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import signal
+import socket
 from pathlib import Path
 
 import pytest
@@ -22,6 +23,18 @@ def test_a_worker_ends_when_asked_to_and_tells_each_round(tmp_path: Path, number
     out, err = worker.communicate(timeout=60)
     assert (worker.returncode, err) == (0, "")
     assert all(one["ran"] and not one["waiting"] for one in [*rounds, *map(json.loads, out.splitlines())])
+
+
+def test_one_that_is_asked_to_end_while_it_opens_its_stores_ends_well(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        port = silent.getsockname()[1]
+        (tmp_path / "memory.toml").write_text(f'[tiers]\nshort = "redis://127.0.0.1:{port}"\nmid = "sqlite:///m.db"\nlong = "sqlite:///m.db"\n')
+        worker = start(tmp_path, "worker", "--json")
+        opening, _ = silent.accept()
+        worker.send_signal(signal.SIGTERM)
+    opening.close()
+    out, err = worker.communicate(timeout=60)
+    assert (worker.returncode, out, err) == (0, "", "")
 
 
 @pytest.mark.parametrize("words", [("--every", "soon"), ("--budget", "0s"), ("--rate", "0")])

@@ -238,6 +238,11 @@ def test_a_policy_that_cannot_be_asked_is_refused(wrong: dict[str, Any], message
         opened(policies=[lambda record: None])
 
 
+async def test_two_rules_of_one_name_are_refused() -> None:
+    with pytest.raises(ConfigError, match="two rules are named 'shouting'"):
+        await opened(PromotionRule(name="shouting"), policies=[Shouting()]).open()
+
+
 def test_the_rules_of_the_readme_can_be_read(tmp_path: Path) -> None:
     said = [block for block in blocks("toml") if "[[promotion]]" in block]
     assert said

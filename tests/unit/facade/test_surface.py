@@ -15,10 +15,11 @@ from memory.facade.view import ScopedMemory
 
 SURFACE = {
     "Memory": "close compact delete for_tenant get maintain open promote retrieve scoped search search_messages session update write write_many",
-    "entries": "all history invalidate said_in",
+    "entries": "all history invalidate said_in supersede",
     "relations": "all relate related unrelate",
     "sessions": "create delete end get list runs update",
-    "admin": "audit check compare embed_messages erase erase_user export import_ move plan reindex route set_back stats sweep vacuum where why",
+    "admin": "audit check compare embed_messages erase erase_tenant erase_user export hold holds import_ "
+    "move plan reindex release_hold route set_back stats sweep vacuum where why",
 }
 """Every public method. What comes to stand here is promised: give it a noun before `Memory` itself."""
 

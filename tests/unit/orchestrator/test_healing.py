@@ -7,6 +7,7 @@ from datetime import timedelta
 import pytest
 
 from memory.adapters.in_memory.store import InMemoryStore
+from memory.domain.hold import LegalHold
 from memory.orchestrator import healing
 from memory.orchestrator.collections import ENTRIES, ENTRY_VERSIONS, RELATIONS
 from memory.ports.writes import Newer, Put
@@ -280,6 +281,20 @@ async def test_a_deleted_entry_is_deleted_again_with_all_that_hangs_on_it(world:
     assert await world.owed() == 0
     assert await world.stands(entry) == ["-", "tombstone", "tombstone"]
     assert await world.rows(world.mid, ENTRY_VERSIONS) == await world.rows(world.mid, RELATIONS) == []
+
+
+async def test_what_is_under_legal_hold_is_not_deleted_again(world: World) -> None:
+    entry = await world.write("text", scope=USER)
+    await noted(world)
+    backup = world.mid.state.snapshot()
+    await world.delete(entry)
+    await noted(world)
+    world.mid.state.restore(backup)
+    await world.engine.erasure.holds.place(TENANT, LegalHold("case 7", "scope", USER.text, "asked for", None, world.clock()))
+    came = await world.engine.healing.compare(repair=True)
+    assert entry.id in came.left[0]
+    assert "case 7" in came.left[0]
+    assert (await world.stands(entry))[1] == "home"
 
 
 async def test_an_entry_that_only_a_relation_names_is_told_to_be_lost(world: World) -> None:

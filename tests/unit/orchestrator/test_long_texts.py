@@ -16,21 +16,26 @@ from memory.domain.errors import MemoryTiersError
 from memory.domain.ids import keyed_id
 from memory.domain.scope import Scope
 from memory.orchestrator import entry_records, erasure, outbox, passages
-from memory.orchestrator.collections import ENTRIES, ENTRY_PASSAGES
+from memory.orchestrator.collections import ENTRIES, ENTRY_PASSAGES, MODEL, SAID
 from memory.orchestrator.engine import Engine
+from memory.orchestrator.kinds import KINDS, Kind, Kinds
 from memory.orchestrator.passages import part_key
+from memory.policies import passages as policy
 from memory.policies.asked import Asked
 from memory.policies.passages import FINE, PART, fine_parts_of
 from memory.ports.capabilities import Capabilities
-from memory.ports.record import Key, Tombstone
+from memory.ports.collections import Collection, Field, FieldType, TextPart
+from memory.ports.embedder import Fingerprint
+from memory.ports.record import Key, Record, Tombstone
 from tests.simulation.slips import Slip
 from tests.support.long_texts import astray
-from tests.unit.orchestrator.conversations.meant import FILLING, Embedder, embedder
+from tests.unit.orchestrator.conversations.meant import DIMENSIONS, FILLING, Embedder, embedder
 from tests.unit.orchestrator.world import DURABLE, ORG, SESSION, TENANT, USER, VOLATILE, World
 
 LONG = f"{FILLING * 60}In the end a ship crashed."
 LONGER = f"{FILLING * 30}tea. {LONG}"
 PLAIN = replace(DURABLE, semantic=False)
+SCOPES = (USER, SESSION, ORG)
 
 
 def _world(short: Capabilities = DURABLE, mid: Capabilities = DURABLE, long: Capabilities = DURABLE) -> World:
@@ -118,11 +123,30 @@ async def test_a_write_without_the_store_of_passages_owes_them_and_moves_once_it
 async def test_a_deletion_without_a_store_of_passages_owes_their_end(store: str) -> None:
     async with _world() as world:
         entry = await world.write(LONGER, SESSION)
-        getattr(world, store).down = True
+
+        async def goes() -> None:
+            getattr(world, store).down = True
+
+        world.mid.after["hold.read"] = goes  # once it has said that nothing is held
         assert await world.delete(entry)
         assert await world.owed() == 1
         assert await _settled(world) == []
         assert await _passages(world) == [0, 0, 0]
+
+
+async def test_a_deletion_ends_those_in_a_store_that_had_them_once() -> None:
+    async with _world(long=PLAIN) as world:
+        entry = await world.write(LONGER, USER)
+        assert await _passages(world) == [0, 2, 0]
+        later = _world()
+        later.short, later.mid = world.short, world.mid
+        later.engine = later.another_engine()
+        async with later:
+            await later.update(entry, content=LONG)
+            assert await _passages(later) == [0, 2, 1]
+            assert await later.search("beverage", USER, by="meaning") == []
+            await later.delete(entry)
+            assert await _passages(later) == [0, 0, 0]
 
 
 async def test_of_a_damaged_entry_all_parts_go_that_ever_were() -> None:
@@ -153,6 +177,49 @@ async def test_a_slow_maker_brings_nothing_of_what_was_deleted_meanwhile() -> No
             assert isinstance(row, Tombstone)
 
 
+PAGES = Collection("pages", (Field(MODEL, FieldType.TEXT), Field(SAID, FieldType.INTEGER)), (TextPart("content", 1.0),), vector=True)
+PAGE_PARTS = Collection("page_parts", ENTRY_PASSAGES.fields, vector=True)
+TABLE = Kinds(*KINDS, Kind(PAGES, passages=PAGE_PARTS), Kind(PAGE_PARTS, exported=False))
+
+
+async def test_a_kind_more_has_passages_by_its_line_in_the_table() -> None:
+    async with World(embedder=Embedder(), kinds=TABLE) as world:
+        engine, now = world.engine, world.clock()
+        for scope in (USER, SESSION):
+            page = Record(Key(TENANT, keyed_id(TENANT, scope.text, "p")), scope.text, 0, now, now, texts={"content": LONG})
+            assert (await engine.transfer.restore(TENANT, TABLE.of(PAGES), page)).fate == "written"
+        assert [len(await world.rows(store, PAGE_PARTS)) for store in world.stores] == [0, 0, 2]
+        world.embedder = Turned()
+        engine = world.another_engine()
+        await engine.open(reindex=True)
+        assert (await engine.reindexing.run()).ended
+        digest = (await world.embedder.fingerprint()).digest
+        assert [row.fields[MODEL] for row in await world.rows(world.long, PAGE_PARTS)] == [digest] * 2
+        assert await engine.erasure.delete(PAGES, page.key)
+        await engine.erasure.erase_scope(TENANT, USER)
+        assert await world.rows(world.long, PAGE_PARTS) == []
+        assert await engine.maintenance.owed() == 0
+
+
+async def test_reindex_makes_what_was_written_before_there_were_passages(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with _world() as world:
+        monkeypatch.setattr(policy, "PART", 1_000_000)
+        for scope in SCOPES:
+            await world.write(LONG, scope)
+        assert await _passages(world) == [0, 0, 0]
+        monkeypatch.undo()
+        assert (await world.engine.reindexing.run()).made == len(SCOPES)
+        assert await astray(world.engine) == []
+        assert (await world.engine.reindexing.run()).made == 0
+
+
+class Turned(Embedder):
+    """Another one, which means the same."""
+
+    async def fingerprint(self) -> Fingerprint:
+        return Fingerprint("other words", DIMENSIONS)
+
+
 # -- drawn ------------------------------------------------------------------------------------------------------------------
 
 TEXTS = ("tea", "a heron", LONG, LONGER, f"{LONG} tea {LONGER}", "x" * (PART + 1), f"{'The bird drank tea. ' * 60}")
@@ -160,7 +227,6 @@ FAILING = (
     *("passages.write", "owed.settle", "write.home", "update.home", "delete.home", "derive.home", "replica.deliver", "version.keep"),
     *("move.copy", "move.release", "move.arrive", "erase.delete", "erase.raise", "delete.elsewhere", "write.revive"),
 )
-SCOPES = (USER, SESSION, ORG)
 
 
 class Told:

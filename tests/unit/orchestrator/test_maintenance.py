@@ -12,11 +12,11 @@ from typing import Any
 import pytest
 
 from memory.domain.entry import Entry, EntryType
-from memory.domain.errors import StoreError
+from memory.domain.errors import CorruptRecord, StoreError, StoreUnavailable
 from memory.orchestrator.collections import ENTRIES, ENTRY_VERSIONS, LEASES, RELATIONS
 from memory.orchestrator.settings import EngineSettings
 from memory.policies.promotion import PromotionRule
-from memory.ports.record import Key, Owed, Record, Tombstone
+from memory.ports.record import Key, Owed, Partition, Record, Tombstone
 from memory.ports.writes import Annotate, AtVersion, Delete, Put, Write
 from tests.unit.orchestrator.world import DAY, DURABLE, HOUR, SESSION, TENANT, USER, World
 
@@ -333,22 +333,45 @@ async def test_a_sweep_that_is_cut_off_gives_its_lease_back(world: World, monkey
     assert (await world.engine.maintenance.sweep()).ran
 
 
-async def test_a_store_with_ttl_gets_its_expired_entries_deleted_with_all_that_hangs_on_them() -> None:
-    async with World(short=replace(DURABLE, ttl=True)) as world:
-        entry = await world.write("secret one", expires_at=world.clock() + HOUR)
-        stays = await world.write("text that stays", scope=USER, expires_at=world.clock() + HOUR)
-        await world.update(entry, content="secret two")
+async def test_expired_entries_are_deleted_with_all_that_hangs_on_them_by_slices() -> None:
+    async with World(settings=EngineSettings(page=3)) as world:
+        entries = [await world.write(f"secret {n}", scope=(SESSION, USER)[n % 2], expires_at=world.clock() + HOUR) for n in range(10)]
+        for entry in entries:
+            await world.update(entry, content="secret, edited")
+        edited = await world.write("put off", expires_at=world.clock() + HOUR)
         world.clock.advance(HOUR + timedelta(minutes=1))
         assert (await world.engine.maintenance.sweep()).expired == 0
         world.clock.advance(2 * DAY)
-        assert (await world.engine.maintenance.sweep()).expired == 1
-        assert await world.rows(world.short, ENTRIES) == []
-        assert await world.rows(world.mid, ENTRY_VERSIONS) == []
-        assert await world.stands(stays) == ["-", "home", "replica"], "hidden, not deleted (A36)"
+        other = await world.another_process()
+        await other.erasure.delete(ENTRIES, Key(TENANT, edited.id))
+        assert (await world.engine.maintenance.sweep()).expired == len(entries)
+        assert [await world.rows(store, of) for store in world.stores for of in (ENTRIES, ENTRY_VERSIONS)] == [[]] * 6
+        assert await world.owed() == 0
+
+
+async def test_what_expired_while_it_owed_a_step_goes_with_what_it_owed(world: World) -> None:
+    entry = await world.write("secret one", expires_at=world.clock() + HOUR)
+    world.mid.fails_before.add("version.keep")
+    await world.update(entry, content="secret two")
+    world.clock.advance(2 * DAY)
+    assert (await world.engine.maintenance.sweep()).expired == 1
+    world.heal()
+    await world.engine.maintenance.sweep()
+    assert [await world.rows(store, of) for store in world.stores for of in (ENTRIES, ENTRY_VERSIONS)] == [[]] * 6
+
+
+async def test_an_expired_entry_on_its_way_goes_when_it_has_arrived(world: World) -> None:
+    entry = await world.write("text", expires_at=world.clock() + HOUR)
+    await world.break_off(entry, "long")
+    world.clock.advance(2 * DAY)
+    await world.engine.maintenance.sweep()
+    await world.engine.maintenance.sweep()
+    assert [await world.rows(store, ENTRIES) for store in world.stores] == [[]] * 3
+    assert await world.owed() == 0
 
 
 async def test_an_expired_entry_that_cannot_be_deleted_costs_itself_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    async with World(short=replace(DURABLE, ttl=True)) as world:
+    async with World() as world:
         bad, *others = [await world.write(f"text {n}", expires_at=world.clock() + HOUR) for n in range(3)]
         world.clock.advance(2 * DAY)
         apply = world.short.apply
@@ -387,3 +410,27 @@ async def test_what_is_overdue_is_told_though_a_store_does_not_answer(world: Wor
     world.short.down = True
     said = await world.engine.maintenance.overdue()
     assert ["short" in said[0], entry.id in said[1]] == [True, True]
+
+
+async def test_a_tenants_end_takes_all_but_the_scope_that_refuses(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    for scope in (SESSION, USER):
+        await world.write("text", scope)
+    erase = world.engine.erasure.erase
+
+    async def refusing(partition: Partition, *more: Any, **named: Any) -> Any:
+        if partition.scope == SESSION.text:
+            raise CorruptRecord("short", "one", "it is held")
+        return await erase(partition, *more, **named)
+
+    monkeypatch.setattr(world.engine.erasure, "erase", refusing)
+    with pytest.raises(CorruptRecord, match="it is held"):
+        await world.engine.tenants.erase(TENANT)
+    assert await world.browse(USER) == []
+    assert await world.browse(SESSION) == ["text"]
+    monkeypatch.undo()
+    world.mid.down = True
+    with pytest.raises(StoreUnavailable):
+        await world.engine.tenants.erase(TENANT)
+    world.heal()
+    assert await world.engine.tenants.erase(TENANT) == 1
+    assert await world.browse(SESSION) == []

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 
 from memory.domain.errors import NotFound
@@ -11,7 +9,7 @@ from memory.orchestrator.collections import ENTRIES, ENTRY_VERSIONS
 from memory.orchestrator.tiering import MoveResult
 from memory.ports.record import Key, Role
 from memory.ports.writes import Annotate
-from tests.unit.orchestrator.world import DAY, DURABLE, HOUR, SESSION, TENANT, USER, World
+from tests.unit.orchestrator.world import DAY, HOUR, SESSION, TENANT, USER, World
 
 # -- by a deletion or an erasure ------------------------------------------------------------------------------------------
 
@@ -63,7 +61,7 @@ async def test_an_original_that_is_edited_before_it_is_deleted_for_its_copy_stay
 
 
 async def test_an_entry_born_again_after_a_sweep_found_it_expired_stays() -> None:
-    async with World(short=replace(DURABLE, ttl=True)) as world:
+    async with World() as world:
         entry = await world.write("text", key="k", expires_at=world.clock() + HOUR)
         world.clock.advance(2 * DAY)
 
@@ -71,7 +69,7 @@ async def test_an_entry_born_again_after_a_sweep_found_it_expired_stays() -> Non
             await world.delete(entry)
             await world.write("text again", key="k", revive=True)
 
-        world.short.before["read.home"] = born_again
+        world.short.before["delete.read"] = born_again
         report = await world.engine.maintenance.sweep()
         assert await world.seen(entry) == ["text again"]
         assert report.expired == 0

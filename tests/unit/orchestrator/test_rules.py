@@ -183,6 +183,19 @@ async def test_a_scope_that_holds_little_is_not_gone_through() -> None:
         assert (await world.stands(entries[0]))[0] == "mark"
 
 
+async def test_a_scope_is_gone_through_until_nothing_more_is_beyond() -> None:
+    async with World(rules=(BEHIND,)) as world:
+        world.engine.after_writes.on_waiting = lambda: None
+        world.engine.placement.settings = replace(world.engine.settings, page=2)
+        entries = await written(world, *"abcdefghi")
+        before = world.short.rows_read
+        await world.engine.after_writes.catch_up()
+        assert [(await world.stands(entry))[0] for entry in entries] == ["mark"] * 7 + ["home"] * 2
+        walked = [step for step in world.short.steps if step == "promotion.scan"]
+        assert len(walked) == 4, "the fifth page is not asked for"
+        assert world.short.rows_read > before
+
+
 # -- into broader scopes ------------------------------------------------------------------------------------------------
 
 TO_USER = PromotionRule(name="known", on="session_end", to_scope="user", tags=("fact",))
@@ -214,6 +227,13 @@ async def test_a_copy_that_was_deleted_is_not_made_again() -> None:
         assert report.copied == []
         assert any("was deleted since" in kept.because for kept in report.kept)
         assert await world.browse(USER) == []
+
+
+async def test_a_rule_copies_from_its_own_tier_alone() -> None:
+    async with World(rules=(TO_USER,)) as world:
+        await world.engine.conversations.create(TENANT, SessionDraft("s1", user="ada"))
+        await world.move(await world.write("a fact", tags=["fact"]), "mid")
+        assert (await world.engine.promotion.end_session(TENANT, SESSION)).copied == []
 
 
 async def test_what_cannot_be_copied_is_told() -> None:

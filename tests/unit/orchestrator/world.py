@@ -23,6 +23,8 @@ from memory.orchestrator.steps import current_step
 from memory.orchestrator.topology import Topology
 from memory.policies.asked import Asked
 from memory.policies.promotion import DEFAULT_RULES, CustomRule, PromotionRule
+from memory.policies.quotas import Quota
+from memory.policies.retention import RetentionRule
 from memory.ports.capabilities import Capabilities
 from memory.ports.clock import system_clock
 from memory.ports.collections import Collection
@@ -123,6 +125,8 @@ class World:
         embedder: Embedder | None = None,
         rules: Sequence[PromotionRule] = DEFAULT_RULES,
         policies: Sequence[CustomRule] = (),
+        retention: Sequence[RetentionRule] = (),
+        quotas: Sequence[Quota] = (),
         settings: EngineSettings | None = None,
         kinds: Kinds = KINDS,
         passages: Where = "home",
@@ -130,7 +134,7 @@ class World:
         self.clock = Clock()
         self.short, self.mid, self.long = (Flaky(name, can, self.clock) for name, can in (("short", short), ("mid", mid), ("long", long)))
         self.embedder, self.rules, self.settings, self.kinds, self.passages = embedder, rules, settings, kinds, passages
-        self.policies = policies
+        self.policies, self.retention, self.quotas = policies, retention, quotas
         self.engine = self.another_engine()
 
     @property
@@ -153,6 +157,8 @@ class World:
             clock=self.clock,
             rules=rules,
             policies=policies,
+            retention=self.retention,
+            quotas=self.quotas,
             settings=settings,
             kinds=kinds,
             passages=passages,

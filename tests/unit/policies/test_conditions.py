@@ -163,6 +163,13 @@ def test_the_first_moment_is_the_first_at_which_it_holds(table: dict[str, Any], 
     assert first_moment(condition_of(table, "rule.when"), facts, NOW) == (held[0] if held else None)
 
 
+def test_what_is_made_with_a_later_creation_than_its_last_change_is_idle_from_that_on() -> None:
+    ahead = replace(PLAIN, created_at=NOW + DAY, updated_at=NOW)
+    idle = IdleFor(2 * DAY)
+    assert [idle.judged(ahead, NOW + days * DAY)[0] for days in (2, 3)] == [False, True]
+    assert first_moment(idle, ahead, NOW) == NOW + 3 * DAY
+
+
 def test_the_first_moment_may_pass_before_it_comes_again() -> None:
     once = ~OlderThan(3 * DAY) & IdleFor(DAY)
     young = replace(PLAIN, created_at=NOW, updated_at=NOW)

@@ -17,12 +17,13 @@ from memory.adapters.sql.mysql.partitions import MyDirectory
 from memory.adapters.sql.mysql.table import MyTable
 from memory.adapters.sql.mysql.words import Postings, counted
 from memory.adapters.sql.questions import Question, question
-from memory.adapters.sql.scoring import Candidates, Ints, gained, norms
+from memory.adapters.sql.scoring import Candidates
 from memory.adapters.sql.selection import Selection
 from memory.adapters.sql.several import in_list, padded, portions
 from memory.adapters.sql.shapes import TRUE, Shape, Values
 from memory.adapters.sql.table import Columns
 from memory.ports import candidates, lexical
+from memory.ports.bm25 import Ints, gained, norms
 from memory.ports.collections import Collection
 from memory.ports.pace import paced
 from memory.ports.query import Everywhere, Head, Hit, RowType, Search, Words

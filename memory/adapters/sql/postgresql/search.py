@@ -18,10 +18,11 @@ from memory.adapters.sql.postgresql.filters import PgConditions
 from memory.adapters.sql.postgresql.partitions import PgDirectory
 from memory.adapters.sql.postgresql.table import PgTable
 from memory.adapters.sql.questions import Question, asked, question, summed
-from memory.adapters.sql.scoring import Candidates, Scores, gained, norms, rarities
+from memory.adapters.sql.scoring import Candidates
 from memory.adapters.sql.shapes import Shape, Values
 from memory.adapters.sql.table import Columns
 from memory.ports import lexical
+from memory.ports.bm25 import Scores, gained, norms, rarities
 from memory.ports.collections import Collection
 from memory.ports.nearness import exact_cosines
 from memory.ports.pace import paced

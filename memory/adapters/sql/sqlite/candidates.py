@@ -13,7 +13,6 @@ import numpy as np
 from memory.adapters.sql.columns import column_of
 from memory.adapters.sql.partitions import Directory
 from memory.adapters.sql.scoring import Candidates as Ranked
-from memory.adapters.sql.scoring import Scores
 from memory.adapters.sql.several import in_list, padded, portions
 from memory.adapters.sql.sqlite.codec import id_bytes, id_text
 from memory.adapters.sql.sqlite.members import Ints, MemberCache
@@ -22,6 +21,7 @@ from memory.adapters.sql.sqlite.ranking import Population, by_meaning, by_words,
 from memory.adapters.sql.sqlite.session import Session
 from memory.adapters.sql.sqlite.table import SqliteTable, table_of
 from memory.domain.ids import is_id
+from memory.ports.bm25 import Scores
 from memory.ports.candidates import Around, Candidates, Measured, none_of
 from memory.ports.comparing import SYSTEM_TYPES
 from memory.ports.gathering import stacked

@@ -9,13 +9,14 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from memory.adapters.sql.scoring import Candidates, Scores, gained, norms
+from memory.adapters.sql.scoring import Candidates
 from memory.adapters.sql.sqlite.errors import WordsDoubted, is_of_a_table
 from memory.adapters.sql.sqlite.members import Ints, Members
 from memory.adapters.sql.sqlite.session import Session
 from memory.adapters.sql.sqlite.table import SqliteTable
 from memory.adapters.sql.sqlite.words import IS_DOUBTED, Holding
 from memory.ports import lexical
+from memory.ports.bm25 import Scores, gained, norms
 from memory.ports.candidates import Statistics
 from memory.ports.record import Role
 from memory.ports.text import query_words, rarity

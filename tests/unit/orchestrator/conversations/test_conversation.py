@@ -16,8 +16,9 @@ from memory.orchestrator.collections import MESSAGES, SESSIONS
 from memory.orchestrator.conversations.conversation import INTERRUPTED, Conversation
 from memory.orchestrator.conversations.history import HistoryAsked
 from memory.orchestrator.conversations.seen import REMEMBERED_FOR
-from memory.orchestrator.conversations.sessions import SessionDraft, session_key
+from memory.orchestrator.conversations.sessions import SessionDraft
 from memory.orchestrator.engine import Engine
+from memory.orchestrator.session_keys import session_key
 from memory.policies.compacting import summary_of
 from memory.policies.reading import ContextAsked
 from memory.ports.query import Everywhere, Query
@@ -660,7 +661,7 @@ async def test_an_expired_session_that_was_created_again_is_not_erased_by_who_co
 async def test_an_erasure_of_an_expired_session_that_was_cut_off_is_ended_by_a_sweep(world: World) -> None:
     draft = SessionDraft("s1", SYSTEM, expires_at=timedelta(hours=1))
     await (await world.engine.conversations.create(TENANT, draft)).append([user("u1", "u1")])
-    world.clock.advance(timedelta(hours=2))
+    world.clock.advance(timedelta(days=2))
     world.mid.fails_before.add("erase.delete")
     assert (await world.engine.maintenance.sweep()).expired == 0
     world.heal()

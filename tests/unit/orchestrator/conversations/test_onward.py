@@ -202,7 +202,7 @@ async def test_a_slow_callback_holds_up_neither_a_sweep_nor_another_event_for_ev
         await session.append([user(f"tea of {name}")])
         await session.close("ended")
     await engine.conversations.create(TENANT, SessionDraft("passing", expires_at=timedelta(minutes=1)))
-    world.clock.advance(DAY)
+    world.clock.advance(2 * DAY)
     report = await engine.maintenance.sweep()
     assert (report.expired, report.still_owed) == (1, 2)
     await asyncio.sleep(0)

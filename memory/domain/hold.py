@@ -1,0 +1,32 @@
+"""Legal holds: what may not be deleted until somebody releases it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Literal, TypeAlias
+
+from memory.domain.shown import Shown
+
+Over: TypeAlias = Literal["tenant", "scope", "user", "entry"]
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class LegalHold(Shown):
+    """A hold by its name, such as that of a case, over one thing: what it is `over`, and `of` which (a scope, a user, an entry's id, the tenant).
+
+    Nothing under it is deleted: not by a caller, a rule, a quota or its own expiry, and by no erasure. A user's hold is over the scope `user:<id>`
+    and over the sessions with that user, with what was said in them and the entries of their scopes. That of a session's scope is over what was
+    said in it too.
+    """
+
+    name: str
+    over: Over
+    of: str
+    reason: str
+    placed_by: str | None
+    placed_at: datetime
+
+    @property
+    def target(self) -> str:
+        return self.over if self.over == "tenant" else f"{self.over} {self.of}"

@@ -1,0 +1,216 @@
+"""Quotas, kept where entries are born: what there is is counted by the stores' indexes before anything is written.
+
+Near a quota each write counts, and those of one process take turns. Far from it a process uses a sixteenth of the room that it found before it counts
+again. So a quota is exact for one writer, and up to sixteen processes stay within it, but for what calls that are under way at once write beyond it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import Counter
+from collections.abc import AsyncIterator, Iterable, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any
+
+from memory.domain.errors import QuotaExceeded, StoreError
+from memory.orchestrator.collections import ENTRIES
+from memory.orchestrator.erasure import Erasure
+from memory.orchestrator.judging import LOOKED_AT, facts_of, fields_of
+from memory.orchestrator.placement import Placement
+from memory.orchestrator.steps import step
+from memory.policies.quotas import Oldest, Quota
+from memory.policies.retention import RetentionRule, retained
+from memory.ports.query import Eq, Filter, Head, In, Order, Query, Tenant, Where, within
+from memory.ports.record import Key, Partition, Record
+from memory.ports.store import Store
+
+log = logging.getLogger(__name__)
+
+SHARE = 16
+SPARE = 20
+REMEMBERED_FOR = timedelta(minutes=1)
+MOST_REMEMBERED = 10_000
+_ORDERS: dict[Oldest, tuple[Order, ...]] = {
+    "oldest": (Order("created_at"),),
+    "least_read": (Order("accesses"), Order("created_at")),
+    "least_confident": (Order("confidence"), Order("created_at")),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Newcomer:
+    """An entry that is to be written. `derived`: its key tells whether it was written before, and is none then."""
+
+    key: Key
+    scope: str
+    size: int
+    derived: bool
+
+    @classmethod
+    def of(cls, record: Record, *, derived: bool) -> Newcomer:
+        return cls(record.key, record.scope, sum(len(text.encode()) for text in record.texts.values()), derived)
+
+
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """What one quota counts together: a tenant's entries, or those of one of its scopes."""
+
+    quota: Quota
+    tenant: str
+    scope: str
+
+    @property
+    def where(self) -> Where:
+        return within(Partition(self.tenant, self.scope)) if self.scope else Tenant(self.tenant)
+
+    @property
+    def asked(self) -> Filter | None:
+        return In("scope_kind", tuple(str(kind) for kind in self.quota.scope_kinds)) if self.quota.scope_kinds and not self.scope else None
+
+    def says(self) -> str:
+        return f"scope '{self.scope}'" if self.scope else f"tenant '{self.tenant}'"
+
+
+@dataclass(slots=True)
+class _Room:
+    """What may be written still before it is counted again, and until when."""
+
+    left: int
+    until: datetime
+
+
+class Quotas:
+    """Keeps the quotas."""
+
+    def __init__(self, placement: Placement, erasure: Erasure, quotas: Sequence[Quota], rules: Sequence[RetentionRule]) -> None:
+        self._placement = placement
+        self._erasure = erasure
+        self.quotas = tuple(quotas)
+        self._rules = tuple(rules)
+        self._rooms: dict[_Place, _Room] = {}
+        self._locks: dict[_Place, asyncio.Lock] = {}
+        self.evicted = Counter[tuple[str, str]]()
+        """By tenant and quota, how many this process has evicted."""
+
+    @asynccontextmanager
+    async def admitted(self, tenant: str, newcomers: Sequence[Newcomer], less: int = 0) -> AsyncIterator[set[Key]]:
+        """Let these be written inside, or raise `QuotaExceeded` before anything is. `less`: how many go with it. Behind it others are evicted,
+        none of those that are put into what this gives."""
+        written = set[Key]()
+        if not self.quotas or len(newcomers) <= less:
+            yield written
+            return
+        async with AsyncExitStack() as turns:
+            near: list[_Place] = []
+            for place, some in self._places(tenant, newcomers):
+                if not self._fits(place, some):
+                    await turns.enter_async_context(self._locks.setdefault(place, asyncio.Lock()))
+                    await self._count(place, some)
+                    near.append(place)
+            yield written
+            for place in near:
+                if place.quota.then == "evict":
+                    await self._evict_behind(place, written)
+            self._forget()
+
+    def _places(self, tenant: str, newcomers: Sequence[Newcomer]) -> Iterable[tuple[_Place, list[Newcomer]]]:
+        """What counts them, always in the same order, so that no two wait for each other."""
+        found: dict[_Place, list[Newcomer]] = {}
+        for quota in self.quotas:
+            for one in newcomers:
+                if quota.is_for(tenant, one.scope):
+                    found.setdefault(_Place(quota, tenant, one.scope if quota.per == "scope" else ""), []).append(one)
+        return sorted(found.items(), key=lambda item: (item[0].quota.name, item[0].scope))
+
+    def _fits(self, place: _Place, some: Sequence[Newcomer]) -> bool:
+        """Whether there is room that was counted lately; then it is taken."""
+        room, takes = self._rooms.get(place), _takes(place.quota, some)
+        if room is None or room.left < takes or self._placement.now() >= room.until:
+            return False
+        room.left -= takes
+        return True
+
+    async def _count(self, place: _Place, some: Sequence[Newcomer]) -> None:
+        quota, there = place.quota, await self._held(place)
+        takes = _takes(quota, some)
+        if there + takes > quota.most and any(one.derived for one in some):
+            located = await self._placement.locate_many(ENTRIES, [one.key for one in some if one.derived])
+            before = {at.key for at in located if at.record is not None}
+            takes = _takes(quota, [one for one in some if one.key not in before])
+        if takes > quota.most or (quota.then == "refuse" and takes and there + takes > quota.most):
+            raise QuotaExceeded(quota.name, place.says(), quota.measure, quota.most, there, takes)
+        self._rooms[place] = _Room(max(quota.most - there - takes, 0) // SHARE, self._placement.now() + REMEMBERED_FOR)
+
+    async def _held(self, place: _Place) -> int:
+        """How much there is, over all stores. Raises where one does not answer: what it holds counts."""
+        held = 0
+        for store in self._placement.topology.homes:
+            with step("quota.count"):
+                counted = await store.count(Query(ENTRIES, place.where, place.asked))
+            held += counted.records if place.quota.measure == "entries" else counted.bytes
+        return held
+
+    # -- evicting -----------------------------------------------------------------------------------------------------
+
+    async def _evict_behind(self, place: _Place, written: set[Key]) -> None:
+        """What was written is written: where a store keeps others from going, the next write has them go."""
+        try:
+            await self._evict(place, written)
+        except StoreError as error:
+            log.warning("quota '%s' of %s is exceeded for now: %s", place.quota.name, place.says(), error)
+
+    async def _evict(self, place: _Place, written: set[Key]) -> None:
+        """Have the first in order go until the quota holds. Asked before it is counted: what another evicts meanwhile is not evicted twice."""
+        candidates = await self._candidates(place, written)
+        over, away = await self._held(place) - place.quota.most, set[str]()
+        for store, head in candidates:
+            if over <= 0:
+                return
+            size = 1 if place.quota.measure == "entries" else await self._size(store, head)
+            came = (await self._erasure.delete_at(ENTRIES, {head.key: head.version}, store, away))[head.key]
+            if isinstance(came, bool):  # where it has gone or changed meanwhile somebody else is at it
+                over -= size
+                self.evicted[place.tenant, place.quota.name] += came
+
+    async def _candidates(self, place: _Place, written: set[Key]) -> list[tuple[Store, Head]]:
+        """The first that may go, in order, of each store as many as were written and some more: none that was written just now, that a rule keeps, or
+        that is under legal hold."""
+        order, enough = _ORDERS[place.quota.evict], len(written) + SPARE
+        select = frozenset(name for name in LOOKED_AT if name in fields_of(ENTRIES))
+        found: list[tuple[Store, Head]] = []
+        for store in self._placement.topology.homes:
+            query = Query(ENTRIES, place.where, order=order, limit=min(enough, self._placement.settings.page), select=select)
+            of_store: list[tuple[Store, Head]] = []
+            async for page in self._placement.pages("quota.first", store, query):
+                held = await self._erasure.holds.over(page.heads)
+                of_store += [(store, head) for head in page.heads if head.key not in written and head.key not in held and not self._keeps(head)]
+                if len(of_store) >= enough:
+                    break
+            found += of_store
+        return sorted(found, key=lambda one: _sort_key(one[1], order))
+
+    def _keeps(self, head: Head) -> bool:
+        decision = retained(self._rules, "entries", facts_of(head), self._placement.now())
+        return decision.then == "keep" and bool(decision.rule)
+
+    async def _size(self, store: Store, head: Head) -> int:
+        with step("quota.count"):
+            return (await store.count(Query(ENTRIES, within(head.partition), Eq("id", head.key.id)))).bytes
+
+    def _forget(self) -> None:
+        if len(self._rooms) > MOST_REMEMBERED:
+            self._rooms.clear()
+        self._locks = {place: lock for place, lock in self._locks.items() if lock.locked()} if len(self._locks) > MOST_REMEMBERED else self._locks
+
+
+def _takes(quota: Quota, some: Sequence[Newcomer]) -> int:
+    return len(some) if quota.measure == "entries" else sum(one.size for one in some)
+
+
+def _sort_key(head: Head, order: Sequence[Order]) -> tuple[Any, ...]:
+    """As stores order it: missing values first, the id last."""
+    values = [head.fields.get(one.field) for one in order]
+    return (*((value is not None, value if value is not None else 0) for value in values), head.key.id)

@@ -1,0 +1,63 @@
+"""Quotas: how much a scope or a tenant may hold, and what becomes of a write beyond it. Pure."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+from memory.domain.errors import InvalidInput
+from memory.domain.scope import Scope, ScopeKind
+
+Oldest = Literal["oldest", "least_read", "least_confident"]
+
+
+class Quota(BaseModel):
+    """Each scope, or the tenant as a whole (`per`), holds at most so many `entries`, or `bytes`, of scopes of `scope_kinds` where these are named.
+
+    What is written beyond it is refused, or has others of its scope go (`then = "evict"`): the `oldest`, the `least_read` or the `least_confident`,
+    those without a confidence first. What is expired or retired counts until it is deleted.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    name: str = Field(min_length=1)
+    per: Literal["scope", "tenant"] = "scope"
+    tenants: tuple[str, ...] = ()
+    scope_kinds: tuple[ScopeKind, ...] = ()
+    entries: int | None = Field(default=None, ge=1)
+    bytes: int | None = Field(default=None, ge=1)
+    then: Literal["refuse", "evict"] = "refuse"
+    evict: Oldest = "oldest"
+
+    @model_validator(mode="after")
+    def _can_be_kept(self) -> Quota:
+        if (self.entries is None) is (self.bytes is None):
+            raise self._refused("entries", "or bytes: one of them says how much; for both, give two quotas")
+        if self.then == "evict" and self.per == "tenant":
+            raise self._refused("then", "'evict' is for quotas per scope: what goes is of the scope that was written to")
+        if self.then == "refuse" and "evict" in self.model_fields_set:
+            raise self._refused("evict", 'belongs to then = "evict"')
+        return self
+
+    def _refused(self, field: str, problem: str) -> InvalidInput:
+        return InvalidInput(f"quotas.{self.name}.{field}", problem)
+
+    @property
+    def most(self) -> int:
+        return self.entries or self.bytes or 0
+
+    @property
+    def measure(self) -> Literal["entries", "bytes"]:
+        return "entries" if self.entries is not None else "bytes"
+
+    def is_for(self, tenant: str, scope: str) -> bool:
+        """Whether it counts entries of this scope."""
+        return (not self.tenants or tenant in self.tenants) and (not self.scope_kinds or Scope.parse(scope).kind in self.scope_kinds)
+
+    def describe(self) -> str:
+        """The quota in words, for people."""
+        whose = f" of tenant {' or '.join(self.tenants)}" if self.tenants else ""
+        kinds = f" ({', '.join(self.scope_kinds)})" if self.scope_kinds else ""
+        beyond = "beyond it writes are refused" if self.then == "refuse" else f"beyond it the {self.evict.replace('_', ' ')} go"
+        return f"at most {self.most:,} {self.measure} per {self.per}{kinds}{whose}; {beyond}"

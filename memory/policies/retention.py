@@ -1,0 +1,183 @@
+"""Retention: what is deleted, ended or kept by rule, and how much of the past. Pure: facts in, decision out."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from functools import cached_property
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, PlainSerializer, model_validator
+
+from memory.domain import door
+from memory.domain.entry import EntryType
+from memory.domain.errors import InvalidInput
+from memory.domain.scope import ScopeKind
+from memory.domain.time import in_words
+from memory.policies.condition_tables import condition_of
+from memory.policies.conditions import EVERYTHING, AllOf, AnyOf, Condition, NoneOf, walked
+from memory.policies.facts import Facts, Fields, Measure
+from memory.policies.routing import TIERS
+from memory.policies.single_conditions import IdleFor, InTier, OfScopeKind, OfTenant, OfType, OlderThan, Tagged
+from memory.ports.query import Filter
+
+What = Literal["entries", "sessions", "versions"]
+Then = Literal["delete", "keep", "end"]
+Status = Literal["active", "archived", "ended"]
+
+_OF_SESSIONS = (AllOf, AnyOf, NoneOf, OlderThan, IdleFor, Tagged, OfTenant)
+_BELONGS = {
+    "entries": ("when", "tenants", "scope_kinds", "types", "tiers"),
+    "sessions": ("when", "tenants", "statuses"),
+    "versions": ("tenants", "scope_kinds", "types", "keep_versions", "versions_for"),
+}
+_ASKED = ("when", "tenants", "scope_kinds", "types", "tiers", "statuses", "keep_versions", "versions_for")
+
+
+class RetentionRule(BaseModel):
+    """Delete entries, sessions or kept versions, or `end` sessions, when what is asked of them holds; or `keep` them: then no later rule takes them.
+
+    Asked is `when`, a condition, and besides, where these are given, that a record is one of `tenants`', of a scope of `scope_kinds`, of `types`, in
+    `tiers`; of sessions, that they are in one of `statuses`. Of versions that edits have replaced, an entry's newest `keep_versions` stay, and those
+    that were replaced within `versions_for`; the older ones go, the current version never.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True, arbitrary_types_allowed=True)
+
+    name: str = Field(min_length=1)
+    what: What = "entries"
+    then: Then = "delete"
+    when: Annotated[Condition | None, PlainSerializer(lambda when: when and when.table())] = None
+    tenants: tuple[str, ...] = ()
+    scope_kinds: tuple[ScopeKind, ...] = ()
+    types: tuple[EntryType, ...] = ()
+    tiers: tuple[str, ...] = ()
+    statuses: tuple[Status, ...] = ()
+    keep_versions: int | None = Field(default=None, ge=0)
+    versions_for: timedelta | None = None
+
+    @model_validator(mode="before")
+    @classmethod
+    def _reads_its_condition(cls, given: Any) -> Any:
+        if isinstance(given, Mapping) and given.get("when") is not None:
+            return {**given, "when": condition_of(given["when"], f"retention.{given.get('name', '')}.when")}
+        return given
+
+    @model_validator(mode="after")
+    def _can_be_carried_out(self) -> RetentionRule:
+        for name in _ASKED:
+            if getattr(self, name) not in (None, ()) and name not in _BELONGS[self.what]:
+                raise self._refused(name, f"is not asked of {self.what}; there are {', '.join(_BELONGS[self.what])}")
+        if self.then == "end" and self.what != "sessions":
+            raise self._refused("then", f"'end' is for sessions, not for {self.what}")
+        if self.what == "versions":
+            self._check_versions()
+        elif self.then != "keep" and self.when is None:
+            problem = f'is missing: a rule that would {self.then} all {self.what} is none; say which, as in {{ older_than = "90d" }}'
+            raise self._refused("when", problem)
+        if self.what == "sessions" and self.when is not None:
+            for part in walked(self.when):
+                if not isinstance(part, _OF_SESSIONS):
+                    there_are = "there are older_than, idle_for, tag, tenant, all, any, not"
+                    raise self._refused("when", f"'{part.describe()}' is not asked of sessions; {there_are}")
+        for tier in self.tiers:
+            door.one_of(f"retention.{self.name}.tiers", tier, TIERS)
+        try:
+            _ = self.condition
+        except InvalidInput as error:
+            raise self._refused(error.field, error.problem) from None
+        return self
+
+    def _check_versions(self) -> None:
+        limits = self.keep_versions is not None or self.versions_for is not None
+        if limits is (self.then == "keep"):
+            problem = "keeps all versions: it has no limits" if limits else "is missing, or versions_for: how many, or how long they stay"
+            raise self._refused("keep_versions", problem)
+        if self.versions_for is not None and self.versions_for <= timedelta():
+            raise self._refused("versions_for", "should be longer than nothing")
+
+    def _refused(self, field: str, problem: str) -> InvalidInput:
+        return InvalidInput(f"retention.{self.name}.{field}", problem)
+
+    @cached_property
+    def condition(self) -> Condition | None:
+        """All that is asked of a record, but its status and its place among versions; None where nothing is."""
+        asked: list[Condition] = [OfTenant(*self.tenants)] if self.tenants else []
+        asked += [OfScopeKind(*map(str, self.scope_kinds))] if self.scope_kinds else []
+        asked += [OfType(*map(str, self.types))] if self.types else []
+        asked += [InTier(*self.tiers)] if self.tiers else []
+        asked += [self.when] if self.when is not None else []
+        return None if not asked else asked[0] if len(asked) == 1 else AllOf(tuple(asked))
+
+    @property
+    def measures(self) -> frozenset[Measure]:
+        """What has to be known of a record's `rank`."""
+        return frozenset() if self.condition is None else self.condition.measures()
+
+    @property
+    def of_tenants(self) -> frozenset[str] | None:
+        """The tenants of whose records alone it speaks; None: of everybody's."""
+        return None if self.condition is None else self.condition.tenants()
+
+    def speaks_of(self, status: str | None) -> bool:
+        """Whether it is about records in this status: to end is about what is active."""
+        if status is None:
+            return True
+        return status in (self.statuses or (("active",) if self.then == "end" else (status,))) and not (self.then == "end" and status != "active")
+
+    def judged(self, facts: Facts, now: datetime) -> tuple[bool, str]:
+        """Whether it takes the record, and why or why not."""
+        return (True, f"the rule is for all {self.what}") if self.condition is None else self.condition.judged(facts, now)
+
+    def takes(self, now: datetime, known: Fields) -> Filter:
+        """The filter for what this rule takes of records that have these fields; it may let more through."""
+        return EVERYTHING if self.condition is None else self.condition.filter(now, known)
+
+    def leaves(self, now: datetime, known: Fields) -> Filter | None:
+        """The filter for what it does not take; None where it takes everything."""
+        return None if self.condition is None else self.condition.rest(now, known)
+
+    def beyond(self, newer: int, replaced_at: datetime, now: datetime) -> str | None:
+        """Why a kept version goes that so many newer ones stand before, and that was replaced then; None where it stays."""
+        if self.keep_versions is not None and newer >= self.keep_versions:
+            return f"beyond the newest {self.keep_versions} kept versions"
+        if self.versions_for is not None and now - replaced_at >= self.versions_for:
+            return f"replaced more than {in_words(self.versions_for)} ago"
+        return None
+
+    def describe(self) -> str:
+        """The rule in words, for people."""
+        limits = [f"beyond the newest {self.keep_versions}"] if self.keep_versions is not None else []
+        limits += [f"replaced more than {in_words(self.versions_for)} ago"] if self.versions_for is not None else []
+        asked = [] if self.condition is None else [self.condition.describe()]
+        said = " and ".join([*([f"{' or '.join(self.statuses)}"] if self.statuses else []), *asked, *([" or ".join(limits)] if limits else [])])
+        return f"{self.then} {'kept versions' if self.what == 'versions' else self.what}{': ' + said if said else ''}"
+
+
+@dataclass(frozen=True, slots=True)
+class Retained:
+    """What becomes of a record: `then` of "keep" leaves it, by a rule or, where `rule` is empty, since none takes it."""
+
+    then: Then
+    rule: str = ""
+    because: str = ""
+
+
+def retained(rules: Sequence[RetentionRule], what: What, facts: Facts, now: datetime, status: str | None = None) -> Retained:
+    """The first rule, in order, that takes the record decides."""
+    for rule in rules:
+        if rule.what == what and rule.speaks_of(status):
+            holds, because = rule.judged(facts, now)
+            if holds:
+                return Retained(rule.then, rule.name, because)
+    return Retained("keep", because=f"no rule takes it of {what}")
+
+
+def retained_version(rules: Sequence[RetentionRule], facts: Facts, newer: int, replaced_at: datetime, now: datetime) -> Retained:
+    """Of a kept version the first rule decides that is for it, whether it goes or stays."""
+    for rule in rules:
+        if rule.what == "versions" and rule.judged(facts, now)[0]:
+            why = None if rule.then == "keep" else rule.beyond(newer, replaced_at, now)
+            return Retained("keep" if why is None else "delete", rule.name, why or "the rule keeps it")
+    return Retained("keep", because="no rule takes it of versions")

@@ -1,0 +1,157 @@
+"""Legal holds: what is under one is deleted by nothing and nobody, whoever placed it, until it is released."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from contextlib import AbstractAsyncContextManager, nullcontext
+from typing import Any
+
+import pytest
+
+from memory import Entry, EntryDraft, Held, InvalidInput, Memory, NotFound, Scope
+from tests.acceptance.support import DAY, HOUR, USER, Clock, left_in
+
+Place = Callable[[Memory, Entry], Awaitable[object]]
+
+OVER: dict[str, Place] = {
+    "the tenant": lambda memory, entry: memory.admin.hold("case", reason="asked for", tenant=True),
+    "its scope": lambda memory, entry: memory.admin.hold("case", reason="asked for", scope="session:s1"),
+    "the user of its session": lambda memory, entry: memory.admin.hold("case", reason="asked for", user="ada"),
+    "the entry": lambda memory, entry: memory.admin.hold("case", reason="asked for", entry_id=entry.id),
+}
+
+
+def _elsewhere(memory: Memory, config: dict[str, Any], clock: Clock) -> AbstractAsyncContextManager[Memory]:
+    """As another process has it, where the stores may be opened twice."""
+    return nullcontext(memory) if any(kind in str(config) for kind in ("memory://", "edge")) else Memory(config, clock=clock)
+
+
+def user(text: str) -> dict[str, Any]:
+    return {"role": "user", "content": text, "id": text}
+
+
+@pytest.mark.parametrize("over", OVER, ids=lambda name: name.replace(" ", "-"))
+async def test_what_is_held_is_deleted_by_nobody_until_it_is_released(memory: Memory, config: dict[str, Any], clock: Clock, over: str) -> None:
+    await memory.session("s1", user="ada").append(user("u1"))
+    held = await memory.write("evidence", scope="session:s1", expires_at=clock.moment + HOUR)
+    free = await memory.write("of another", scope="user:bob", expires_at=clock.moment + HOUR)
+    await memory.update(held.id, content="evidence, edited")
+    await OVER[over](memory, held)
+    async with _elsewhere(memory, config, clock) as other:
+        for deletion in (
+            lambda: other.delete(held.id),
+            lambda: other.admin.erase("session:s1"),
+            lambda: other.promote(held.id, "user:ada", delete_original=True),
+            lambda: other.compact([held.id], lambda entries: "summary", delete_sources=True),
+            lambda: other.session("s1").delete(),
+        ):
+            with pytest.raises(Held, match=r"under legal hold 'case', over the .*: nothing was deleted"):
+                await deletion()
+        clock.advance(3 * DAY)
+        report = await other.admin.sweep()
+        assert (report.expired, report.held) == ((0, 2) if over == "the tenant" else (1, 1))
+        assert {held.id} <= {record for _, _, record in await left_in(other)}
+        assert sum(name == "entry_versions" for _, name, _ in await left_in(other)) == 1
+        assert (free.id in {record for _, _, record in await left_in(other)}) is (over == "the tenant")
+        [released] = await other.admin.release_hold("case")
+        assert released.reason == "asked for"
+        assert await memory.admin.holds() == []
+        assert (await other.admin.sweep()).expired == (2 if over == "the tenant" else 1)
+        assert not {held.id, free.id} & {record for _, _, record in await left_in(other)}
+        assert await other.session("s1").delete() is True
+        assert await left_in(other) == []
+
+
+async def test_a_session_that_is_held_keeps_what_was_said_in_it_also_when_it_has_expired(memory: Memory, clock: Clock) -> None:
+    session = memory.session("s1", user="ada", expires_at=HOUR)
+    await session.append([user("u1"), user("u2")])
+    await memory.admin.hold("case", reason="r", user="ada")
+    with pytest.raises(Held):
+        await session.erase("u1")
+    clock.advance(2 * DAY)
+    assert (await memory.admin.sweep()).held == 1
+    with pytest.raises(Held):
+        await memory.sessions.create("s1")
+    await memory.admin.release_hold("case")
+    assert (await memory.admin.sweep()).expired == 1
+    assert await left_in(memory) == []
+
+
+async def test_the_erasure_of_a_user_leaves_what_is_held_and_says_so(memory: Memory) -> None:
+    for name in ("s1", "s2"):
+        await memory.session(name, user="ada").append(user(f"hello of {name}"))
+    await memory.session("s3", user="bob").append({"role": "user", "content": "hers", "name": "ada", "id": "m1"})
+    entry = await memory.write("likes tea", scope="user:ada")
+    await memory.admin.hold("one", reason="r", scope="session:s1")
+    await memory.admin.hold("two", reason="r", scope="session:s3")
+    await memory.admin.hold("three", reason="r", entry_id=entry.id)
+    erased = await memory.admin.erase_user("ada")
+    assert (erased.sessions, erased.messages, erased.entries) == (1, 0, 0)
+    assert [said.partition(":")[0] for said in erased.held] == ["session s1", "messages of ada in sessions of others", "scope user"]
+    assert sorted(one.id for one in (await memory.sessions.list()).sessions) == ["s1", "s3"]
+    assert await memory.get(entry.id) == entry
+    await memory.admin.hold("four", reason="r", user="ada")
+    with pytest.raises(Held, match="'four'"):
+        await memory.admin.erase_user("ada")
+    for name in ("one", "two", "three", "four"):
+        await memory.admin.release_hold(name)
+    erased = await memory.admin.erase_user("ada")
+    assert (erased.sessions, erased.messages, erased.entries, erased.held) == (1, 1, 1, [])
+
+
+async def test_a_held_entry_may_be_edited_linked_and_moved_onward_and_stays_held(memory: Memory) -> None:
+    held, other = await memory.write("text one", scope="session:s1"), await memory.write("text two", scope=USER)
+    await memory.admin.hold("case", reason="r", entry_id=held.id)
+    relation = await memory.relations.relate(held.id, "supports", other.id)
+    assert (await memory.update(held.id, content="text one, edited")).content == "text one, edited"
+    assert [moved.to_tier for moved in (await memory.admin.move([held.id], "long")).moved] == ["long"]
+    for deletion in (memory.delete(held.id), memory.relations.unrelate(relation.id)):
+        with pytest.raises(Held):
+            await deletion
+    assert await memory.delete(other.id) is True
+    assert (await memory.get(held.id)) is not None
+    assert await memory.relations.related() == []
+    assert [version.content for version in await memory.entries.history(held.id)] == ["text one", "text one, edited"]
+
+
+async def test_holds_are_told_and_the_same_hold_stands_once(memory: Memory, clock: Clock) -> None:
+    entry = await memory.write("text", scope=USER)
+    placed = await memory.admin.hold("case", reason="first", scope=USER, placed_by="counsel")
+    assert (placed.over, placed.of, placed.reason, placed.placed_by) == ("scope", USER.text, "first", "counsel")
+    assert await memory.admin.hold("case", reason="again", scope=USER) == placed
+    second = await memory.admin.hold("case", reason="r", entry_id=entry.id)
+    third = await memory.admin.hold("other", reason="r", scope=USER)
+    assert await memory.admin.holds() == [placed, second, third]
+    with pytest.raises(Held, match="'case', 'other', over the scope user:u1, the entry") as raised:
+        await memory.delete(entry.id)
+    assert raised.value.holds == (placed, third, second)
+    assert await memory.admin.release_hold("case") == [placed, second]
+    assert await memory.admin.release_hold("case") == []
+    with pytest.raises(Held, match="'other'"):
+        await memory.delete(entry.id)
+    await memory.admin.release_hold("other")
+    await memory.admin.hold("case", reason="anew", scope=USER)
+    with pytest.raises(Held):
+        await memory.delete(entry.id)
+    await memory.admin.release_hold("case")
+    assert await memory.delete(entry.id) is True
+
+
+async def test_a_hold_holds_nothing_of_another_tenant_scope_or_user(memory: Memory) -> None:
+    theirs = await memory._engine.entries.write("theirs", EntryDraft(scope=Scope.user("ada"), content="text"))
+    entry = await memory.write("text", scope="user:ada")
+    await memory.admin.hold("case", reason="r", user="ad")
+    await memory.admin.hold("case", reason="r", scope="session:ada")
+    assert await memory.delete(entry.id) is True
+    await memory.admin.hold("case", reason="r", tenant=True)
+    assert await memory._engine.delete("theirs", theirs.id) is True
+
+
+async def test_a_hold_that_is_over_nothing_or_over_two_things_is_refused(plain: Memory) -> None:
+    for given in ({}, {"scope": USER, "user": "ada"}, {"user": ""}, {"tenant": 1}, {"scope": "u"}):
+        with pytest.raises(InvalidInput):
+            await plain.admin.hold("case", reason="r", **given)
+    with pytest.raises(InvalidInput, match="reason"):
+        await plain.admin.hold("case", reason="", user="ada")
+    with pytest.raises(NotFound):
+        await plain.admin.hold("case", reason="r", entry_id="0")

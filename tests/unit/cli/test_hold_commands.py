@@ -1,0 +1,31 @@
+"""`memory hold`: what may not be deleted until somebody releases it."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.unit.cli.conftest import CommandLine
+
+pytestmark = pytest.mark.backend("sqlite")
+
+
+def test_what_is_held_is_not_deleted_until_it_is_released(memory: CommandLine) -> None:
+    entry = memory.json("write", "Ada lives in Bern", "-s", "user:ada")["id"]
+    placed = memory.json("hold", "place", "case-17", "--user", "ada", "--reason", "a lawsuit", "--by", "legal")
+    assert (placed["name"], placed["over"], placed["of"], placed["placed_by"]) == ("case-17", "user", "ada", "legal")
+    refused = memory("forget", entry, "--json")
+    assert refused.exit_code == 6
+    assert "case-17" in refused.stderr
+    assert "memory hold release" in refused.stderr
+    assert [hold["name"] for hold in memory.json("hold", "list")] == ["case-17"]
+    assert "a lawsuit" in memory("hold", "list").stdout
+    assert [hold["of"] for hold in memory.json("hold", "release", "case-17")] == ["ada"]
+    assert memory("forget", entry).exit_code == 0
+    assert memory.json("hold", "list") == []
+
+
+def test_releasing_what_is_not_held_finds_nothing_and_a_hold_names_one_thing(memory: CommandLine) -> None:
+    assert memory("hold", "release", "case-18").exit_code == 1
+    none = memory("hold", "place", "case-18", "--reason", "x")
+    both = memory("hold", "place", "case-18", "--reason", "x", "--user", "ada", "--whole-tenant")
+    assert (none.exit_code, both.exit_code) == (2, 2)
