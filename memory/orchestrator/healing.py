@@ -121,9 +121,8 @@ class Healing:
         said = [f"what was written to store '{one.store}' alone {since} and until it was set back is lost, and what was deleted there alone is back"]
         archive = {leaf.name for leaf in leaves_of(self._topology.archive)}
         if one.store in archive:
-            said.append(
-                f"sessions, messages, tasks, relations, earlier versions and legal holds stand in store '{one.store}' alone: they are as they were then"
-            )
+            kinds = "sessions, messages, tasks, relations, earlier versions and legal holds"
+            said.append(f"{kinds} stand in store '{one.store}' alone: they are as they were then")
         if one.to and self._placement.now() - moment(one.to) > self._placement.settings.tombstone_life:
             said.append(f"store '{one.store}' was set back by more than tombstones last: what was deleted before that may be back")
         return said

@@ -13,7 +13,7 @@ from urllib.parse import parse_qs, urlsplit
 import pytest
 
 from memory import Memory
-from tests.support import placings, postgres_servers
+from tests.support import placings, postgres_servers, redis_servers
 from tests.support.backends import marks_of
 from tests.support.set_back import SCOPES, Clock, History, missing, wrong
 
@@ -50,7 +50,7 @@ def _keys(url: str) -> SetBack:
     import redis
 
     prefix = parse_qs(urlsplit(url).query)["prefix"][0]
-    port = placings.redis_servers.durable().port
+    port = redis_servers.durable().port
     with redis.Redis(port=port) as client:
         kept = {key: client.dump(key) for key in client.scan_iter(f"*{prefix}*")}
     assert kept
