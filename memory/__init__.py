@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from memory.domain.errors import StoreUnavailable as StoreUnavailable
     from memory.domain.errors import Unsupported as Unsupported
     from memory.domain.errors import WrongEventLoop as WrongEventLoop
+    from memory.domain.hold import LegalHold as LegalHold
     from memory.domain.message import Message as Message
     from memory.domain.message import ToolCall as ToolCall
     from memory.domain.scope import Scope as Scope
@@ -65,6 +66,8 @@ if TYPE_CHECKING:
     from memory.policies.promotion import Decision as Decision
     from memory.policies.promotion import Policy as Policy
     from memory.policies.promotion import PromotionRule as PromotionRule
+    from memory.policies.quotas import Quota as Quota
+    from memory.policies.retention import RetentionRule as RetentionRule
     from memory.policies.single_conditions import ConfidenceAtLeast as ConfidenceAtLeast
     from memory.policies.single_conditions import IdleFor as IdleFor
     from memory.policies.single_conditions import InTier as InTier
@@ -104,6 +107,7 @@ _HOMES = {
         "Unsupported",
         "WrongEventLoop",
     ),
+    "memory.domain.hold": ("LegalHold",),
     "memory.domain.message": ("Message", "ToolCall"),
     "memory.domain.scope": ("Scope", "ScopeKind"),
     "memory.domain.session": ("FoundMessage",),
@@ -145,6 +149,8 @@ _HOMES = {
         "Tagged",
     ),
     "memory.policies.promotion": ("Decision", "Policy", "PromotionRule"),
+    "memory.policies.quotas": ("Quota",),
+    "memory.policies.retention": ("RetentionRule",),
     "memory.policies.conditions": ("Condition",),
     "memory.policies.facts": ("Facts",),
     "memory.policies.thresholds": ("MessageThreshold", "TurnThreshold"),
@@ -184,6 +190,7 @@ __all__ = [
     "InvalidInput",
     "InvalidScopePromotion",
     "Leaving",
+    "LegalHold",
     "Memory",
     "MemoryConfig",
     "MemoryTiersError",
@@ -202,7 +209,10 @@ __all__ = [
     "Policy",
     "PromotionRule",
     "Provider",
+    "Quota",
+    "QuotaExceeded",
     "ReadAtLeast",
+    "RetentionRule",
     "Scope",
     "ScopeKind",
     "ScopeOver",

@@ -32,8 +32,7 @@ PIPE_CLOSED = 141
 EPILOG = (
     "Exit codes: 0 done; 1 nothing found, or a check failed; 2 wrong usage or input; 3 a store is unavailable or full; "
     "4 the configuration cannot be used; 5 a record is corrupt; 6 in conflict with what is stored, under legal hold or beyond a quota; 70 a bug; "
-    "130 interrupted; "
-    "141 the reader of the output went away. "
+    "130 interrupted; 141 the reader of the output went away. "
     'With --json, standard output holds JSON and nothing else; an error is {"error": {"code", "message", "exit"}} there, and one line '
     "on standard error either way."
 )

@@ -21,15 +21,13 @@ def register(app: typer.Typer) -> None:
 
 
 def _length(text: str) -> timedelta:
-    from memory.domain.time import parse_duration
+    from memory.domain.errors import InvalidInput
+    from memory.facade.arguments import length
 
     try:
-        parsed = parse_duration(text)
-    except ValueError as error:
-        raise typer.BadParameter(str(error)) from None
-    if not isinstance(parsed, timedelta) or parsed <= timedelta(0):
-        raise typer.BadParameter("should be a duration of more than nothing, such as '30s' or '5m'")
-    return parsed
+        return length("time", text)
+    except InvalidInput as error:
+        raise typer.BadParameter(error.problem) from None
 
 
 async def worker(

@@ -94,9 +94,6 @@ class Held(MemoryTiersError):
         )
         self.holds = holds
 
-    def __reduce__(self) -> tuple[Callable[..., BaseException], tuple[Any, ...]]:
-        return type(self), self.holds
-
 
 class QuotaExceeded(MemoryTiersError):
     """A write beyond a quota, of which nothing was stored. `quota` is its name; `most`, `held` and `asked` are in its `measure`."""

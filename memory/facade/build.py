@@ -186,17 +186,9 @@ def as_reranker(given: Advisor | Reranker | Callable[..., Any]) -> Advisor | Rer
 
 def counter_named(name: str) -> TokenCounter:
     """The token counter of a configured name: ours, or one that a distribution registers under `memory.token_counters`."""
-    points = {point.name: point for point in metadata.entry_points(group=COUNTERS)}
     if name == DefaultCounter().name:
         return DefaultCounter()
-    if name not in points:
-        known = ", ".join([DefaultCounter().name, *sorted(points)])
-        raise ConfigError(f"token_counter: there is no '{name[:40]}'; there are: {known}. In Python, hand in any function from a text to its tokens")
-    try:
-        found = points[name].load()
-    except ImportError as error:
-        raise ConfigError(f"token_counter: '{name}' needs '{error.name or error}'; install it") from error
-    return as_counter(found() if isinstance(found, type) else found)
+    return as_counter(_installed("token_counter", COUNTERS, name, "any function from a text to its tokens", ours=[DefaultCounter().name]))
 
 
 def as_counter(given: TokenCounter | Callable[[str], int]) -> TokenCounter:
@@ -210,15 +202,7 @@ def as_counter(given: TokenCounter | Callable[[str], int]) -> TokenCounter:
 
 def policy_named(name: str) -> CustomRule:
     """A policy that a distribution registers under `memory.policies`."""
-    points = {point.name: point for point in metadata.entry_points(group=POLICIES)}
-    if name not in points:
-        known = ", ".join(sorted(points)) or "none is installed"
-        raise ConfigError(f"policies: there is no '{name[:40]}'; there are: {known}. In Python, hand in any object with a name and `decide`")
-    try:
-        found = points[name].load()
-    except ImportError as error:
-        raise ConfigError(f"policies: '{name}' needs '{error.name or error}'; install it") from error
-    return as_policy(found() if isinstance(found, type) else found)
+    return as_policy(_installed("policies", POLICIES, name, "any object with a name and `decide`"))
 
 
 def as_policy(given: Policy) -> CustomRule:
@@ -227,6 +211,19 @@ def as_policy(given: Policy) -> CustomRule:
         return CustomRule.of(given)
     except InvalidInput as error:
         raise ConfigError(str(error)) from None
+
+
+def _installed(setting: str, group: str, name: str, instead: str, ours: Sequence[str] = ()) -> Any:
+    """What a distribution registers under an entry-point group, made where it is a class. Raises for a name that nobody registers."""
+    points = {point.name: point for point in metadata.entry_points(group=group)}
+    if name not in points:
+        known = ", ".join([*ours, *sorted(points)]) or "none is installed"
+        raise ConfigError(f"{setting}: there is no '{name[:40]}'; there are: {known}. In Python, hand in {instead}")
+    try:
+        found = points[name].load()
+    except ImportError as error:
+        raise ConfigError(f"{setting}: '{name}' needs '{error.name or error}'; install it") from error
+    return found() if isinstance(found, type) else found
 
 
 def adapter_for(scheme: str, store: str) -> Adapter:

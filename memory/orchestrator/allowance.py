@@ -15,8 +15,8 @@ class Enough(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Allowance:
-    """`budget`: how long a round begins anything new, None for as long as there is something to do. `rate`: how many records a second it changes at
-    most. `stop`: set from outside, it ends the round as an exhausted budget does."""
+    """`budget`: how long a round begins anything new, beyond what it begins with; None for as long as there is something to do. `rate`: how many
+    records a second it changes at most. `stop`: set from outside, it ends the round as an exhausted budget does."""
 
     budget: timedelta | None = None
     rate: float | None = None
@@ -26,14 +26,16 @@ class Allowance:
         """The same `hold` for a round that begins now: it raises `Enough` once that has had its time, and lets `rate` records a second pass."""
         loop = asyncio.get_running_loop()
         ends = None if self.budget is None else loop.time() + self.budget.total_seconds()
-        free_at = loop.time()
+        free_at, begun = loop.time(), False
 
         async def held(count: int = 1) -> None:
-            nonlocal free_at
+            nonlocal free_at, begun
             await self._until(free_at)
-            if (ends is not None and loop.time() >= ends) or (self.stop is not None and self.stop.is_set()):
+            over = begun and ends is not None and loop.time() >= ends  # each round does something, however slow the stores are
+            if over or (self.stop is not None and self.stop.is_set()):
                 raise Enough
             await hold(count)
+            begun = True
             free_at = max(free_at, loop.time()) + (count / self.rate if self.rate else 0.0)
 
         return held

@@ -280,7 +280,7 @@ class Erasure:
                     again = await self._begin(partition, stands + 1, then)
                     await self._end(operation)
                     return erased + again
-                erased += await self._erase_in(store, partition, generation)
+                erased += await self._erase_in(store, partition, generation, micros(operation.created_at))
             except StoreError as error:
                 failures.append(error)
         if failures:
@@ -290,12 +290,12 @@ class Erasure:
         await self._end(operation)
         return erased
 
-    async def _erase_in(self, store: Store, partition: Partition, generation: int) -> Counter[str]:
+    async def _erase_in(self, store: Store, partition: Partition, generation: int, version: int) -> Counter[str]:
         """Leave tombstones for what is older in one store, whose generation has been raised; how many of each collection had their home there.
 
         An arriving copy whose source has let go is a home. It may be told so while this goes on, so that homes are looked for once more in the end.
         """
-        cache, erased, version = store is self._placement.topology.cache, Counter[str](), self._placement.next_version()
+        cache, erased = store is self._placement.topology.cache, Counter[str]()
         older = None if cache else Lt("generation", generation)  # a cache may lose anything
         for kind in self._placement.kinds.within(partition):
             collection = kind.collection
@@ -314,7 +314,8 @@ class Erasure:
     async def _leave_tombstones(
         self, store: Store, kind: Kind, partitions: Sequence[Partition], older: Lt | None, roles: frozenset[Role], version: int
     ) -> int:
-        """`version`: one for all kinds of an erasure in a store, so that who outdoes the tombstone of a record outdoes those of its passages."""
+        """`version`: one for all that an erasure takes, in every store, so that what is born over one of its tombstones outdoes the others too: those
+        of its copies and of its passages, which may be left later."""
         query = Query(kind.collection, within(*partitions), filter=older, roles=roles)
         with step("erase.delete"):
             return await store.delete_matching(query, version, self._placement.tombstone_until(), self._generations.carried)
@@ -400,7 +401,7 @@ class Erasure:
             await self._generations.bring_up_the_rest(store, partition)
         again = [p for p, since in begun.items() if not await self._generations.levelled(store, p, generation, since)]
         older = None if store is self._placement.topology.cache else Lt("generation", generation)
-        version = self._placement.next_version()
+        version = min(map(micros, begun.values()))
         for kind in self._placement.kinds.within(*again):
             await self._leave_tombstones(store, kind, again, older, frozenset(Role), version)
 

@@ -162,11 +162,11 @@ class Generations:
             self.healed = [*self.healed[-999:], Disagreement(store.name, was, to, restamped, erased)]
 
     async def _erase_older(self, store: Store, partition: Partition, generation: int, begun: datetime) -> int:
-        older, erased, version = And((Lt("generation", generation), Lt("version", micros(begun)))), 0, self._placement.next_version()
+        older, erased = And((Lt("generation", generation), Lt("version", micros(begun)))), 0
         for kind in self._placement.kinds.within(partition):
             query = Query(kind.collection, within(partition), filter=older, roles=frozenset(Role))
             with step("erase.delete"):
-                erased += await store.delete_matching(query, version, self._placement.tombstone_until(), self.carried)
+                erased += await store.delete_matching(query, micros(begun), self._placement.tombstone_until(), self.carried)
         return erased
 
     async def _restamp(self, store: Store, partition: Partition, generation: int) -> int:

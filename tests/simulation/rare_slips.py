@@ -199,9 +199,6 @@ RARE_SLIPS: dict[str, Slip] = {
         "for store in reversed(self._placement.topology.homes):",
         ("moved between two answers to a search",),
     ),
-    "a-hit-is-shown-as-it-was-found": Slip(
-        searching, "_Homes.read", "record is not None and accepts(record, self._asked, ENTRIES, now)", "record is not None", ("search.copies",)
-    ),
     "an-export-goes-against-the-moves": Slip(
         browsing,
         "Browsing.every_record",

@@ -7,9 +7,13 @@ from __future__ import annotations
 import __future__
 
 import inspect
+import sys
 import textwrap
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import Any
+from unittest.mock import patch
 
 from memory.orchestrator import (
     births,
@@ -58,6 +62,17 @@ class Slip:
         code = compile(source.replace(self.old, self.new), f"<{self.function} with a slip>", "exec", flags=__future__.annotations.compiler_flag)
         exec(code, self.module.__dict__, found)  # noqa: S102 - the engine's own source
         return owner, name, found[name]
+
+    @contextmanager
+    def applied(self) -> Iterator[None]:
+        """The library with it as long as the block lasts, also where a module has the function by its name."""
+        owner, name, changed = self.patch()
+        original = getattr(owner, name)
+        importers = [m for n, m in sys.modules.items() if n.startswith("memory.") and m.__dict__.get(name) is original]
+        with ExitStack() as stack:
+            for each in {id(target): target for target in (owner, *importers)}.values():
+                stack.enter_context(patch.object(each, name, changed))
+            yield
 
 
 _DERIVE, _KEEP, _ERASE, _LINK, _CACHE, _SWEEP = ("derive.",), ("version.",), ("erase.",), ("relat",), ("cache.",), ("sweep.",)

@@ -27,7 +27,8 @@ def bound_beyond(number: float, kind: FieldType, upwards: bool) -> float:
         slack = abs(float(number)) * REAL_SLACK + LEAST_SLACK
         return number + slack if upwards else number - slack
     whole = math.ceil(number) if upwards else math.floor(number)
-    return float(whole) if abs(whole) < EXACT else math.nextafter(float(whole), math.inf if upwards else -math.inf)
+    edge = float(whole) if abs(whole) < EXACT else math.nextafter(float(whole), math.inf if upwards else -math.inf)
+    return edge if -(2**63) <= edge < 2**63 else math.copysign(math.inf, edge)  # an engine takes a greater one for the last number there is
 
 
 def stands_for(engines: object, number: float) -> bool:

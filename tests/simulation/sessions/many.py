@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import multiprocessing
-import sys
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass, field
-from unittest.mock import patch
 
 from tests.simulation.faults import Coverage, Fault
 from tests.simulation.runner import CHUNK, Failure, repeatable, silence
@@ -70,13 +68,6 @@ def many(seeds: Sequence[int], *, jobs: int = 1) -> Iterator[Summary]:
             yield total
 
 
-@contextmanager
-def slipped(name: str) -> Iterator[None]:
+def slipped(name: str) -> AbstractContextManager[None]:
     """The library with this slip in it."""
-    owner, attribute, changed = SLIPS[name].patch()
-    original = getattr(owner, attribute)
-    importers = [m for n, m in sys.modules.items() if n.startswith("memory.") and m.__dict__.get(attribute) is original]
-    with ExitStack() as stack:
-        for each in {id(target): target for target in (owner, *importers)}.values():
-            stack.enter_context(patch.object(each, attribute, changed))
-        yield
+    return SLIPS[name].applied()

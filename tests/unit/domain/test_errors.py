@@ -11,7 +11,7 @@ import pkgutil
 import typing
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
@@ -19,6 +19,7 @@ import pytest
 import memory
 from memory.domain.entry import Entry
 from memory.domain.errors import CompactionError, Conflict, InvalidInput, MemoryTiersError, NotFound, StoreError, StoreFull, Unsupported
+from memory.domain.hold import LegalHold
 from memory.ports.contract.cells import cells
 from memory.ports.record import Key
 
@@ -35,6 +36,7 @@ EXAMPLES: dict[Any, object] = {
     Mapping[int, Conflict]: {1: Conflict("taken", "e1")},
     Mapping[int, Entry]: {},
     Key: Key("acme", "e1"),
+    LegalHold: LegalHold("case-17", "user", "ada", "a lawsuit", None, datetime(2026, 3, 1, tzinfo=UTC)),
 }
 
 
@@ -55,10 +57,12 @@ def _example(kind: type[BaseException]) -> BaseException:
     if kind.__init__ in (BaseException.__init__, Exception.__init__, ValueError.__init__, OSError.__init__):
         return kind("what it was")
     home = importlib.import_module(kind.__module__)
-    hints = typing.get_type_hints(kind.__init__, {**vars(typing), **vars(home), "Sequence": Sequence, "Entry": Entry})
-    parameters = [p for p in list(inspect.signature(kind.__init__).parameters.values())[1:] if p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD)]
+    hints = typing.get_type_hints(kind.__init__, {**vars(typing), **vars(home), "Sequence": Sequence, "Entry": Entry, "LegalHold": LegalHold})
+    every = list(inspect.signature(kind.__init__).parameters.values())[1:]
+    more = [EXAMPLES[hints[p.name]] for p in every if p.kind is p.VAR_POSITIONAL and hints.get(p.name) in EXAMPLES]
+    parameters = [p for p in every if p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD)]
     given = {p.name: EXAMPLES.get(hints[p.name], ["one", 2] if "list" in str(hints[p.name]) else None) for p in parameters}
-    return kind(**given)
+    return kind(*more, **given)
 
 
 @cells("kind", [pytest.param(kind, id=f"{kind.__module__}.{kind.__name__}") for kind in _exceptions()], shared=True)

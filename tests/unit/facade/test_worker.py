@@ -84,7 +84,7 @@ async def test_a_worker_whose_rounds_fail_goes_on(tmp_path: Path, monkeypatch: p
 
 
 async def test_a_worker_takes_over_from_one_that_died_holding_the_lease(tmp_path: Path) -> None:
-    config = three_files(tmp_path, lease="300ms", tombstone_life="1ms")
+    config = three_files(tmp_path, lease="2s", tombstone_life="1ms")
     async with Memory(config) as dead, Memory(config) as memory:
         entry = await memory.write("hello", scope="user:ada")
         await memory.delete(entry.id)
@@ -97,3 +97,26 @@ async def test_a_worker_takes_over_from_one_that_died_holding_the_lease(tmp_path
         await running
     assert reports[0].ran is False
     assert sum(report.purged for report in reports) == 2, "the tombstones of both tiers"
+
+
+async def test_a_worker_rests_as_long_as_what_it_was_told_asks_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """At once again where something is left; for a lease where another is at it; longer and longer while rounds fail or stores do not answer."""
+    more, away, another, idle = SweepReport(more=True), SweepReport(waiting=("store 'long' is down",)), SweepReport(ran=False), SweepReport()
+    rounds: list[SweepReport | Exception] = [more, idle, another, OSError("asleep"), away, away, away, idle, away]
+    rests: list[float] = []
+
+    async def scripted(*_: Any) -> SweepReport:
+        if isinstance(came := rounds.pop(0), Exception):
+            raise came
+        return came
+
+    async def rest(worker: Worker, wait: timedelta) -> None:
+        rests.append(wait.total_seconds())
+        if not rounds:
+            worker.stop()
+
+    async with Memory(three_files(tmp_path, lease="20s")) as memory:
+        monkeypatch.setattr(memory._engine, "maintain", scripted)
+        monkeypatch.setattr(Worker, "_rest", rest)
+        await Worker(memory, every=5 * SECOND, budget=SECOND).run()
+        assert rests == [0, 5, 5, 1, 2, 4, 5, 5, 1], "a lease longer than the pause does not lengthen it"

@@ -136,3 +136,10 @@ async def test_who_waits_for_the_rate_stops_when_asked_to() -> None:
     stop.set()
     with pytest.raises(Enough):
         await waiting
+
+
+async def test_however_short_its_budget_a_round_gets_something_done() -> None:
+    async with World(settings=EngineSettings(page=2)) as world:
+        await owing(world, 6)
+        reports = [await world.engine.maintenance.sweep(Allowance(timedelta(microseconds=1))) for _ in range(3)]
+        assert [(report.finished, report.more) for report in reports] == [(2, True), (2, True), (2, False)]

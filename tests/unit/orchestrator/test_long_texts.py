@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-import sys
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from dataclasses import replace
@@ -26,7 +25,7 @@ from memory.policies.passages import FINE, PART, fine_parts_of
 from memory.ports.capabilities import Capabilities
 from memory.ports.collections import Collection, Field, FieldType, TextPart
 from memory.ports.embedder import Fingerprint
-from memory.ports.record import Key, Record, Tombstone
+from memory.ports.record import Key, Record, Role, Tombstone
 from tests.simulation.slips import Slip
 from tests.support.long_texts import astray
 from tests.unit.orchestrator.conversations.meant import DIMENSIONS, FILLING, Embedder, embedder
@@ -49,12 +48,7 @@ async def _passages(world: World) -> list[int]:
 
 async def _settled(world: World) -> list[str]:
     """What is astray once all is done that is owed."""
-    world.heal()
-    engine = await world.another_process()
-    for _ in range(4):
-        await engine.maintenance.sweep()
-    assert await engine.maintenance.owed() == 0
-    return await astray(engine)
+    return await astray(await world.settled())
 
 
 @pytest.mark.parametrize(
@@ -175,6 +169,24 @@ async def test_a_slow_maker_brings_nothing_of_what_was_deleted_meanwhile() -> No
         for part, _ in enumerate(fine_parts_of(LONG)):
             row = await world.standing(world.long, part_key(Key(TENANT, entry.id), part).id, ENTRY_PASSAGES)
             assert isinstance(row, Tombstone)
+
+
+@pytest.mark.parametrize("scope", SCOPES, ids=str)
+async def test_what_is_born_again_while_its_scope_is_erased_has_all_its_passages_and_copies(scope: Scope) -> None:
+    """Its first store is done with the erasure before the others are."""
+    async with _world() as world:
+
+        async def erase() -> None:
+            await (await world.another_process()).erasure.erase_scope(TENANT, scope)
+
+        await world.write(LONG, scope, key="k")
+        embedder(world).meanwhile = erase
+        await world.write(LONG, scope, key="k", revive=True)
+        assert embedder(world).meanwhile is None
+        assert await _settled(world) == []
+        assert await _passages(world) == [0, 0, 1]
+        copies = [row.role for row in await world.rows(world.long, ENTRIES)]
+        assert copies == ([] if scope == SESSION else [Role.REPLICA])
 
 
 PAGES = Collection("pages", (Field(MODEL, FieldType.TEXT), Field(SAID, FieldType.INTEGER)), (TextPart("content", 1.0),), vector=True)
@@ -308,16 +320,11 @@ SLIPS = {
 
 
 @pytest.mark.parametrize("name", SLIPS)
-async def test_a_slip_shows(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    owner, function, changed = SLIPS[name].patch()
-    original = getattr(owner, function)
-    engine = [module for name, module in sys.modules.items() if name.startswith("memory.orchestrator.")]
-    having: list[object] = [module for module in engine if vars(module).get(function) is original]
-    for one in having or [owner]:
-        monkeypatch.setattr(one, function, changed)
-    for seed in range(200):
-        with suppress(AssertionError):
-            if not await Told(seed).played():
-                continue
-        return
+async def test_a_slip_shows(name: str) -> None:
+    with SLIPS[name].applied():
+        for seed in range(200):
+            with suppress(AssertionError):
+                if not await Told(seed).played():
+                    continue
+            return
     pytest.fail("nothing was astray in 200 histories")

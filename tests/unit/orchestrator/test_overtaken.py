@@ -115,3 +115,23 @@ async def test_a_copy_that_arrives_while_its_store_is_brought_up_to_the_others_h
     await world.move(another, "mid")  # whose replica long refuses: so they are found to disagree
     assert world.mid.after == {}
     assert (await world.stands(entry))[1] == "home"
+
+
+@pytest.mark.parametrize("fate", ["retired", "expired", "deleted"])
+async def test_what_was_found_is_shown_only_as_it_is_when_its_home_is_read(world: World, fate: str) -> None:
+    """Found, then overtaken before it is shown."""
+    found = await world.write("harbour of Bern", scope=USER, expires_at=world.clock() + HOUR)
+    await world.write("harbour of Basel", scope=USER)
+
+    async def overtaken() -> None:
+        if fate == "retired":
+            await (await world.another_process()).entries.invalidate(TENANT, found.id, None)
+        elif fate == "expired":
+            world.clock.advance(2 * HOUR)
+        else:
+            await (await world.another_process()).delete(TENANT, found.id)
+
+    assert set(await world.search("harbour", USER)) == {"harbour of Bern", "harbour of Basel"}
+    world.mid.before["read.home"] = overtaken
+    assert await world.search("harbour", USER) == ["harbour of Basel"]
+    assert not world.mid.before, "it was overtaken"

@@ -236,6 +236,15 @@ class World:
         page = await InMemoryStore.query(store, Query(collection, Everywhere(), roles=frozenset(Role), types=frozenset({RowType.RECORD})))
         return [r for r in page.records if isinstance(r, Record)]
 
+    async def settled(self) -> Engine:
+        """Another process, once every store answers and all is done that is owed."""
+        self.heal()
+        engine = await self.another_process()
+        for _ in range(4):
+            await engine.maintenance.sweep()
+        assert await engine.maintenance.owed() == 0
+        return engine
+
     async def owed(self) -> int:
         return await self.engine.maintenance.owed()
 

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import math
+import operator
 import random
 import shutil
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 
 import pytest
@@ -22,6 +23,8 @@ from memory.ports.contract.support import HERE, done, id_of, key_of, live, put, 
 from memory.ports.query import MAX_LIMIT, Eq, Filter, Ge, Gt, Le, Lt, Not, Order, Query, within
 from tests.unit.adapters.qdrant.conftest import ENGINES
 
+COUNTED = Collection("numbered", (Field("number", FieldType.INTEGER, indexed=True),))
+WHOLE = [sign * number for sign in (1, -1) for number in (2**63 - 1, 2**63 - 2, 2**63 - 513, 2**63 - 1025, 2**53 + 1, 2**53, 7)] + [0, -(2**63)]
 MEASURED = Collection("measured", (Field("share", FieldType.REAL, indexed=True),))
 CENTRES = (0.0, 0.3, -0.3, 1e308, -1e308, 5e-324, 1e-300, 0.9786634085115272)
 COUNT = 10
@@ -87,6 +90,25 @@ async def test_filters_decide_on_what_was_written(astray: QdrantStore) -> None:
             ids = [id_of(n) for n, held in enumerate(holds) if held]
             assert await _found(astray, part) == ids, part
             assert (await astray.count(Query(MEASURED, within(HERE), part))).records == len(ids), part
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+async def test_filters_decide_on_whole_numbers_up_to_the_last_there_is(engine: str, folder: Path) -> None:
+    store = QdrantStore(f"qdrant+edge:///{folder}" if engine == "qdrant_edge" else "qdrant://:memory:")
+    await store.open([COUNTED])
+    await done(store, *[put(record(n, fields={"number": number}), collection=COUNTED) for n, number in enumerate(WHOLE)])
+    for value in WHOLE:
+        wanted: list[tuple[Filter, list[bool]]] = [
+            *((kind("number", value), [holds(n, value) for n in WHOLE]) for kind, holds in COMPARISONS.items()),
+            *((Not(kind("number", value)), [not holds(n, value) for n in WHOLE]) for kind, holds in COMPARISONS.items()),
+        ]
+        for part, holding in wanted:
+            found = await store.query(Query(COUNTED, within(HERE), part, limit=MAX_LIMIT))
+            assert [r.key.id for r in found.records] == [id_of(n) for n, held in enumerate(holding) if held], part
+    await store.close()
+
+
+COMPARISONS: dict[type[Lt | Le | Gt | Ge], Callable[[int, int], bool]] = {Lt: operator.lt, Le: operator.le, Gt: operator.gt, Ge: operator.ge}
 
 
 @pytest.mark.parametrize("descending", [False, True])

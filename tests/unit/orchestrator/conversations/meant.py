@@ -90,12 +90,7 @@ async def _rows(store: Store, collection: Collection) -> list[Record]:
 
 async def settled(world: World) -> list[str]:
     """What is astray once all is done that is owed."""
-    world.heal()
-    engine = await world.another_process()
-    for _ in range(4):
-        await engine.maintenance.sweep()
-    assert await engine.maintenance.owed() == 0
-    return await astray(engine)
+    return await astray(await world.settled())
 
 
 def embedder(world: World) -> Embedder:
