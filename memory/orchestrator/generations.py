@@ -16,10 +16,10 @@ from datetime import datetime
 
 from memory.domain import ids
 from memory.domain.errors import StoreError
-from memory.domain.time import micros
+from memory.domain.time import micros, moment
 from memory.orchestrator.collections import OPERATIONS, SYSTEM_TENANT
 from memory.orchestrator.placement import Placement
-from memory.orchestrator.setbacks import Setbacks
+from memory.orchestrator.setbacks import SetBack, Setbacks
 from memory.orchestrator.steps import step
 from memory.ports.query import And, Gt, Lt, Query, within
 from memory.ports.record import Key, Partition, Record, Role
@@ -129,9 +129,9 @@ class Generations:
         of_home = begun
         behind = [store for store, generation in by_store.items() if generation < highest]
         for store in dict.fromkeys((*behind, *([] if home is None else [home]))):
-            since = _later(begun, await self._setbacks.until(store))
-            await self._bring_up(store, partition, by_store[store], highest, since)
-            of_home = since if store is home else of_home
+            back = await self._setbacks.of(store)
+            await self._bring_up(store, partition, by_store[store], highest, begun, back)
+            of_home = _later(begun, back) if store is home else of_home
         return True, of_home
 
     async def levelled(self, store: Store, partition: Partition, generation: int, begun: datetime) -> bool:
@@ -148,9 +148,12 @@ class Generations:
         if operation is None or operation.fields["kind"] != UNDER_WAY:
             await self._bring_up(store, partition, stands, stands, None if operation is None else operation.created_at)
 
-    async def _bring_up(self, store: Store, partition: Partition, was: int, to: int, begun: datetime | None) -> None:
-        """What stands in a store that is behind is of after the erasure, but for what is older than `begun`; then the store is level."""
-        erased = 0 if begun is None else await self._erase_older(store, partition, to, begun)
+    async def _bring_up(self, store: Store, partition: Partition, was: int, to: int, begun: datetime | None, back: SetBack | None = None) -> None:
+        """What stands in a store that is behind is of after the erasure, but for what is older than `begun`, or of before it was set `back`; then
+        the store is level."""
+        before, erased = _later(begun, back), 0
+        if before is not None:
+            erased = await self._erase_older(store, partition, to, before, micros(begun) if begun else back.to if back else 0)
         restamped = 0
         if store is not self._placement.topology.cache:
             restamped = await self._restamp(store, partition, to)
@@ -161,12 +164,13 @@ class Generations:
             log.warning("store '%s' was behind in one scope (generation %d of %d): restored or replaced? It is level now", store.name, was, to)
             self.healed = [*self.healed[-999:], Disagreement(store.name, was, to, restamped, erased)]
 
-    async def _erase_older(self, store: Store, partition: Partition, generation: int, begun: datetime) -> int:
-        older, erased = And((Lt("generation", generation), Lt("version", micros(begun)))), 0
+    async def _erase_older(self, store: Store, partition: Partition, generation: int, before: datetime, version: int) -> int:
+        """`version`: that of the erasure. Where it is forgotten, one that is not later: what was born again after it outdoes the tombstones."""
+        older, erased = And((Lt("generation", generation), Lt("version", micros(before)))), 0
         for kind in self._placement.kinds.within(partition):
             query = Query(kind.collection, within(partition), filter=older, roles=frozenset(Role))
             with step("erase.delete"):
-                erased += await store.delete_matching(query, micros(begun), self._placement.tombstone_until(), self.carried)
+                erased += await store.delete_matching(query, version, self._placement.tombstone_until(), self.carried)
         return erased
 
     async def _restamp(self, store: Store, partition: Partition, generation: int) -> int:
@@ -184,8 +188,9 @@ class Generations:
         return done
 
 
-def _later(begun: datetime | None, until: datetime | None) -> datetime | None:
-    """The later of two moments, either of which may be unknown."""
+def _later(begun: datetime | None, back: SetBack | None) -> datetime | None:
+    """The later of two moments, either of which may be unknown: an erasure began, and a store had not been set back yet."""
+    until = None if back is None else moment(back.seen)
     return max((when for when in (begun, until) if when is not None), default=None)
 
 

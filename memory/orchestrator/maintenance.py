@@ -155,17 +155,19 @@ class Maintenance:
     def _jobs(self, report: SweepReport, hold: Hold, away: set[str], over: list[Store]) -> list[tuple[Any, ...]]:
         """Each with what it is about. `over`: the stores in which something may be discarded, once every mark has told what it can."""
         leaves = self._placement.topology.leaves
-        set_back = bool(self._setbacks.known)  # what is left of moves, deletions and ends may tell what is missing
+        forgetting = [
+            (self._purge_all, over, report, hold),
+            (self._count, report, "forgotten_scopes", self._erasure.forget, hold),
+            *((self._count, report, "forgotten_scopes", self._erasure.forget_idle, leaf, hold) for leaf in leaves),
+            (self._count, report, "dropped_relations", self._dangling.drop, hold),
+        ]
         due = [(self._do_due, leaf, store, over, report, hold, away) for store in self._placement.topology.homes for leaf in leaves_of(store)]
         return [
             *due,
             (self._end_sessions, report, hold),
-            *([] if set_back else [(self._purge_all, over, report, hold)]),
             (self._count, report, "repeated_erasures", self._erasure.watch, hold),
-            (self._count, report, "forgotten_scopes", self._erasure.forget, hold),
-            *((self._count, report, "forgotten_scopes", self._erasure.forget_idle, leaf, hold) for leaf in leaves),
+            *([] if self._setbacks.known else forgetting),  # what is left of moves, deletions and erasures may tell what is missing
             (self._clear_cache, report, hold),
-            *([] if set_back else [(self._count, report, "dropped_relations", self._dangling.drop, hold)]),
             (self._count, report, "reindexed", self._reindexing.catch_up, hold),
             (self._retain, report, hold, away),
             (self._apply_rules, report, hold, away),

@@ -11,7 +11,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from datetime import datetime, timedelta
+from datetime import timedelta
 from typing import Any
 
 from memory.domain import ids
@@ -43,11 +43,6 @@ class SetBack(Shown):
     to: int
     seen: int
     found: int
-
-    @property
-    def until(self) -> datetime:
-        """A moment by which the store had not been set back yet."""
-        return moment(self.seen)
 
     def __str__(self) -> str:
         said = f"to {_minute(self.to)} or soon after" if self.to else "to before anything was noted in it, or replaced by an empty one"
@@ -152,10 +147,11 @@ class Setbacks:
         await self._write(notes, known)
         self.known = self._open(known, notes)
 
-    async def until(self, store: Store) -> datetime | None:
-        """A moment by which a store, or a part of it, had not been set back yet; None where it was not set back."""
+    async def of(self, store: Store) -> SetBack | None:
+        """How far a store was set back, of one with parts the furthest of them; None where it was not set back."""
         open_ = await self.look()
-        return max((open_[leaf.name].until for leaf in leaves_of(store) if leaf.name in open_), default=None)
+        parts = [open_[leaf.name] for leaf in leaves_of(store) if leaf.name in open_]
+        return replace(parts[0], to=min(one.to for one in parts), seen=max(one.seen for one in parts)) if parts else None
 
     @property
     def _stores(self) -> tuple[Store, ...]:

@@ -68,7 +68,8 @@ async def test_a_store_set_back_alone_is_named_and_healed_or_what_is_lost_is(tie
         assert again.differs == {}
 
 
-async def test_a_session_deleted_since_does_not_come_back_with_the_store_that_alone_has_sessions(tmp_path: Path) -> None:
+@pytest.mark.parametrize("sweeps", [0, 2])
+async def test_a_session_deleted_since_does_not_come_back_with_the_store_that_alone_has_sessions(sweeps: int, tmp_path: Path) -> None:
     clock = Clock()
     async with memory_on(tmp_path, clock) as memory:
         history = History(memory, clock, random.Random(1))  # noqa: S311 - to repeat it
@@ -80,6 +81,8 @@ async def test_a_session_deleted_since_does_not_come_back_with_the_store_that_al
         await history.settle()
     restored(tmp_path, "mid", backup)
     async with memory_on(tmp_path, clock) as memory:
+        for _ in range(sweeps):
+            await memory.admin.sweep()
         healed = await memory.admin.compare(repair=True)
         assert healed.differs == {"a scope whose erasure a store had forgotten": 2}, "of its conversation and of its entries"
         assert [session.id for session in (await memory.sessions.list()).sessions] == ["stays"]

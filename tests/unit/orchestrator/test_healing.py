@@ -180,6 +180,20 @@ async def test_the_archives_backup_from_before_an_erasure_does_not_bring_the_tex
     assert await world.get(late) is not None
 
 
+async def test_what_was_born_again_under_its_key_after_an_erasure_is_not_taken_for_what_was_erased(world: World) -> None:
+    await world.write("old text", scope=USER, key="k")
+    await noted(world)
+    backup = world.mid.state.snapshot()
+    await world.engine.erasure.erase_scope(TENANT, USER)
+    again = await world.write("new text", scope=USER, key="k", revive=True)
+    await noted(world)
+    world.mid.state.restore(backup)
+    came = await world.engine.healing.compare(repair=True)
+    assert came.ok
+    assert await world.browse(USER) == ["new text"]
+    assert await world.stands(again) == ["-", "home", "replica"]
+
+
 async def test_a_replica_whose_home_is_nowhere_is_left_alone_where_nothing_was_set_back(world: World) -> None:
     entry = await world.write(scope=USER)
     (replica,) = await world.rows(world.long, ENTRIES)
