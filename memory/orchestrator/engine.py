@@ -37,6 +37,7 @@ from memory.orchestrator.promotion import Promotion
 from memory.orchestrator.quotas import Quotas
 from memory.orchestrator.reindexing import Reindexing
 from memory.orchestrator.relations import Relations
+from memory.orchestrator.remaking import Remaking
 from memory.orchestrator.retention import Retention
 from memory.orchestrator.retrieval.advised import Advised
 from memory.orchestrator.retrieval.searching import Searching
@@ -152,7 +153,13 @@ class Engine:
             setbacks=self.setbacks,
         )
         self.healing = Healing(
-            self.placement, setbacks=self.setbacks, outbox=self.outbox, erasure=self.erasure, generations=self.generations, tiering=self.tiering
+            self.placement,
+            setbacks=self.setbacks,
+            outbox=self.outbox,
+            erasure=self.erasure,
+            generations=self.generations,
+            tiering=self.tiering,
+            remaking=Remaking(self.placement, meaning=self.meaning, outbox=self.outbox, long_texts=self.long_texts, passages=passages_made),
         )
 
     async def open(self, *, reindex: bool = False) -> None:

@@ -22,6 +22,7 @@ from memory.orchestrator.kinds import Kind
 from memory.orchestrator.outbox import Outbox, Pending, Until, hanging_on, kept, owed_by_writing
 from memory.orchestrator.past import same_life
 from memory.orchestrator.placement import Placement, refused
+from memory.orchestrator.remaking import Remaking
 from memory.orchestrator.setbacks import SetBack, Setbacks
 from memory.orchestrator.split import SplitStore
 from memory.orchestrator.standings import Difference, Differs, Rows, WasSetBack, difference
@@ -81,7 +82,15 @@ class Healing:
     """Compares and heals."""
 
     def __init__(
-        self, placement: Placement, *, setbacks: Setbacks, outbox: Outbox, erasure: Erasure, generations: Generations, tiering: Tiering
+        self,
+        placement: Placement,
+        *,
+        setbacks: Setbacks,
+        outbox: Outbox,
+        erasure: Erasure,
+        generations: Generations,
+        tiering: Tiering,
+        remaking: Remaking,
     ) -> None:
         self._placement = placement
         self._setbacks = setbacks
@@ -89,6 +98,7 @@ class Healing:
         self._erasure = erasure
         self._generations = generations
         self._tiering = tiering
+        self._remaking = remaking
         self._topology = placement.topology
 
     async def compare(self, *, repair: bool = False, told: Told | None = None) -> Compared:
@@ -106,6 +116,9 @@ class Healing:
                 if kind.movable or kind.replicated:
                     await self._entries(kind, work)
                     await self._past(kind, work)
+            if set_back:
+                for differs, count in (await self._remaking.compare(repair=repair)).items():
+                    work.count(differs, count)
             await self._named_only(work)
             if repair and not work.unfinished:
                 await self._setbacks.healed(set_back.values())
@@ -412,8 +425,8 @@ class _Work:
 
     unfinished: bool = False
 
-    def count(self, differs: str) -> None:
-        self.found.differs[str(differs)] = self.found.differs.get(str(differs), 0) + 1
+    def count(self, differs: str, times: int = 1) -> None:
+        self.found.differs[str(differs)] = self.found.differs.get(str(differs), 0) + times
 
     def leave(self, key: Key, why: str) -> None:
         """What trying again may put right."""

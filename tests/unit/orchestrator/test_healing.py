@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
+from copy import copy
 from datetime import timedelta
 
 import pytest
 
 from memory.adapters.in_memory.store import InMemoryStore
+from memory.domain.errors import StoreUnavailable
 from memory.domain.hold import LegalHold
-from memory.orchestrator import healing
+from memory.orchestrator import healing, remaking
 from memory.orchestrator.collections import ENTRIES, ENTRY_VERSIONS, RELATIONS
+from memory.orchestrator.conversations.passages import Where
+from memory.policies.asked import Asked
 from memory.ports.writes import Newer, Put
+from tests.support.long_texts import astray
+from tests.unit.orchestrator.conversations import meant
+from tests.unit.orchestrator.conversations.meant import FILLING, LONG, Embedder
+from tests.unit.orchestrator.conversations.talking import begun, user
 from tests.unit.orchestrator.world import DAY, HOUR, SESSION, TENANT, USER, VOLATILE, Flaky, World
 
 SOON = timedelta(minutes=6)
@@ -382,3 +390,85 @@ async def test_a_comparison_without_repair_changes_nothing(world: World) -> None
     for store, then in zip(world.stores, before, strict=True):
         now = store.state.snapshot()
         assert now == then
+
+
+# -- passages -------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("knows", [True, False], ids=["with the embedder", "without one"])
+@pytest.mark.parametrize("name", ["short", "mid", "long"])
+async def test_long_texts_are_found_by_their_parts_again_whichever_store_was_set_back(name: str, knows: bool) -> None:
+    """What is missing is owed again: `doctor` has no embedder, the next sweep of a memory does it then."""
+    async with World(embedder=Embedder()) as world:
+        store: Flaky = getattr(world, name)
+        edited, deleted = await world.write(LONG, scope=USER), await world.write(f"{LONG} Once more.")
+        stays, shorter = [await world.write(f"{FILLING * n} A bird.", scope=USER) for n in (40, 50)]
+        await noted(world)
+        backup = store.state.snapshot()
+        await world.update(edited, content=f"{FILLING * 80} A heron.")
+        await world.update(shorter, content="A bird.")
+        await world.delete(deleted)
+        added = await world.write(f"{FILLING * 60} The outage.", scope=USER)
+        await noted(world)
+        store.state.restore(backup)
+        healer = world.another_engine() if knows else unknowing(world).another_engine()
+        await healer.open()
+        came = await healer.healing.compare(repair=True)
+        assert (came.error, came.left) == ("", [])
+        assert await astray(await world.settled()) == []
+        assert (await world.engine.healing.compare()).differs == {}
+        living = [edited.id, stays.id, shorter.id, added.id]
+        assert sorted(e.id for e in await world.engine.browsing.browse(Asked(TENANT, (USER,)))) == sorted(living)
+
+
+@pytest.mark.parametrize(("passages", "name"), [("home", "mid"), ("home", "long"), ("long", "long")])
+async def test_messages_are_found_by_meaning_again_and_what_was_erased_is_not(passages: Where, name: str) -> None:
+    async with World(embedder=Embedder(), passages=passages) as world:
+        store: Flaky = getattr(world, name)
+        session = await begun(world.engine)
+        await session.append([user("tea", "u1"), user(LONG, "u2"), user("a bird", "u3")])
+        assert await meant.settled(world) == []
+        await noted(world)
+        backup = store.state.snapshot()
+        await session.append([user("an outage", "u4")])
+        await world.engine.conversations.redaction.erase(session.log, "u2")
+        await world.engine.conversations.passages.catch_up()
+        await noted(world)
+        store.state.restore(backup)
+        came = await world.engine.healing.compare(repair=True)
+        assert (came.error, came.left) == ("", [])
+        assert await meant.settled(world) == []
+
+
+async def test_passages_are_nobodys_business_where_no_embedder_ever_was(world: World) -> None:
+    world.passages = "long"
+    engine = await world.another_process()
+    await (await begun(engine)).append([user("tea", "u1")])
+    await noted(world)
+    backup = world.long.state.snapshot()
+    await noted(world)
+    world.long.state.restore(backup)
+    assert (await engine.healing.compare(repair=True)).differs == {}
+    assert await world.owed() == 0
+
+
+async def test_a_store_that_refuses_passages_ends_a_comparison_that_is_called_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with World(embedder=Embedder()) as world:
+        await noted(world)
+        backup = world.long.state.snapshot()
+        await world.write(LONG)
+        await noted(world)
+        world.long.state.restore(backup)
+        with monkeypatch.context() as patched:
+            patched.setattr(remaking, "refused", lambda store, _: StoreUnavailable(store.name, "full"))
+            assert "full" in (await world.engine.healing.compare(repair=True)).error
+        assert await named(world) == ["long"]
+        assert (await world.engine.healing.compare(repair=True)).ok
+        assert await astray(await world.settled()) == []
+
+
+def unknowing(world: World) -> World:
+    """The same world for a process that has no embedder."""
+    other = copy(world)
+    other.embedder = None
+    return other
