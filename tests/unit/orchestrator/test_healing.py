@@ -14,6 +14,7 @@ from memory.orchestrator import healing, remaking
 from memory.orchestrator.collections import ENTRIES, ENTRY_VERSIONS, RELATIONS
 from memory.orchestrator.conversations.passages import Where
 from memory.policies.asked import Asked
+from memory.ports.record import Key
 from memory.ports.writes import Newer, Put
 from tests.support.long_texts import astray
 from tests.unit.orchestrator.conversations import meant
@@ -317,6 +318,54 @@ async def test_what_is_under_legal_hold_is_not_deleted_again(world: World) -> No
     assert entry.id in came.left[0]
     assert "case 7" in came.left[0]
     assert (await world.stands(entry))[1] == "home"
+
+
+async def test_of_what_was_erased_nothing_is_erased_again_that_is_under_legal_hold(world: World) -> None:
+    entry = await world.write("text one", scope=USER)
+    await world.update(entry, content="text two")
+    other = await world.write("text one")
+    await world.update(other, content="text two")
+    await noted(world)
+    backup = world.mid.state.snapshot()
+    await world.engine.erasure.erase_scope(TENANT, USER)
+    await world.delete(other)
+    await noted(world)
+    world.mid.state.restore(backup)
+    for scope in (USER, SESSION):
+        await world.engine.erasure.holds.place(TENANT, LegalHold(f"of {scope.text}", "scope", scope.text, "asked for", None, world.clock()))
+    came = await world.engine.healing.compare(repair=True)
+    assert any(f"scope '{USER.text}'" in said and f"of {USER.text}" in said for said in came.left)
+    assert any(f"an earlier version of entry {other.id}" in said for said in came.left)
+    assert (await world.stands(entry))[1] == "home"
+    assert len(await world.rows(world.mid, ENTRY_VERSIONS)) == 2
+
+
+async def test_a_later_life_comes_home_over_an_earlier_one_and_takes_none_of_its_past(world: World) -> None:
+    first = await world.write("text one", scope=USER, key="k")
+    await world.update(first, content="text two")
+    await noted(world)
+    backup = world.mid.state.snapshot()
+    await world.delete(first)
+    again = await world.write("text three", scope=USER, key="k", revive=True)
+    await noted(world)
+    world.mid.state.restore(backup)
+    assert (await world.engine.healing.compare(repair=True)).ok
+    assert [e.content for e in await world.engine.entries.history(TENANT, again.id)] == ["text three"]
+    assert await world.rows(world.mid, ENTRY_VERSIONS) == []
+    assert (await world.engine.healing.compare()).differs == {}
+
+
+async def test_what_cannot_be_read_is_left_as_it_is(world: World) -> None:
+    entry = await world.write("text one", scope=USER)
+    await world.update(entry, content="text two")
+    await noted(world)
+    backup = world.long.state.snapshot()
+    await world.update(entry, content="text three")
+    await noted(world)
+    world.long.state.restore(backup)
+    world.mid.state.damage(ENTRIES.name, Key(TENANT, entry.id))
+    assert (await world.engine.healing.compare(repair=True)).differs == {}
+    assert await world.stands(entry) == ["-", "corrupt", "replica"]
 
 
 async def test_an_entry_that_only_a_relation_names_is_told_to_be_lost(world: World) -> None:
