@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from memory.domain.entry import Entry as Entry
     from memory.domain.entry import EntryDraft as EntryDraft
     from memory.domain.entry import EntryType as EntryType
+    from memory.domain.errors import AddFailed as AddFailed
     from memory.domain.errors import CompactionError as CompactionError
     from memory.domain.errors import ConfigError as ConfigError
     from memory.domain.errors import Conflict as Conflict
@@ -41,11 +42,25 @@ if TYPE_CHECKING:
     from memory.facade.blocking import BlockingBufferProvider as BlockingBufferProvider
     from memory.facade.blocking import BlockingCompositeProvider as BlockingCompositeProvider
     from memory.facade.blocking import BlockingMemory as BlockingMemory
+    from memory.facade.blocking import BlockingMemoryManager as BlockingMemoryManager
     from memory.facade.blocking import BlockingScopedMemory as BlockingScopedMemory
     from memory.facade.blocking import BlockingSemanticProvider as BlockingSemanticProvider
     from memory.facade.blocking import BlockingSlidingWindowProvider as BlockingSlidingWindowProvider
     from memory.facade.blocking import BlockingSummarizingProvider as BlockingSummarizingProvider
     from memory.facade.config import MemoryConfig as MemoryConfig
+    from memory.facade.manager import AddTool as AddTool
+    from memory.facade.manager import Extraction as Extraction
+    from memory.facade.manager import Injection as Injection
+    from memory.facade.manager import JsonStore as JsonStore
+    from memory.facade.manager import MarkdownStore as MarkdownStore
+    from memory.facade.manager import MemoryManager as MemoryManager
+    from memory.facade.manager import MemoryStore as MemoryStore
+    from memory.facade.manager import ModelExtractor as ModelExtractor
+    from memory.facade.manager import NamedStore as NamedStore
+    from memory.facade.manager import Recording as Recording
+    from memory.facade.manager import SearchTool as SearchTool
+    from memory.facade.manager import StoreEntry as StoreEntry
+    from memory.facade.manager import Tool as Tool
     from memory.facade.memory import Memory as Memory
     from memory.facade.providers import BufferProvider as BufferProvider
     from memory.facade.providers import CompositeProvider as CompositeProvider
@@ -61,6 +76,10 @@ if TYPE_CHECKING:
     from memory.orchestrator.retrieval.searching import SearchResult as SearchResult
     from memory.policies.compacting import CompactingSettings as CompactingSettings
     from memory.policies.conditions import Condition as Condition
+    from memory.policies.extracting import EveryNTurns as EveryNTurns
+    from memory.policies.extracting import EveryTurn as EveryTurn
+    from memory.policies.extracting import Extracted as Extracted
+    from memory.policies.extracting import MessageFilter as MessageFilter
     from memory.policies.facts import Facts as Facts
     from memory.policies.onward import Leaving as Leaving
     from memory.policies.promotion import Decision as Decision
@@ -85,6 +104,7 @@ if TYPE_CHECKING:
 _HOMES = {
     "memory.domain.entry": ("Entry", "EntryDraft", "EntryType"),
     "memory.domain.errors": (
+        "AddFailed",
         "CompactionError",
         "ConfigError",
         "Conflict",
@@ -111,11 +131,28 @@ _HOMES = {
     "memory.domain.message": ("Message", "ToolCall"),
     "memory.domain.scope": ("Scope", "ScopeKind"),
     "memory.domain.session": ("FoundMessage",),
+    "memory.facade.manager": (
+        "AddTool",
+        "Extraction",
+        "Injection",
+        "JsonStore",
+        "MarkdownStore",
+        "MemoryManager",
+        "MemoryStore",
+        "ModelExtractor",
+        "NamedStore",
+        "Recording",
+        "SearchTool",
+        "StoreEntry",
+        "Tool",
+    ),
+    "memory.policies.extracting": ("EveryNTurns", "EveryTurn", "Extracted", "MessageFilter"),
     "memory.facade.memory": ("Memory",),
     "memory.facade.blocking": (
         "BlockingBufferProvider",
         "BlockingCompositeProvider",
         "BlockingMemory",
+        "BlockingMemoryManager",
         "BlockingScopedMemory",
         "BlockingSemanticProvider",
         "BlockingSlidingWindowProvider",
@@ -159,9 +196,12 @@ _HOMES = {
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 
 __all__ = [
+    "AddFailed",
+    "AddTool",
     "BlockingBufferProvider",
     "BlockingCompositeProvider",
     "BlockingMemory",
+    "BlockingMemoryManager",
     "BlockingScopedMemory",
     "BlockingSemanticProvider",
     "BlockingSlidingWindowProvider",
@@ -181,22 +221,34 @@ __all__ = [
     "Entry",
     "EntryDraft",
     "EntryType",
+    "EveryNTurns",
+    "EveryTurn",
+    "Extracted",
+    "Extraction",
     "Facts",
     "FoundEntry",
     "FoundMessage",
     "Held",
     "IdleFor",
     "InTier",
+    "Injection",
     "InvalidInput",
     "InvalidScopePromotion",
+    "JsonStore",
     "Leaving",
     "LegalHold",
+    "MarkdownStore",
     "Memory",
     "MemoryConfig",
+    "MemoryManager",
+    "MemoryStore",
     "MemoryTiersError",
     "Message",
+    "MessageFilter",
     "MessageThreshold",
     "MixedResult",
+    "ModelExtractor",
+    "NamedStore",
     "NotFound",
     "NotOpen",
     "OfScopeKind",
@@ -212,15 +264,18 @@ __all__ = [
     "Quota",
     "QuotaExceeded",
     "ReadAtLeast",
+    "Recording",
     "RetentionRule",
     "Scope",
     "ScopeKind",
     "ScopeOver",
     "ScopedMemory",
     "SearchResult",
+    "SearchTool",
     "SemanticProvider",
     "Session",
     "SlidingWindowProvider",
+    "StoreEntry",
     "StoreError",
     "StoreFull",
     "StoreTimeout",
@@ -228,6 +283,7 @@ __all__ = [
     "SummarizingProvider",
     "Tagged",
     "Threshold",
+    "Tool",
     "ToolCall",
     "TurnThreshold",
     "Unsupported",

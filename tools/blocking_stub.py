@@ -75,7 +75,7 @@ def _defined(node: ast.stmt) -> str | None:
 
 
 def _named(node: ast.stmt) -> str:
-    return getattr(node, "name", "")
+    return getattr(node, "name", "") or (ast.unparse(node.target) if isinstance(node, ast.AnnAssign) else "")
 
 
 def _members(found: ast.ClassDef) -> dict[str, list[ast.stmt]]:
@@ -98,6 +98,8 @@ def _class(members: Iterable[ast.stmt], name: str) -> str:
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and (not node.name.startswith("_") or node.name in DUNDERS):
             lines += [f"    @{ast.unparse(decorator)}" for decorator in node.decorator_list]
             lines.append(_method(node))
+        elif isinstance(node, ast.AnnAssign) and not _named(node).startswith("_"):
+            lines.append(f"    {_named(node)}: {ast.unparse(_Rename().visit(node.annotation))}")
     return "\n".join(lines)
 
 

@@ -151,6 +151,18 @@ class PartsFailed(MemoryTiersError):
         self.failed = dict(failed)
 
 
+class AddFailed(MemoryTiersError):
+    """Of what was to be kept in several stores something was not; all else is (E30, E38). `stores` names those that failed, and `causes` has what
+    each raised, in the same order."""
+
+    def __init__(self, failed: int, entries: int, causes: Sequence[tuple[str, BaseException]]) -> None:
+        said = "; ".join(f"'{name}': {error}" for name, error in causes[:NAMED])
+        more = f" and {len(causes) - NAMED} more" if len(causes) > NAMED else ""
+        super().__init__(f"failed to add {failed} of {entries} entries: {said}{more}")
+        self.stores = tuple(name for name, _ in causes)
+        self.causes = tuple(error for _, error in causes)
+
+
 class Unsupported(MemoryTiersError):
     """A store was asked for what it does not claim. `missing` names the capabilities."""
 

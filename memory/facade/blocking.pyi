@@ -4,11 +4,11 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from datetime import timedelta
 from types import TracebackType
-from typing import Any, Literal, Self, Unpack, overload
+from typing import Any, ClassVar, Literal, Self, Unpack, overload
 
 from memory.domain.entry import Entry, EntryDraft, EntryType
 from memory.domain.hold import LegalHold
@@ -21,6 +21,12 @@ from memory.facade.arguments import Moment
 from memory.facade.config import MemoryConfig
 from memory.facade.explain import RouteReport
 from memory.facade.importing import Imported, Source, Told
+from memory.facade.manager.extraction import Model
+from memory.facade.manager.injection import Injection
+from memory.facade.manager.recording import Attachment
+from memory.facade.manager.spool import Spool
+from memory.facade.manager.stores import NamedStore, StoreEntry
+from memory.facade.manager.tools import AddTool, SearchTool, Shape
 from memory.facade.memory import AdviseFunction, CountFunction, EmbedFunction, ScoreFunction
 from memory.facade.providers.provider import Messages, ProviderEntry
 from memory.facade.providers.summarizing import Summariser
@@ -496,6 +502,8 @@ class BlockingBufferProvider:
         agent: str | None = ...,
         emit: Emit | None = ...,
     ) -> AbstractContextManager[Turn]: ...
+    type: ClassVar[str]
+    takes_new: ClassVar[bool]
     def __init__(
         self,
         memory: BlockingMemory,
@@ -526,6 +534,8 @@ class BlockingSlidingWindowProvider:
         agent: str | None = ...,
         emit: Emit | None = ...,
     ) -> AbstractContextManager[Turn]: ...
+    type: ClassVar[str]
+    takes_new: ClassVar[bool]
     def __init__(self, memory: BlockingMemory, *, namespace: str | None = ..., max_turns: int = ..., max_tokens: int | None = ...) -> None: ...
     def read(self, session_id: str = ..., *, limit: int | None = ..., query: str | None = ..., tags: Sequence[str] = ...) -> list[Message]: ...
     def write(
@@ -548,6 +558,8 @@ class BlockingSummarizingProvider:
         agent: str | None = ...,
         emit: Emit | None = ...,
     ) -> AbstractContextManager[Turn]: ...
+    type: ClassVar[str]
+    takes_new: ClassVar[bool]
     def __init__(
         self,
         memory: BlockingMemory,
@@ -579,6 +591,8 @@ class BlockingSemanticProvider:
         agent: str | None = ...,
         emit: Emit | None = ...,
     ) -> AbstractContextManager[Turn]: ...
+    type: ClassVar[str]
+    takes_new: ClassVar[bool]
     def __init__(self, memory: BlockingMemory, *, namespace: str | None = ..., last: int = ..., found: int = ...) -> None: ...
     def read(self, session_id: str = ..., *, limit: int | None = ..., query: str | None = ..., tags: Sequence[str] = ...) -> list[Message]: ...
     def write(
@@ -600,6 +614,8 @@ class BlockingCompositeProvider:
         agent: str | None = ...,
         emit: Emit | None = ...,
     ) -> AbstractContextManager[Turn]: ...
+    type: ClassVar[str]
+    takes_new: ClassVar[bool]
     def __init__(self, parts: Sequence[Any], *, read: Literal["first-hit", "merge"] = ...) -> None: ...
     def read(self, session_id: str = ..., *, limit: int | None = ..., query: str | None = ..., tags: Sequence[str] = ...) -> list[Message]: ...
     def write(
@@ -607,3 +623,58 @@ class BlockingCompositeProvider:
     ) -> list[str]: ...
     def clear(self, session_id: str | None = ...) -> None: ...
     def entries(self, session_id: str | None = ...) -> list[ProviderEntry]: ...
+
+class BlockingMemoryManager:
+    def __init__(
+        self,
+        stores: Sequence[NamedStore],
+        *,
+        search_tool: bool | SearchTool = ...,
+        add_tool: bool | AddTool = ...,
+        injection: bool | Injection = ...,
+        memory: BlockingMemory | None = ...,
+        model: Model | None = ...,
+        attributes: Mapping[str, str] | None = ...,
+    ) -> None: ...
+    @property
+    def stores(self) -> list[NamedStore]: ...
+    @property
+    def injection(self) -> Injection | None: ...
+    def open(self) -> None: ...
+    def close(self) -> None: ...
+    def __enter__(self) -> Self: ...
+    def __exit__(self, *_: object) -> None: ...
+    def search(self, query: str, *, stores: Sequence[str] | None = ..., limit: int | None = ...) -> list[StoreEntry]: ...
+    def add(self, content: str, metadata: Mapping[str, Any] | None = ..., *, stores: Sequence[str] | None = ...) -> None: ...
+    def flush(self) -> None: ...
+    def record(
+        self, session: BlockingSession | None = ..., *, run_id: str | None = ..., user: str | None = ..., model: Model | None = ...
+    ) -> BlockingRecording: ...
+    def resume(self) -> int: ...
+    @property
+    def tools(self) -> list[BlockingTool]: ...
+    def schemas(self, shape: Shape = ...) -> list[dict[str, Any]]: ...
+    def dispatch(self, name: str, arguments: Mapping[str, Any] | None = ...) -> Any: ...
+    def inject(self, messages: Sequence[Any]) -> list[Any]: ...
+
+class BlockingTool:
+    name: str
+    description: str
+    parameters: Mapping[str, Any]
+    function: Callable[..., Any]
+    def __call__(self, **arguments: Any) -> Any: ...
+    def schema(self, shape: Shape = ...) -> dict[str, Any]: ...
+
+class BlockingRecording:
+    def __init__(
+        self,
+        run_id: str,
+        spool: Spool,
+        attachments: Sequence[Attachment],
+        behind: Callable[[Coroutine[Any, Any, None]], None],
+        closed: Callable[[bool], Awaitable[None]],
+    ) -> None: ...
+    def add(self, message: Given | Sequence[Given]) -> None: ...
+    def turn_ended(self) -> None: ...
+    def flush(self) -> None: ...
+    def close(self) -> bool: ...

@@ -33,6 +33,7 @@ EXAMPLES: dict[Any, object] = {
     float: 0.5,
     timedelta: timedelta(seconds=5),
     Mapping[str, str]: {"buffer": "is away"},
+    Sequence[tuple[str, BaseException]]: (("personal", OSError("disk")),),
     Mapping[int, Conflict]: {1: Conflict("taken", "e1")},
     Mapping[int, Entry]: {},
     Key: Key("acme", "e1"),

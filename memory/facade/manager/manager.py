@@ -1,0 +1,412 @@
+"""`MemoryManager`: several named stores as an agent uses them: search and add, tools for the model, memory shown to it."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Coroutine, Mapping, Sequence
+from datetime import timedelta
+from typing import Any, Self, TypeVar
+from uuid import uuid4
+
+from memory.domain import door
+from memory.domain.errors import AddFailed, InvalidInput
+from memory.facade.access import MAX_QUERY_BYTES
+from memory.facade.arguments import flag
+from memory.facade.manager.extraction import Model
+from memory.facade.manager.injection import Injection
+from memory.facade.manager.recording import Attachment, Recording
+from memory.facade.manager.spans import span
+from memory.facade.manager.spool import Buffer, Log, waiting
+from memory.facade.manager.stores import NamedStore, StoreEntry
+from memory.facade.manager.tools import AddTool, SearchTool, Shape, Tool, described, parameters
+from memory.facade.memory import Memory
+from memory.facade.session import Session
+
+log = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+MOST_ENTRIES = 100
+"""Of one call of the tool that adds."""
+NAMESPACE = "extraction"
+"""Of the sessions in which what is said waits for stores that have not learnt it."""
+KEPT = timedelta(days=7)
+"""How long such a session of a run that another process left behind stays once every store has it."""
+
+
+class MemoryManager:
+    """Named stores as one memory for an agent.
+
+        manager = MemoryManager([NamedStore("ada", memory.scoped("user:ada"), description="What Ada likes", writable=True)], add_tool=True)
+        async with manager:
+            messages = await manager.inject(messages)
+            answer = await model(messages, tools=manager.schemas("openai"))
+            result = await manager.dispatch("search_memory", {"query": "tea"})
+
+    The stores stay their owner's: they are neither opened nor closed here. `search_tool` is on unless it is False, `add_tool` off unless it is True
+    or an `AddTool`; `injection` is on with its defaults unless it is False or says otherwise (E19, E41). In `memory` what is said waits, until every
+    store has it that learns from it (`record`); `model` reads it for stores that have no model of their own. `attributes` (of the agent) stand on
+    every span.
+    """
+
+    def __init__(
+        self,
+        stores: Sequence[NamedStore],
+        *,
+        search_tool: bool | SearchTool = True,
+        add_tool: bool | AddTool = False,
+        injection: bool | Injection = True,
+        memory: Memory | None = None,
+        model: Model | None = None,
+        attributes: Mapping[str, str] | None = None,
+    ) -> None:
+        self._stores = {store.name: store for store in _checked(stores)}
+        self._attributes = dict(attributes or {})
+        self._injection = _setting("injection", injection, Injection)
+        self._own_tools = self._made(_setting("search_tool", search_tool, SearchTool), _setting("add_tool", add_tool, AddTool))
+        self._tools: list[Tool] | None = None
+        self._opening = asyncio.Lock()
+        self._behind: set[asyncio.Task[None]] = set()
+        if memory is not None and not isinstance(memory, Memory):
+            raise InvalidInput("memory", f"must be a Memory, not {type(memory).__name__}")
+        self._memory = memory
+        self._model = model
+        self._recordings: dict[str, Recording] = {}
+
+    def __repr__(self) -> str:
+        return f"<MemoryManager of {', '.join(self._stores)}>"
+
+    @property
+    def stores(self) -> list[NamedStore]:
+        return list(self._stores.values())
+
+    @property
+    def injection(self) -> Injection | None:
+        """How memory is shown to a model; None where it is not."""
+        return self._injection
+
+    async def open(self) -> None:
+        """Initialize the stores that ask for it, each once, in their order, and take their tools; what one raises is raised (E6, E7)."""
+        async with self._opening:
+            if self._tools is not None:
+                return
+            for store in self.stores:
+                if store.can("initialize"):
+                    await store.call("initialize")
+            more = [tool for store in self.stores if store.can("get_tools") for tool in await store.call("get_tools")]
+            self._tools = [*self._own_tools, *more]
+        if self._memory is not None:
+            self._run_behind(self._resumed())
+
+    async def close(self) -> None:
+        """Tell the stores what they have not, and wait for what is written behind. The stores stay open: they are their owner's."""
+        for recording in list(self._recordings.values()):
+            await recording.close()
+        await self._settled()
+
+    async def __aenter__(self) -> Self:
+        await self.open()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+    # -- searching and adding -----------------------------------------------------------------------------------------
+
+    async def search(self, query: str, *, stores: Sequence[str] | None = None, limit: int | None = None) -> list[StoreEntry]:
+        """What the stores find, those named or all, asked at once: one store's behind the other's in their order, each stamped with its name.
+
+        Of each store `limit` at most, or what is configured for it, or 3. They are not ranked among each other, and what two have comes twice
+        (E25). A store that fails is logged and left out; an unknown name is refused before any is asked. No names, `[]`, find nothing (E20 to E24).
+        """
+        text = door.text("query", query, max_bytes=MAX_QUERY_BYTES)
+        if limit is not None:
+            door.whole_limit(limit, default=1)
+        named = self.stores if stores is None else [self._named(name) for name in _names(stores)]
+        with span("search_memory", self._attributes) as describe:
+            found = [entry for entries in await asyncio.gather(*(self._found(store, text, limit) for store in named)) for entry in entries]
+            describe("gen_ai.memory.record.count", len(found))
+        return found
+
+    async def add(self, content: str, metadata: Mapping[str, Any] | None = None, *, stores: Sequence[str] | None = None) -> None:
+        """Keep one text in the stores named, or in all that are writable and take single texts, at once (E27).
+
+        Every store is tried; `AddFailed` names those that failed and has what each raised (E30). `InvalidInput` where a name is unknown, a store
+        read-only or without `add`, or none is left (E28, E29).
+        """
+        text = _content("content", content)
+        about = None if metadata is None else door.json_object("metadata", metadata)
+        named = [store for store in self.stores if store.takes] if stores is None else [self._taking(name) for name in _names(stores)]
+        if not named:
+            raise InvalidInput("stores", "no writable store matched")
+        with span("create_memory", self._attributes) as describe:
+            await self._added([(text, about)], named)
+            describe("gen_ai.memory.record.count", 1)
+
+    async def flush(self) -> None:
+        """Tell the stores that learn everything that was said, and wait for what is written behind; what fails is logged (E78)."""
+        for recording in list(self._recordings.values()):
+            await recording.flush()
+        await self._settled()
+
+    async def _settled(self) -> None:
+        while self._behind:
+            await asyncio.wait(self._behind)
+
+    # -- learning from what is said -----------------------------------------------------------------------------------
+
+    async def record(
+        self, session: Session | None = None, *, run_id: str | None = None, user: str | None = None, model: Model | None = None
+    ) -> Recording:
+        """A recording of one run of an agent: what is said in it is told to every store with `extraction`.
+
+        Of a `session` its log is what is told: whatever is appended there, by anybody. Without one the manager's `memory` keeps what is said until
+        every store has it, as a session of `user` that is erased with that user; without a memory this process does. `run_id` names the run in keys
+        and contexts, one's own or a new one; by the session's id the same is given again. `model` is the agent's: it reads what was said where
+        neither the store nor the manager has another (E86).
+        """
+        if session is not None and not isinstance(session, Session):
+            raise InvalidInput("session", f"must be a Session, not {type(session).__name__}")
+        named = uuid4().hex if run_id is None else door.identifier("run_id", run_id)
+        name = named if session is None else session.id
+        if name in self._recordings:
+            return self._recordings[name]
+        temporary = session is None and self._memory is not None
+        if session is None and self._memory is not None:
+            session = self._memory.session(f"{NAMESPACE}/{named}", namespace=NAMESPACE, user=user)
+        return await self._begun(name, named if run_id is not None or session is None else session.id, session, model, temporary=temporary)
+
+    async def _begun(self, name: str, run_id: str, session: Session | None, model: Model | None, *, temporary: bool) -> Recording:
+        learning = [store for store in self.stores if store.learns is not None]
+        names = [store.name for store in learning]
+        spool: Buffer | Log = Buffer(names) if session is None else Log(session, names)
+        context = {"run_id": run_id, "session_id": None if session is None else session.id, "model": self._model or model}
+
+        async def closed(whole: bool) -> None:
+            self._recordings.pop(name, None)
+            if temporary and whole and session is not None:
+                await session.delete()
+
+        attachments = [Attachment(store, spool, context, self._attributes) for store in learning]
+        recording = self._recordings[name] = Recording(run_id, spool, attachments, self._run_behind, closed)
+        if isinstance(spool, Log):
+            await spool.open()
+        return recording
+
+    async def resume(self) -> int:
+        """Tell the stores what a process that died, or a store that failed, left untold in the sessions of the manager's memory; in how many sessions
+        there was something. `open` does so, behind."""
+        if self._memory is None:
+            return 0
+        left = dict[str, None]()
+        for store in self.stores:
+            if store.learns is not None:
+                left |= dict.fromkeys(await waiting(self._memory, store.name))
+        for session_id in left:
+            if session_id not in self._recordings and session_id.removeprefix(f"{NAMESPACE}/") not in self._recordings:
+                session = self._memory.session(session_id, create=False)
+                recording = await self._begun(session_id, session_id.removeprefix(f"{NAMESPACE}/"), session, None, temporary=False)
+                if await recording.close() and (await session.info()).namespace == NAMESPACE:
+                    await self._memory.sessions.update(session_id, expires_at=KEPT)  # whoever died may yet turn out to be slow
+        return len(left)
+
+    async def _resumed(self) -> None:
+        try:
+            await self.resume()
+        except Exception as error:  # noqa: BLE001 - it is tried again at the next opening
+            log.warning("what was left untold could not be told: %s: %s", type(error).__name__, error)
+
+    # -- for the model ------------------------------------------------------------------------------------------------
+
+    @property
+    def tools(self) -> list[Tool]:
+        """The tools for the model: those that search and add, as configured, then those of the stores once the manager is open (E40)."""
+        return list(self._own_tools if self._tools is None else self._tools)
+
+    def schemas(self, shape: Shape = "openai") -> list[dict[str, Any]]:
+        """The tools as an API takes them: `"openai"` or `"anthropic"`."""
+        return [tool.schema(shape) for tool in self.tools]
+
+    async def dispatch(self, name: str, arguments: Mapping[str, Any] | None = None) -> Any:
+        """Do what a model asks of a tool, and return what it answers, as JSON can hold it. An error's text is for the model to read."""
+        tool = next((tool for tool in self.tools if tool.name == name), None)
+        if tool is None:
+            raise InvalidInput("name", f"there is no tool {str(name)[:40]!r}; there are {', '.join(tool.name for tool in self.tools) or 'none'}")
+        return await tool(**door.json_object("arguments", arguments or {}))
+
+    async def inject(self, messages: Sequence[Any]) -> list[Any]:
+        """The messages, of any framework's shape, with what memory knows in the latest one of the user. They are for one call of the model: what was
+        given is not changed, and what is returned is not to be stored (E51, E52). Where nothing is known, or something fails, they are as given.
+        """
+        if self._injection is None:
+            return list(messages)
+        with span("inject_memory", self._attributes):
+            return await self._injection.into(messages, self._for_injection)
+
+    async def _for_injection(self, query: str, limit: int) -> list[StoreEntry]:
+        return await self.search(query, limit=limit)
+
+    # -- parts --------------------------------------------------------------------------------------------------------
+
+    def _named(self, name: str) -> NamedStore:
+        if name not in self._stores:
+            raise InvalidInput("stores", f"memory store '{name[:80]}' not found; there are {', '.join(self._stores)}")
+        return self._stores[name]
+
+    def _taking(self, name: str) -> NamedStore:
+        store = self._named(name)
+        if not store.writable:
+            raise InvalidInput("stores", f"memory store '{name}' is read-only")
+        if not store.can("add"):
+            raise InvalidInput("stores", f"memory store '{name}' has no add method")
+        return store
+
+    async def _found(self, store: NamedStore, query: str, limit: int | None) -> list[StoreEntry]:
+        try:
+            return await store.search(query, limit)
+        except Exception as error:  # noqa: BLE001 - a store is anybody's
+            log.warning("memory store '%s' could not be searched: %s: %s", store.name, type(error).__name__, error)
+            return []
+
+    async def _added(self, entries: Sequence[tuple[str, Mapping[str, Any] | None]], stores: Sequence[NamedStore]) -> None:
+        """Keep every entry in every store, at once."""
+
+        async def kept(entry: tuple[str, Mapping[str, Any] | None], store: NamedStore) -> None:
+            await store.call("add", *entry)
+
+        each = [(number, store, kept(entry, store)) for number, entry in enumerate(entries) for store in stores]
+        results = await asyncio.gather(*(call for _, _, call in each), return_exceptions=True)
+        failed = [(number, store.name, result) for (number, store, _), result in zip(each, results, strict=True) if isinstance(result, BaseException)]
+        if failed:
+            causes = [(name, leaf) for _, name, error in failed for leaf in _leaves(error)]
+            raise AddFailed(len({number for number, _, _ in failed}), len(entries), causes)
+
+    def _made(self, searching: SearchTool | None, adding: AddTool | None) -> list[Tool]:
+        """The manager's own tools."""
+        made = []
+        if searching is not None:
+            scope = self.stores if searching.stores is None else self._allowed("search_tool.stores", searching.stores)
+            made.append(self._search_tool(searching, scope))
+        if adding is not None:
+            flag("wait_for_writes", adding.wait_for_writes)
+            scope = [store for store in self.stores if store.takes]
+            if not scope:
+                raise InvalidInput("add_tool", "no writable stores implement add")
+            if adding.stores is not None:
+                scope = self._allowed("add_tool.stores", adding.stores)
+                for store in scope:
+                    if not store.takes:
+                        problem = "has no add method" if store.writable else "is not writable"
+                        raise InvalidInput("add_tool.stores", f"memory store '{store.name}' {problem}")
+            made.append(self._add_tool(adding, scope))
+        return made
+
+    def _allowed(self, field: str, given: Sequence[Any]) -> list[NamedStore]:
+        """Stores by name or as they are, each once."""
+        found: dict[str, NamedStore] = {}
+        for one in door.sequence(field, given):
+            same = [store for store in self.stores if one in (store.name, store) or one is store.store]
+            if not same:
+                raise InvalidInput(field, f"memory store {one if isinstance(one, str) else type(one).__name__!r} not found")
+            found[same[0].name] = same[0]
+        return list(found.values())
+
+    def _search_tool(self, settings: SearchTool, scope: list[NamedStore]) -> Tool:
+        async def search(query: str, limit: int | None = None, stores: Sequence[str] | None = None) -> list[dict[str, Any]]:
+            found = await self.search(query, stores=_within(scope, stores), limit=limit)
+            return [{name: value for name, value in entry.to_dict().items() if value is not None} for entry in found]
+
+        asked = {"query": {"type": "string", "description": "What to look for, in plain words."}}
+        most = {"limit": {"type": "integer", "minimum": 1, "maximum": door.MAX_LIMIT, "description": "At most so many results of each store."}}
+        return Tool(settings.name, described(settings.description, scope), parameters(asked, most, scope), search)
+
+    def _add_tool(self, settings: AddTool, scope: list[NamedStore]) -> Tool:
+        async def add(entries: Sequence[str], stores: Sequence[str] | None = None) -> dict[str, int]:
+            texts = [_content(f"entries[{n}]", one) for n, one in enumerate(door.sequence("entries", entries, at_most=MOST_ENTRIES))]
+            if not texts:
+                raise InvalidInput("entries", "must be at least one")
+            named = [self._stores[name] for name in _within(scope, stores)]
+            if settings.wait_for_writes:
+                with span("create_memory", self._attributes) as describe:
+                    await self._added([(text, None) for text in texts], named)
+                    describe("gen_ai.memory.record.count", len(texts))
+                return {"stored": len(texts)}
+            self._write_behind(texts, named)
+            return {"accepted": len(texts)}
+
+        items = {"type": "array", "items": {"type": "string", "minLength": 1}, "minItems": 1, "maxItems": MOST_ENTRIES}
+        kept = {"entries": {**items, "description": "What to keep: one text for each fact."}}
+        return Tool(settings.name, described(settings.description, scope), parameters(kept, {}, scope), add)
+
+    def _write_behind(self, texts: Sequence[str], stores: Sequence[NamedStore]) -> None:
+        async def written() -> None:
+            try:
+                with span("create_memory", self._attributes):
+                    await self._added([(text, None) for text in texts], stores)
+            except Exception as error:  # noqa: BLE001 - nobody waits for it
+                log.warning("what a model wanted to keep was not stored: %s", error)
+
+        self._run_behind(written())
+
+    def _run_behind(self, work: Coroutine[Any, Any, None]) -> None:
+        """Do it behind the caller's back; `flush` and `close` wait for it."""
+        task = asyncio.get_running_loop().create_task(work)
+        self._behind.add(task)
+        task.add_done_callback(self._behind.discard)
+
+
+def _checked(stores: Sequence[NamedStore]) -> list[NamedStore]:
+    given = door.sequence("stores", stores)
+    if not given:
+        raise InvalidInput("stores", "at least one store is required")
+    seen = set[str]()
+    for store in given:
+        if not isinstance(store, NamedStore):
+            raise InvalidInput("stores", f"each must be a NamedStore, not {type(store).__name__}")
+        if store.name in seen:
+            raise InvalidInput("stores", f"duplicate store name '{store.name}'")
+        seen.add(store.name)
+        if store.writable and not (store.can("add") or store.can("add_messages")):
+            raise InvalidInput("stores", f"store '{store.name}' is writable, but has no add or add_messages method")
+    return given
+
+
+def _setting(name: str, given: bool | T, kind: type[T]) -> T | None:
+    if isinstance(given, bool):
+        return kind() if given else None
+    if not isinstance(given, kind):
+        raise InvalidInput(name, f"must be True, False or {kind.__name__}, not {type(given).__name__}")
+    return given
+
+
+def _names(stores: Sequence[str]) -> list[str]:
+    """The names, each once."""
+    return list(dict.fromkeys(door.text("stores", name) for name in door.sequence("stores", stores)))
+
+
+def _leaves(error: BaseException) -> list[BaseException]:
+    """What an error is made of, where it stands for several."""
+    several = error.exceptions if isinstance(error, BaseExceptionGroup) else error.causes if isinstance(error, AddFailed) else ()
+    return [leaf for one in several for leaf in _leaves(one)] or [error]
+
+
+def _content(field: str, value: object) -> str:
+    checked = door.text(field, value, max_bytes=door.MAX_CONTENT_BYTES)
+    if not checked.strip():
+        raise InvalidInput(field, "must not be blank")
+    return checked
+
+
+def _within(scope: Sequence[NamedStore], stores: Sequence[str] | None) -> list[str]:
+    """Of the names a model gives those that its tool reaches; all where it gives none. Others are dropped with a warning (E33, E34)."""
+    reached = [store.name for store in scope]
+    asked = _names(stores or ())
+    if not asked:
+        return reached
+    there = [name for name in asked if name in reached]
+    if not there:
+        raise InvalidInput("stores", f"none of the requested memory stores are available; available stores: {', '.join(reached)}")
+    if len(there) < len(asked):
+        log.warning("memory stores that a model asked for and that are not there: %s", ", ".join(n[:80] for n in asked if n not in reached))
+    return there

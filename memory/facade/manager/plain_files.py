@@ -1,0 +1,192 @@
+"""Two small stores on plain files, which a hand may edit: one JSON file, and a folder of Markdown (E88 to E94).
+
+For notes beside an agent, and as examples of a store of one's own. Their methods block, so a manager calls them in a thread; each call reads what is
+on the disk. One process at a time writes.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import threading
+import time
+import uuid
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Protocol
+
+from memory.domain import door
+from memory.domain.errors import CorruptRecord, InvalidInput
+from memory.facade.manager.stores import StoreEntry
+
+FOLDER = Path("~/.memory-tiers")
+_UNFIT = re.compile(r"[^\w.-]", re.ASCII)
+
+
+class Strategy(Protocol):
+    """Another way to search a store: it is told what is added, and asked for the ids of what answers, the best first, each with its score (E94)."""
+
+    def index(self, entry_id: str, content: str) -> object: ...
+    def search(self, query: str, limit: int) -> Sequence[tuple[str, float]]: ...
+
+
+@dataclass(frozen=True, slots=True)
+class _Text:
+    """One text of a store."""
+
+    id: str
+    content: str
+    metadata: Mapping[str, Any] | None
+    at: float
+
+
+class JsonStore:
+    """Entries in one JSON file; without a path they last as long as the object.
+
+    `JsonStore.at_home("notes")` has its file in the home folder. No file is touched before the first call.
+    """
+
+    def __init__(self, path: Path | str | None = None, *, strategy: Strategy | None = None) -> None:
+        self._path = None if path is None else Path(path).expanduser()
+        self._strategy = strategy
+        self._held: list[dict[str, Any]] = []
+        self._turn = threading.Lock()
+
+    @classmethod
+    def at_home(cls, name: str, *, strategy: Strategy | None = None) -> JsonStore:
+        """The store of that name: `~/.memory-tiers/<name>.json`, whatever of the name no file may have made `_`."""
+        if not door.identifier("name", name).strip():
+            raise InvalidInput("name", "must not be blank")
+        return cls(FOLDER / f"{_UNFIT.sub('_', name).lstrip('.') or '_'}.json", strategy=strategy)
+
+    def add(self, content: str, metadata: Mapping[str, Any] | None = None) -> str:
+        """Keep a text, and return its id; the same text again has the same (E89)."""
+        text = _content(content)
+        about = None if metadata is None else door.json_object("metadata", metadata)
+        with self._turn:
+            records = self._read()
+            for record in records:
+                if record["content"] == text:
+                    return str(record["id"])
+            made = str(uuid.uuid4())
+            self._write([*records, {"id": made, "content": text, "metadata": about, "created_at": datetime.now(UTC).isoformat()}])
+            if self._strategy is not None:
+                self._strategy.index(made, text)
+        return made
+
+    def search(self, query: str, *, limit: int = 3) -> list[StoreEntry]:
+        """Entries by how many words of the query they have, among equals the newest; none without one (E90). The score is in the metadata."""
+        with self._turn:
+            records = self._read()
+        texts = [_Text(r["id"], r["content"], r["metadata"], datetime.fromisoformat(r["created_at"]).timestamp()) for r in records]
+        return _found(texts, query, limit, self._strategy)
+
+    def _read(self) -> list[dict[str, Any]]:
+        if self._path is None or not self._path.exists():
+            return list(self._held)
+        try:
+            records = json.loads(self._path.read_text(encoding="utf-8"))
+        except ValueError as error:
+            raise CorruptRecord(str(self._path), "-", f"no JSON: {error}") from None
+        if not isinstance(records, list):
+            raise CorruptRecord(str(self._path), "-", f"must be a list of records, not {type(records).__name__}")
+        return [self._checked(number, record) for number, record in enumerate(records)]
+
+    def _checked(self, number: int, record: object) -> dict[str, Any]:
+        """A record as a hand may have left it: without an id, a moment or metadata."""
+        if not isinstance(record, dict) or not isinstance(record.get("content"), str):
+            raise CorruptRecord(str(self._path), str(number), "a record must be an object with a content that is text")
+        if not isinstance(record.get("metadata"), dict | None):
+            raise CorruptRecord(str(self._path), str(number), f"metadata must be an object, not {type(record['metadata']).__name__}")
+        given = {"id": str(uuid.uuid5(uuid.NAMESPACE_OID, record["content"])), "metadata": None, "created_at": "1970-01-01T00:00:00+00:00", **record}
+        try:
+            datetime.fromisoformat(given["created_at"])
+        except (TypeError, ValueError):
+            raise CorruptRecord(str(self._path), str(number), "created_at must be a moment in ISO 8601") from None
+        return given
+
+    def _write(self, records: list[dict[str, Any]]) -> None:
+        if self._path is None:
+            self._held = records
+            return
+        _replace(self._path, json.dumps(records, indent=2, ensure_ascii=False) + "\n")
+
+
+class MarkdownStore:
+    """Notes in a folder, one Markdown file for each first line (E93): what is added under the same first line goes into the same file.
+
+    `namespace` is a folder within it: stores with different ones do not see each other.
+    """
+
+    def __init__(self, folder: Path | str, namespace: str = "notes", *, strategy: Strategy | None = None) -> None:
+        if not _UNFIT.sub("", door.identifier("namespace", namespace)).strip("."):
+            raise InvalidInput("namespace", "must have a letter or a digit")
+        self._folder = Path(folder).expanduser() / _UNFIT.sub("_", namespace).lstrip(".")
+        self._strategy = strategy
+        self._turn = threading.Lock()
+
+    def add(self, content: str, metadata: Mapping[str, Any] | None = None) -> str:
+        """Keep a text: its first line names the file, the other lines go to the end of it, or of a new one. Returns the file's name.
+
+        Metadata are not kept: the file is prose.
+        """
+        heading, _, rest = _content(content).strip().partition("\n")
+        with self._turn:
+            path = self._folder / f"{_slug(heading)}.md"
+            before = path.read_text(encoding="utf-8") if path.exists() else f"{heading}\n"
+            said = f"{before.rstrip()}\n{rest.strip()}\n" if rest.strip() else before
+            if not path.exists() or said != before:
+                self._folder.mkdir(parents=True, exist_ok=True)
+                _replace(path, said)
+                if self._strategy is not None:
+                    self._strategy.index(path.name, said)
+        return path.name
+
+    def search(self, query: str, *, limit: int = 10) -> list[StoreEntry]:
+        """Whole notes by how many words of the query they have, among equals the one written last."""
+        with self._turn:
+            paths = sorted(self._folder.glob("*.md")) if self._folder.is_dir() else []
+            texts = [_Text(p.name, p.read_text(encoding="utf-8").strip(), {"file": p.name}, p.stat().st_mtime) for p in paths]
+        return _found(texts, query, limit, self._strategy)
+
+
+def _found(texts: Sequence[_Text], query: str, limit: int, strategy: Strategy | None) -> list[StoreEntry]:
+    if strategy is None:
+        asked = _words(query)
+        scored = [(float(len(asked & _words(text.content))), text) for text in texts]
+        ranked = sorted([one for one in scored if one[0]], key=lambda one: (one[0], one[1].at), reverse=True)
+    else:
+        by_id = {text.id: text for text in texts}
+        ranked = [(score, by_id[i]) for i, score in strategy.search(query, limit) if i in by_id]
+    return [StoreEntry(text.content, metadata={**(text.metadata or {}), "score": score}) for score, text in ranked[:limit]]
+
+
+def _words(text: str) -> set[str]:
+    return set(re.findall(r"\w+", text.casefold()))
+
+
+def _slug(heading: str) -> str:
+    """A file's name of a first line (E93)."""
+    words = re.findall(r"\w+", heading.lstrip("#").casefold())
+    return "-".join(words)[:50].strip("-") or f"entry-{time.time_ns() // 1_000_000}"
+
+
+def _content(value: object) -> str:
+    checked = door.text("content", value, max_bytes=door.MAX_CONTENT_BYTES)
+    if not checked.strip():
+        raise InvalidInput("content", "must not be blank")
+    return checked
+
+
+def _replace(path: Path, text: str) -> None:
+    """Write a file whole, or leave it as it was."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    beside = path.with_name(f".{path.name}.{uuid.uuid4().hex}")
+    try:
+        beside.write_text(text, encoding="utf-8")
+        os.replace(beside, path)
+    finally:
+        beside.unlink(missing_ok=True)

@@ -1,0 +1,160 @@
+"""What a memory manager manages: stores by name, each any object that can search, and what of them else can be asked."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from memory.domain import door
+from memory.domain.errors import InvalidInput, Unsupported
+from memory.domain.shown import Shown
+from memory.facade.manager.extraction import Extraction, resolved
+from memory.facade.view import ScopedMemory
+from memory.orchestrator.retrieval.searching import FoundEntry
+
+LIMIT = 3
+"""What a store is asked for where neither the caller nor its configuration says (E21)."""
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class StoreEntry(Shown):
+    """What a store found. `store_name` is stamped by the manager (E1)."""
+
+    content: str
+    store_name: str | None = None
+    metadata: dict[str, Any] | None = None
+
+
+class MemoryStore:
+    """A base for stores of one's own: `search` is needed, the rest by presence. What is not overridden counts as not there (E10)."""
+
+    async def search(self, query: str, *, limit: int) -> Sequence[Any]:
+        """The best entries, at most so many, the best first: `StoreEntry`, mappings with a `content`, or texts."""
+        raise Unsupported("search", store=type(self).__name__)
+
+    async def add(self, content: str, metadata: Mapping[str, Any] | None = None) -> Any:
+        """Keep one text. It may be told the same again (E9); what it returns is its own affair (E8)."""
+        raise Unsupported("add", store=type(self).__name__)
+
+    async def add_messages(self, messages: Sequence[Any], context: Mapping[str, Any] | None = None) -> Any:
+        """Keep what was said; see `add`."""
+        raise Unsupported("add_messages", store=type(self).__name__)
+
+    async def initialize(self) -> None:
+        """What is to be done once before it is used (E6)."""
+
+    def get_tools(self) -> Sequence[Any]:
+        """Tools of its own, registered behind the manager's (E7)."""
+        return ()
+
+
+@dataclass(frozen=True, slots=True, repr=False, eq=False)
+class NamedStore:
+    """A store under a name, and how it is used.
+
+    `store` is a scoped view of a memory, or any object with `search`, and with `add` or `add_messages` where it is `writable`; its methods may block:
+    they are called in a thread then. `description` tells a model what is in it; `limit` is what it is asked for unless the caller says otherwise.
+    With `extraction` it is told what an agent's conversations say, as `MemoryManager.record` has it: the same again where it is in doubt whether it
+    arrived, under the same `key` where its `add` takes one, as that of a scope of a memory does.
+    """
+
+    name: str
+    store: Any
+    description: str | None = None
+    limit: int | None = None
+    writable: bool = False
+    extraction: bool | Extraction = False
+    learns: Extraction | None = field(init=False, default=None)
+    """What `extraction` comes to; None where nothing is extracted into it."""
+    _can: Mapping[str, Callable[..., Any]] = field(init=False, default_factory=dict)
+
+    def __post_init__(self) -> None:
+        if not door.identifier("name", self.name).strip():
+            raise InvalidInput("name", "must not be blank")
+        if self.description is not None:
+            door.text("description", self.description)
+        if self.limit is not None:
+            door.whole_limit(self.limit, default=LIMIT)
+        if not isinstance(self.writable, bool):
+            raise InvalidInput("writable", f"must be True or False, not {type(self.writable).__name__}")
+        object.__setattr__(self, "_can", _abilities(self.store))
+        if "search" not in self._can:
+            raise InvalidInput("stores", f"store '{self.name}' has no search method, which {type(self.store).__name__} would need")
+        able = {"adds": self.can("add"), "takes_messages": self.can("add_messages")}
+        object.__setattr__(self, "learns", resolved(self.extraction, self.name, writable=self.writable, **able))
+
+    def __repr__(self) -> str:
+        return f"<NamedStore {self.name!r}{' writable' * self.writable}>"
+
+    def can(self, ability: str) -> bool:
+        """Whether the store has that method itself (E10)."""
+        return ability in self._can
+
+    @property
+    def takes(self) -> bool:
+        """Whether single texts may be added."""
+        return self.writable and self.can("add")
+
+    @property
+    def takes_keys(self) -> bool:
+        """Whether what is added under a key is kept once, however often it is told."""
+        return self.can("add") and "key" in inspect.signature(self._can["add"]).parameters
+
+    async def call(self, ability: str, *args: Any, **kwargs: Any) -> Any:
+        """What one of its methods returns; one that blocks runs in a thread."""
+        method = self._can[ability]
+        if inspect.iscoroutinefunction(method):
+            return await method(*args, **kwargs)
+        made = await asyncio.to_thread(method, *args, **kwargs)
+        return await made if inspect.isawaitable(made) else made
+
+    async def search(self, query: str, limit: int | None) -> list[StoreEntry]:
+        """What it finds, stamped with its name; at most `limit`, or what is configured, or 3 (E21)."""
+        most = limit or self.limit or LIMIT
+        found = await self.call("search", query, limit=most)
+        return [_entry_of(one, self.name) for one in list(found)[:most]]
+
+
+ABILITIES = ("search", "add", "add_messages", "initialize", "get_tools")
+
+
+def _abilities(store: Any) -> dict[str, Callable[..., Any]]:
+    if ScopedMemory in (type(store), getattr(type(store), "__wrapped__", None)):  # or its blocking twin
+        return {"search": store.search, "add": _writes_to(store)}
+    return {name: method for name in ABILITIES if (method := _own(store, name)) is not None}
+
+
+def _writes_to(view: Any) -> Callable[..., Any]:
+    """`add` of a scope of a memory."""
+
+    async def add(content: str, metadata: Mapping[str, Any] | None = None, *, key: str | None = None) -> Any:
+        return await view.write(content, metadata=metadata, key=key)
+
+    def add_blocking(content: str, metadata: Mapping[str, Any] | None = None, *, key: str | None = None) -> Any:
+        return view.write(content, metadata=metadata, key=key)
+
+    return add if inspect.iscoroutinefunction(view.write) else add_blocking
+
+
+def _own(store: Any, name: str) -> Callable[..., Any] | None:
+    """A method of a store, unless it is the base's, which only says what it would do."""
+    method = getattr(store, name, None)
+    if not callable(method) or getattr(type(store), name, None) is getattr(MemoryStore, name):
+        return None
+    return method  # type: ignore[no-any-return]
+
+
+def _entry_of(found: Any, name: str) -> StoreEntry:
+    """One thing found, however the store says it."""
+    if isinstance(found, FoundEntry):
+        said = ": ".join(part for part in (found.entry.title, found.entry.content) if part)
+        return StoreEntry(said, name, dict(found.entry.metadata) or None)
+    if isinstance(found, str):
+        return StoreEntry(found, name)
+    content, metadata = (found.get(key) if isinstance(found, Mapping) else getattr(found, key, None) for key in ("content", "metadata"))
+    if not isinstance(content, str):
+        raise InvalidInput("search", f"store '{name}' returned a {type(found).__name__} without a content that is text")
+    return StoreEntry(content, name, dict(metadata) if metadata else None)

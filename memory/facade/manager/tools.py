@@ -1,0 +1,81 @@
+"""The manager's tools for a model: plain callables, each with its schema in the shapes that model makers take."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from memory.domain import door
+from memory.domain.errors import InvalidInput
+
+Shape = Literal["openai", "anthropic"]
+
+
+@dataclass(frozen=True)
+class Tool:
+    """A callable under a name: `await tool(query="…")`. `parameters` is a JSON Schema of an object."""
+
+    name: str
+    description: str
+    parameters: Mapping[str, Any]
+    function: Callable[..., Any]
+
+    async def __call__(self, **arguments: Any) -> Any:
+        """Its result. Raises `InvalidInput` for arguments that the schema does not have, or lacks."""
+        known = self.parameters["properties"]
+        for name in arguments:
+            if name not in known:
+                raise InvalidInput(name, f"is no argument of {self.name}; there are {', '.join(known)}")
+        for name in self.parameters.get("required", ()):
+            if name not in arguments:
+                raise InvalidInput(name, f"is missing: {self.name} needs it")
+        made = self.function(**arguments)
+        return await made if inspect.isawaitable(made) else made
+
+    def schema(self, shape: Shape = "openai") -> dict[str, Any]:
+        """The tool as OpenAI's API takes it, or Anthropic's."""
+        if door.one_of("shape", shape, ("openai", "anthropic")) == "openai":
+            function = {"name": self.name, "description": self.description, "parameters": dict(self.parameters)}
+            return {"type": "function", "function": function}
+        return {"name": self.name, "description": self.description, "input_schema": dict(self.parameters)}
+
+
+SEARCH = "Search long-term memory for what is known: facts, preferences, decisions and events of earlier conversations."
+ADD = "Keep something in long-term memory that will be worth knowing in later conversations: one entry for each fact, in words that stand alone."
+
+
+@dataclass(frozen=True, slots=True)
+class SearchTool:
+    """How the tool that searches is shown to a model. With `stores` (names, or the stores themselves) it reaches these alone."""
+
+    name: str = "search_memory"
+    description: str = SEARCH
+    stores: Sequence[Any] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class AddTool:
+    """How the tool that adds is shown to a model. With `stores` (names, or the stores themselves) it writes to these alone. With
+    `wait_for_writes=False` it answers at once, and the manager writes behind: what fails is logged, and `flush` and `close` wait for it."""
+
+    name: str = "add_memory"
+    description: str = ADD
+    stores: Sequence[Any] | None = None
+    wait_for_writes: bool = True
+
+
+def described(description: str, stores: Sequence[Any]) -> str:
+    """The description of a tool with the stores that it reaches, where they say what is in them (E32)."""
+    lines = [f"- {store.name}: {store.description}" for store in stores if store.description]
+    if not lines:
+        return description
+    advice = "To target one or more memory stores by name, list them in `stores`; without it all are meant. Stores:"
+    return "\n".join([description, advice, *lines])
+
+
+def parameters(required: Mapping[str, Any], more: Mapping[str, Any], stores: Sequence[Any]) -> dict[str, Any]:
+    """The schema of a tool's arguments; `stores` are the names among which it may choose."""
+    named = {"type": "array", "items": {"type": "string"}, "description": f"Names of memory stores: {', '.join(store.name for store in stores)}."}
+    return {"type": "object", "properties": {**required, **more, "stores": named}, "required": list(required), "additionalProperties": False}

@@ -1,0 +1,113 @@
+"""What of memory is shown to a model, and where among its messages. Pure: messages are looked at, and what is given back is new."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from copy import copy
+from dataclasses import dataclass
+from typing import Any, Literal, Protocol
+
+from memory.domain.errors import InvalidInput
+from memory.domain.message import Role
+from memory.domain.shapes import messages_of
+
+Placement = Literal["prepend", "append"]
+
+
+class Named(Protocol):
+    """What was found in a store of that name."""
+
+    @property
+    def content(self) -> str: ...
+    @property
+    def store_name(self) -> str | None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Looked:
+    """What of a given message decides about injection."""
+
+    of_user: bool
+    of_assistant: bool
+    has_result: bool
+    """Whether the result of a tool is in it."""
+    text: str
+
+
+def looked_at(given: object) -> Looked:
+    """A message of any shape; one of the user may hold results of tools, as Anthropic's do."""
+    said = messages_of(given)
+    speaks = given.get("role") if isinstance(given, Mapping) else getattr(given, "role", None)
+    texts = [message.text for message in said if message.role is not Role.TOOL]
+    return Looked(
+        any(message.role is Role.USER for message in said) or speaks == "user",
+        any(message.role is Role.ASSISTANT for message in said),
+        any(message.role is Role.TOOL for message in said),
+        "\n".join(text for text in texts if text).strip(),
+    )
+
+
+def is_user_turn(messages: Sequence[object]) -> bool:
+    """Whether the last message is one of the user, and no result of a tool (E42)."""
+    if not messages:
+        return False
+    last = looked_at(messages[-1])
+    return last.of_user and not last.has_result
+
+
+def query_of(messages: Sequence[object]) -> str:
+    """What memory is asked: on a turn of the user what the user says, else what the assistant said last; empty where that is no text (E45)."""
+    if is_user_turn(messages):
+        return looked_at(messages[-1]).text
+    return next((looked.text for looked in map(looked_at, reversed(messages)) if looked.of_assistant), "")
+
+
+def rendered(found: Sequence[Named]) -> str:
+    """The entries as one block of XML, every text escaped, so that none can end it or pass for another (E48, E49)."""
+    lines = [f"<entry{_source_of(one)}>{_escaped(one.content)}</entry>" for one in found]
+    return "\n".join(["<memory>", *lines, "</memory>"])
+
+
+def _source_of(one: Named) -> str:
+    return "" if one.store_name is None else f' source="{_escaped(one.store_name).replace(chr(34), "&quot;")}"'
+
+
+def _escaped(text: str) -> str:
+    return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+
+
+def with_block(messages: Sequence[object], block: str, placement: Placement) -> list[object]:
+    """The messages with the block in the latest one of the user, before what it says or behind it; as they are where there is none (E51, E55).
+
+    Among parts it is a part of its own and stands behind results of tools and images; with a text it is one text.
+    """
+    at = next((n for n in range(len(messages) - 1, -1, -1) if looked_at(messages[n]).of_user), None)
+    return list(messages) if at is None else [*messages[:at], _holding(messages[at], block, placement), *messages[at + 1 :]]
+
+
+def _holding(given: Any, block: str, placement: Placement) -> object:
+    if isinstance(given, Mapping):
+        if "content" not in given and isinstance(data := given.get("data"), Mapping):  # as LangChain writes messages down
+            return {**given, "data": _holding(data, block, placement)}
+        return {**given, "content": _folded(given.get("content"), block, placement)}
+    content = _folded(given.content, block, placement)
+    if callable(changed := getattr(given, "model_copy", None)):
+        return changed(update={"content": content})
+    other = copy(given)
+    other.content = content
+    return other
+
+
+def _folded(content: object, block: str, placement: Placement) -> str | list[Any]:
+    if content is None or content == "" or content == []:
+        return block
+    if isinstance(content, str):
+        return f"{block}\n\n{content}" if placement == "prepend" else f"{content}\n\n{block}"
+    if not isinstance(content, list | tuple):
+        raise InvalidInput("messages", f"content must be text or a list of parts, not {type(content).__name__}")
+    at = len(content) if placement == "append" else 1 + max((n for n, part in enumerate(content) if not _is_text(part)), default=-1)
+    return [*content[:at], {"type": "text", "text": block}, *content[at:]]
+
+
+def _is_text(part: object) -> bool:
+    return isinstance(part, str) or (isinstance(part, Mapping) and isinstance(part.get("text"), str)) or isinstance(getattr(part, "text", None), str)
