@@ -22,11 +22,13 @@ from memory.facade.transfer import exported, exported_record, exported_relation,
 from memory.facade.why import WhyReport, why
 from memory.orchestrator.collections import MESSAGES
 from memory.orchestrator.entry_records import entry_of
+from memory.orchestrator.healing import Compared
 from memory.orchestrator.kinds import KINDS
 from memory.orchestrator.maintenance import SweepReport
 from memory.orchestrator.planned import Plan
 from memory.orchestrator.promotion import PromotionReport
 from memory.orchestrator.reindexing import Reindexed
+from memory.orchestrator.setbacks import SetBack
 from memory.orchestrator.transfer import noted_of
 from memory.policies.routing import TIERS
 
@@ -224,6 +226,22 @@ class Admin:
         It reads everything, of every tenant, and may take long. A store that does not answer is reported, not raised.
         """
         return await reports.audit(self._access.engine, repair=repair)
+
+    async def set_back(self) -> list[SetBack]:
+        """The stores that were set back alone: restored to an earlier moment, or replaced by an empty one, and not healed since.
+
+        Sweeps note in every store how far the others have come, every five minutes; what was set back by less may not be noticed.
+        """
+        return list((await self._access.engine.setbacks.look()).values())
+
+    async def compare(self, *, repair: bool = False, told: Told | None = None) -> Compared:
+        """Compare what the stores hold of every tenant's entries with each other; with `repair`, heal what a store lost that was set back alone.
+
+        What another store has is put back on the condition of what stands there, what was deleted is deleted again, and what no store has is named in
+        `lost`. It may run beside writers, and be called again where it was cut off. It reads everything, and may take long; `told` hears after each
+        page how many copies were looked at, and of how many.
+        """
+        return await self._access.engine.healing.compare(repair=flag("repair", repair), told=told)
 
     async def reindex(self, *, told: Told | None = None) -> Reindexed:
         """Make all vectors of every tenant anew with the embedder in use, entries' and messages', kept versions' too, while answers are served.

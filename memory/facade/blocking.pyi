@@ -41,12 +41,14 @@ from memory.orchestrator.conversations.conversation import Checkpoint, Conversat
 from memory.orchestrator.conversations.sessions import SessionDraft
 from memory.orchestrator.conversations.streaming import Streamed
 from memory.orchestrator.derivation import Callback
+from memory.orchestrator.healing import Compared
 from memory.orchestrator.maintenance import SweepReport
 from memory.orchestrator.planned import Plan
 from memory.orchestrator.promotion import PromotionReport
 from memory.orchestrator.reindexing import Reindexed
 from memory.orchestrator.relations import Relation
 from memory.orchestrator.retrieval.searching import MixedResult, SearchResult
+from memory.orchestrator.setbacks import SetBack
 from memory.policies.asked import Scalar
 from memory.policies.compacting import CompactingSettings
 from memory.policies.onward import Onward
@@ -482,6 +484,8 @@ class BlockingAdmin:
     def plan(self) -> Plan: ...
     def check(self) -> list[StoreReport]: ...
     def audit(self, *, repair: bool = ...) -> list[StoreAudit]: ...
+    def set_back(self) -> list[SetBack]: ...
+    def compare(self, *, repair: bool = ..., told: Told | None = ...) -> Compared: ...
     def reindex(self, *, told: Told | None = ...) -> Reindexed: ...
     def vacuum(self) -> list[Vacuumed]: ...
 

@@ -23,6 +23,7 @@ from memory.orchestrator.derivation import Derivation
 from memory.orchestrator.entries import Entries
 from memory.orchestrator.erasure import Erasure
 from memory.orchestrator.generations import Generations
+from memory.orchestrator.healing import Healing
 from memory.orchestrator.judging import Judging
 from memory.orchestrator.kinds import KINDS, Kinds
 from memory.orchestrator.lives import Lives
@@ -36,9 +37,11 @@ from memory.orchestrator.promotion import Promotion
 from memory.orchestrator.quotas import Quotas
 from memory.orchestrator.reindexing import Reindexing
 from memory.orchestrator.relations import Relations
+from memory.orchestrator.remaking import Remaking
 from memory.orchestrator.retention import Retention
 from memory.orchestrator.retrieval.advised import Advised
 from memory.orchestrator.retrieval.searching import Searching
+from memory.orchestrator.setbacks import Setbacks
 from memory.orchestrator.settings import EngineSettings
 from memory.orchestrator.tenants import Tenants
 from memory.orchestrator.tiering import Tiering
@@ -83,7 +86,8 @@ class Engine:
         self.topology = topology
         self.settings = settings or EngineSettings()
         self.placement = Placement(topology, clock=clock, settings=self.settings, random_bits=random_bits, kinds=kinds)
-        self.generations = Generations(self.placement)
+        self.setbacks = Setbacks(self.placement)
+        self.generations = Generations(self.placement, self.setbacks)
         self.cache = Cache(self.placement)
         self.outbox = Outbox(self.placement, self.generations, self.cache)
         self.meaning = Meaning(self.placement, embedder)
@@ -146,6 +150,16 @@ class Engine:
             dangling=self.dangling,
             sessions=self.conversations.sessions,
             reindexing=self.reindexing,
+            setbacks=self.setbacks,
+        )
+        self.healing = Healing(
+            self.placement,
+            setbacks=self.setbacks,
+            outbox=self.outbox,
+            erasure=self.erasure,
+            generations=self.generations,
+            tiering=self.tiering,
+            remaking=Remaking(self.placement, meaning=self.meaning, outbox=self.outbox, long_texts=self.long_texts, passages=passages_made),
         )
 
     async def open(self, *, reindex: bool = False) -> None:

@@ -64,7 +64,8 @@ async def settle(world: Run, worker: Worker) -> None:
         await asyncio.sleep(100)  # longer than any lease
         report = await worker.engine.maintenance.sweep()
         await worker.engine.conversations.onward.asked()
-        if report.ran and not (report.finished or report.still_owed or report.moved or report.waiting or report.stays):
+        stays = len(report.stays) > len(worker.engine.setbacks.known)  # that a store was set back stays so until it is healed
+        if report.ran and not (report.finished or report.still_owed or report.moved or report.waiting or stays):
             return
     world.told.broken.append(f"after {ROUNDS} sweeps without a fault there is still work to do: {report}")
 
