@@ -554,10 +554,10 @@ async def test_what_is_beyond_a_quota_waits_for_room_and_is_made_once_without_as
 
 async def test_what_goes_onward_has_others_go_where_a_quota_evicts(world: World) -> None:
     topology = Topology(short=world.short, mid=world.mid, long=world.long)
-    engine = Engine(topology, clock=world.clock, onward=Distiller(), quotas=[Quota(name="q", entries=3, then="evict")])
+    engine = Engine(topology, clock=world.clock, onward=Distiller(), quotas=[Quota(name="q", entries=3, then="evict", evict="least_confident")])
     await engine.open()
     for n in range(3):
-        await engine.entries.write(TENANT, EntryDraft(scope=USER, content=f"entry {n}"))
+        await engine.entries.write(TENANT, EntryDraft(scope=USER, content=f"entry {n}", metadata={"confidence": 0.1 + n / 10}))
     await ended(engine, "tea", "milk")
     assert len((await (await opened(engine)).onward()).entries) == 2
     assert await taught(world) == ["entry 2", "milk (1)", "tea (1)"]
