@@ -139,7 +139,8 @@ class Admin:
         """Import what `export` wrote, or a conversation as objects {role, content, time?, id?, name?, session_id?}: a path, an open file, or lines.
 
         Every line is checked before the first is written; a bad one is a `BadLine`, unless bad lines are to be left out (`skip_bad`). An import that
-        was cut off can be repeated: nothing is written twice, and nothing again that was deleted since, but for entries with `revive`.
+        was cut off can be repeated: nothing is written twice, and nothing again that was deleted since, but for entries with `revive`. So can one
+        that came to a quota (`QuotaExceeded`): what stands before in the file is imported.
 
         Exported entries go to their scope and messages to `messages_to`, or all to `scope`. Entries get new ids, and what names them in the file
         follows; their kept versions are left out. With `same_ids` they keep their ids, versions and moments, and their kept versions come along:
