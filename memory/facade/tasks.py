@@ -76,8 +76,8 @@ class Tasks:
         return await self._access.engine.conversations.tasks.list(log, asked, descending=newest, limit=most, cursor=behind)
 
     async def delete(self, task_id: str) -> bool:
-        """Delete the task and let its id go free; its parts stay. False where there was none, which is no error (B56). Raises `Held` where the session
-        is under legal hold."""
+        """Delete the task and let its id go free; its parts stay. False where there was none, which is no error (B56). Raises `Held` where the
+        session is under legal hold."""
         checked = door.identifier("task_id", task_id)
         return await self._access.engine.conversations.tasks.delete((await self._conversation()).log, checked)
 
