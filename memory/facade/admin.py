@@ -20,7 +20,7 @@ from memory.facade.importing import Import, Imported, Source, Told, opened
 from memory.facade.reports import Copy, Stats, StoreAudit, StoreReport, Vacuumed
 from memory.facade.transfer import exported, exported_record, exported_relation, exported_version
 from memory.facade.why import WhyReport, why
-from memory.orchestrator.collections import MESSAGES
+from memory.orchestrator.collections import ARTIFACTS, MESSAGES, SESSIONS
 from memory.orchestrator.entry_records import entry_of
 from memory.orchestrator.healing import Compared
 from memory.orchestrator.kinds import KINDS
@@ -120,9 +120,10 @@ class Admin:
                 yield exported_relation(relation)
         async for kind, record in engine.transfer.records(tenant, wanted):
             named = {record.fields.get(field) for field in KINDS.parents(kind.collection)} - {None}
-            if kind.collection is MESSAGES:  # whose session is written, or was created since
+            if kind.collection in (MESSAGES, ARTIFACTS):  # whose session is written; or has expired, or was created since
                 named = {record.scope}
-            if named <= there:
+            has_expired = kind.collection is SESSIONS and engine.conversations.sessions.is_over(record)
+            if named <= there and not has_expired:
                 there.add(record.scope if kind.conversational else record.key.id)
                 yield exported_record(kind, record)
 
@@ -141,7 +142,8 @@ class Admin:
         """Import what `export` wrote, or a conversation as objects {role, content, time?, id?, name?, session_id?}: a path, an open file, or lines.
 
         Every line is checked before the first is written; a bad one is a `BadLine`, unless bad lines are to be left out (`skip_bad`). An import that
-        was cut off can be repeated: nothing is written twice, and nothing again that was deleted since, but for entries with `revive`.
+        was cut off can be repeated: nothing is written twice, and nothing again that was deleted since, but for entries with `revive`. So can one
+        that came to a quota (`QuotaExceeded`): what stands before in the file is imported.
 
         Exported entries go to their scope and messages to `messages_to`, or all to `scope`. Entries get new ids, and what names them in the file
         follows; their kept versions are left out. With `same_ids` they keep their ids, versions and moments, and their kept versions come along:

@@ -112,12 +112,21 @@ class Engine:
         )
         self.relations = Relations(self.placement, entries=self.entries, erasure=self.erasure, generations=self.generations, outbox=self.outbox)
         self.conversations = Conversations(
-            self.placement, outbox=self.outbox, erasure=self.erasure, meaning=self.meaning, passages=passages, counter=counter, onward=onward
+            self.placement,
+            outbox=self.outbox,
+            erasure=self.erasure,
+            meaning=self.meaning,
+            quotas=self.quotas,
+            passages=passages,
+            counter=counter,
+            onward=onward,
         )
         self.tenants = Tenants(self.placement, self.erasure, self.conversations.sessions)
         self.dangling = Dangling(self.placement, self.erasure)
         self.browsing = Browsing(self.placement)
-        self.transfer = Transfer(self.placement, browsing=self.browsing, meaning=self.meaning, outbox=self.outbox, erasure=self.erasure)
+        self.transfer = Transfer(
+            self.placement, browsing=self.browsing, meaning=self.meaning, outbox=self.outbox, erasure=self.erasure, quotas=self.quotas
+        )
         passages_made = self.conversations.passages
         self.reindexing = Reindexing(self.placement, meaning=self.meaning, outbox=self.outbox, passages=passages_made, long_texts=self.long_texts)
         self.searching = Searching(self.placement, self.browsing, self.meaning, self.conversations.finding, self.long_texts)
