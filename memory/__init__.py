@@ -49,10 +49,15 @@ if TYPE_CHECKING:
     from memory.facade.blocking import BlockingSummarizingProvider as BlockingSummarizingProvider
     from memory.facade.config import MemoryConfig as MemoryConfig
     from memory.facade.manager import AddTool as AddTool
+    from memory.facade.manager import Extraction as Extraction
     from memory.facade.manager import Injection as Injection
+    from memory.facade.manager import JsonStore as JsonStore
+    from memory.facade.manager import MarkdownStore as MarkdownStore
     from memory.facade.manager import MemoryManager as MemoryManager
     from memory.facade.manager import MemoryStore as MemoryStore
+    from memory.facade.manager import ModelExtractor as ModelExtractor
     from memory.facade.manager import NamedStore as NamedStore
+    from memory.facade.manager import Recording as Recording
     from memory.facade.manager import SearchTool as SearchTool
     from memory.facade.manager import StoreEntry as StoreEntry
     from memory.facade.manager import Tool as Tool
@@ -71,6 +76,10 @@ if TYPE_CHECKING:
     from memory.orchestrator.retrieval.searching import SearchResult as SearchResult
     from memory.policies.compacting import CompactingSettings as CompactingSettings
     from memory.policies.conditions import Condition as Condition
+    from memory.policies.extracting import EveryNTurns as EveryNTurns
+    from memory.policies.extracting import EveryTurn as EveryTurn
+    from memory.policies.extracting import Extracted as Extracted
+    from memory.policies.extracting import MessageFilter as MessageFilter
     from memory.policies.facts import Facts as Facts
     from memory.policies.onward import Leaving as Leaving
     from memory.policies.promotion import Decision as Decision
@@ -122,7 +131,22 @@ _HOMES = {
     "memory.domain.message": ("Message", "ToolCall"),
     "memory.domain.scope": ("Scope", "ScopeKind"),
     "memory.domain.session": ("FoundMessage",),
-    "memory.facade.manager": ("AddTool", "Injection", "MemoryManager", "MemoryStore", "NamedStore", "SearchTool", "StoreEntry", "Tool"),
+    "memory.facade.manager": (
+        "AddTool",
+        "Extraction",
+        "Injection",
+        "JsonStore",
+        "MarkdownStore",
+        "MemoryManager",
+        "MemoryStore",
+        "ModelExtractor",
+        "NamedStore",
+        "Recording",
+        "SearchTool",
+        "StoreEntry",
+        "Tool",
+    ),
+    "memory.policies.extracting": ("EveryNTurns", "EveryTurn", "Extracted", "MessageFilter"),
     "memory.facade.memory": ("Memory",),
     "memory.facade.blocking": (
         "BlockingBufferProvider",
@@ -197,6 +221,10 @@ __all__ = [
     "Entry",
     "EntryDraft",
     "EntryType",
+    "EveryNTurns",
+    "EveryTurn",
+    "Extracted",
+    "Extraction",
     "Facts",
     "FoundEntry",
     "FoundMessage",
@@ -206,16 +234,20 @@ __all__ = [
     "Injection",
     "InvalidInput",
     "InvalidScopePromotion",
+    "JsonStore",
     "Leaving",
     "LegalHold",
+    "MarkdownStore",
     "Memory",
     "MemoryConfig",
     "MemoryManager",
     "MemoryStore",
     "MemoryTiersError",
     "Message",
+    "MessageFilter",
     "MessageThreshold",
     "MixedResult",
+    "ModelExtractor",
     "NamedStore",
     "NotFound",
     "NotOpen",
@@ -232,6 +264,7 @@ __all__ = [
     "Quota",
     "QuotaExceeded",
     "ReadAtLeast",
+    "Recording",
     "RetentionRule",
     "Scope",
     "ScopeKind",

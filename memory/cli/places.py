@@ -14,6 +14,10 @@ if TYPE_CHECKING:
     from memory.orchestrator.reindexing import Reindexed
 
 
+LISTED = 20
+"""So many of what is lost, or left, are shown to people."""
+
+
 def register(app: typer.Typer) -> None:
     command(app, "stats")(stats)
     command(app, "doctor")(doctor)
@@ -46,7 +50,7 @@ def show_stats(out: Any, counted: Stats) -> None:
         out.print(show.table("Types", ["type", "entries"], list(counted.by_type.items()), right=("entries",)))
     if counted.owed:
         out.print(show.plain(f"{_owing(counted.owed)}; sweeps do that, and `memory doctor` tells what cannot be done"))
-    for sentence in (*counted.stuck, *counted.degraded):
+    for sentence in (*counted.stuck, *counted.degraded, *counted.set_back):
         out.print(show.plain(f"- {sentence}", "yellow"))
 
 
@@ -56,10 +60,16 @@ def _owing(owed: int) -> str:
 
 async def doctor(
     cli: Cli,
-    audit: Annotated[bool, typer.Option("--audit", help="Also compare word indexes and statistics with the records. Reads everything.")] = False,
-    repair: Annotated[bool, typer.Option("--repair", help="Audit, and make anew from the records what differs.")] = False,
+    audit: Annotated[
+        bool,
+        typer.Option("--audit", help="Also compare word indexes and statistics with the records, and the stores with each other. Reads everything."),
+    ] = False,
+    repair: Annotated[
+        bool, typer.Option("--repair", help="Audit, and put right what differs: from the records, and from the other stores where one was set back.")
+    ] = False,
 ) -> int:
     """Check the configuration and every store, also those that do not open, and do what is owed. Makes no store. Ends with 1 when a check failed."""
+    from memory.cli.transfer import progress
     from memory.facade.build import build_engine
     from memory.facade.explain import meaning_by_tier, messages_by_meaning
     from memory.facade.places import not_there_yet, path_of
@@ -69,7 +79,8 @@ async def doctor(
     config = cli.settings()
     file = sorted({origin.rpartition(":")[0] or origin for origin in config.origins.values() if ".toml" in origin})
     engine = build_engine(config, embedder=None, clock=system_clock, prepared=False)
-    found = await examine(engine, audited=audit, repair=repair, absent=not_there_yet(config))
+    with progress(cli, "comparing the stores") as told:
+        found = await examine(engine, audited=audit, repair=repair, absent=not_there_yet(config), told=told)
     paths = {store.name: path for store in config.stores_in_use() if (path := path_of(store)) is not None}
     sound = not found.problems and all(report.ok for report in found.stores)
     data = {
@@ -84,6 +95,8 @@ async def doctor(
         "reindex": found.reindex,
         "overdue": found.overdue,
         "healed": found.healed,
+        "set_back": [{**one.to_dict(), "said": str(one)} for one in found.set_back],
+        **({} if found.compared is None else {"compared": found.compared.to_dict()}),
         **({"audits": [one.to_dict() for one in found.audits]} if audit or repair else {}),
     }
     cli.emit(data, lambda out: _show_health(out, data))
@@ -123,11 +136,44 @@ def _show_health(out: Any, data: dict[str, Any]) -> None:
         out.print(show.plain(f"\n{data['reindex']}", "yellow"))
     for sentence in (*data["overdue"], *data["healed"]):
         out.print(show.plain(f"- {sentence}", "yellow"))
+    for one in data["set_back"]:
+        remedy = "it was not healed" if "compared" in data and data["compared"]["repaired"] else "`memory doctor --repair` heals what can be healed"
+        out.print(show.plain(f"\n{one['said']}; {remedy}", "bold red"))
+    if "compared" in data:
+        _show_compared(out, data["compared"])
     for one in data.get("audits", ()):
         out.print()
         out.print(show.plain(_audited(one), "bold red" if one["error"] else "yellow" if one["problems"] else "green"))
         for problem in one["problems"]:
             out.print(show.plain(f"- {problem}"))
+
+
+def _show_compared(out: Any, came: dict[str, Any]) -> None:
+    from memory.cli import show
+
+    entries = "1 entry" if came["entries"] == 1 else f"{came['entries']:,} entries"
+    out.print()
+    if came["error"]:
+        out.print(show.plain(f"the stores could not be compared with each other: {came['error']}", "bold red"))
+    elif not came["differs"] and not came["lost"]:
+        out.print(show.plain(f"{entries} compared between the stores, nothing differs", "green"))
+    else:
+        remedy = "it was put right" if came["repaired"] else "`memory doctor --repair` puts it right as far as the stores can tell"
+        out.print(show.plain(f"{entries} compared between the stores; this differed, {remedy}:", "yellow"))
+    for what, count in came["differs"].items():
+        out.print(show.plain(f"- {count:,}: {what}"))
+    for sentence in came["left"][:LISTED]:
+        out.print(show.plain(f"- {sentence}", "yellow"))
+    lost = came["lost"]
+    if lost:
+        what = "is lost" if came["repaired"] else "cannot be brought back"
+        out.print(show.plain(f"{len(lost):,} time{'s' * (len(lost) != 1)} something {what}:", "bold red"))
+    for one in lost[:LISTED]:
+        out.print(show.plain(f"- {one['id']} of {one['tenant']}: {one['said']}"))
+    if len(lost) > LISTED:
+        out.print(show.plain(f"- … {len(lost) - LISTED:,} more; `memory --json doctor` names them all"))
+    for sentence in came["unknown"]:
+        out.print(show.plain(f"- {sentence}", "yellow"))
 
 
 def _audited(one: dict[str, Any]) -> str:

@@ -14,10 +14,10 @@ from memory.facade.arguments import Moment, consistency_of, flag, moment, scope_
 from memory.facade.config import MemoryConfig
 from memory.facade.life import Life
 from memory.facade.wanted import Only, least_score, metadata_of, only_of, tags_of, types_of
+from memory.orchestrator.collections import SYSTEM_TENANT
 from memory.orchestrator.conversations.finding import WAYS, By
 from memory.orchestrator.deliveries import Consistency
 from memory.orchestrator.engine import Engine
-from memory.orchestrator.generations import SYSTEM_TENANT
 from memory.orchestrator.retrieval.searching import FoundEntry, SearchResult
 from memory.policies.asked import Asked, Scalar
 from memory.policies.pages import place_of

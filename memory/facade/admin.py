@@ -20,13 +20,15 @@ from memory.facade.importing import Import, Imported, Source, Told, opened
 from memory.facade.reports import Copy, Stats, StoreAudit, StoreReport, Vacuumed
 from memory.facade.transfer import exported, exported_record, exported_relation, exported_version
 from memory.facade.why import WhyReport, why
-from memory.orchestrator.collections import MESSAGES
+from memory.orchestrator.collections import ARTIFACTS, MESSAGES, SESSIONS
 from memory.orchestrator.entry_records import entry_of
+from memory.orchestrator.healing import Compared
 from memory.orchestrator.kinds import KINDS
 from memory.orchestrator.maintenance import SweepReport
 from memory.orchestrator.planned import Plan
 from memory.orchestrator.promotion import PromotionReport
 from memory.orchestrator.reindexing import Reindexed
+from memory.orchestrator.setbacks import SetBack
 from memory.orchestrator.transfer import noted_of
 from memory.policies.routing import TIERS
 
@@ -118,9 +120,10 @@ class Admin:
                 yield exported_relation(relation)
         async for kind, record in engine.transfer.records(tenant, wanted):
             named = {record.fields.get(field) for field in KINDS.parents(kind.collection)} - {None}
-            if kind.collection is MESSAGES:  # whose session is written, or was created since
+            if kind.collection in (MESSAGES, ARTIFACTS):  # whose session is written; or has expired, or was created since
                 named = {record.scope}
-            if named <= there:
+            has_expired = kind.collection is SESSIONS and engine.conversations.sessions.is_over(record)
+            if named <= there and not has_expired:
                 there.add(record.scope if kind.conversational else record.key.id)
                 yield exported_record(kind, record)
 
@@ -139,7 +142,8 @@ class Admin:
         """Import what `export` wrote, or a conversation as objects {role, content, time?, id?, name?, session_id?}: a path, an open file, or lines.
 
         Every line is checked before the first is written; a bad one is a `BadLine`, unless bad lines are to be left out (`skip_bad`). An import that
-        was cut off can be repeated: nothing is written twice, and nothing again that was deleted since, but for entries with `revive`.
+        was cut off can be repeated: nothing is written twice, and nothing again that was deleted since, but for entries with `revive`. So can one
+        that came to a quota (`QuotaExceeded`): what stands before in the file is imported.
 
         Exported entries go to their scope and messages to `messages_to`, or all to `scope`. Entries get new ids, and what names them in the file
         follows; their kept versions are left out. With `same_ids` they keep their ids, versions and moments, and their kept versions come along:
@@ -228,6 +232,22 @@ class Admin:
         It reads everything, of every tenant, and may take long. A store that does not answer is reported, not raised.
         """
         return await reports.audit(self._access.engine, repair=repair)
+
+    async def set_back(self) -> list[SetBack]:
+        """The stores that were set back alone: restored to an earlier moment, or replaced by an empty one, and not healed since.
+
+        Sweeps note in every store how far the others have come, every five minutes; what was set back by less may not be noticed.
+        """
+        return list((await self._access.engine.setbacks.look()).values())
+
+    async def compare(self, *, repair: bool = False, told: Told | None = None) -> Compared:
+        """Compare what the stores hold of every tenant's entries with each other; with `repair`, heal what a store lost that was set back alone.
+
+        What another store has is put back on the condition of what stands there, what was deleted is deleted again, and what no store has is named in
+        `lost`. It may run beside writers, and be called again where it was cut off. It reads everything, and may take long; `told` hears after each
+        page how many copies were looked at, and of how many.
+        """
+        return await self._access.engine.healing.compare(repair=flag("repair", repair), told=told)
 
     async def reindex(self, *, told: Told | None = None) -> Reindexed:
         """Make all vectors of every tenant anew with the embedder in use, entries' and messages', kept versions' too, while answers are served.

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from memory.facade.admin import Admin
 from memory.facade.entries import Entries
-from memory.facade.manager import MemoryManager, Tool
+from memory.facade.manager import MemoryManager, Recording, Tool
 from memory.facade.memory import Memory
 from memory.facade.providers import BufferProvider, CompositeProvider, SemanticProvider, SlidingWindowProvider, SummarizingProvider
 from memory.facade.relations import Relations
@@ -36,3 +36,4 @@ BlockingSemanticProvider = blocking(SemanticProvider)
 BlockingCompositeProvider = blocking(CompositeProvider)
 BlockingMemoryManager = blocking(MemoryManager)
 BlockingTool = blocking(Tool)
+BlockingRecording = blocking(Recording)

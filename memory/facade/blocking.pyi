@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from datetime import timedelta
 from types import TracebackType
@@ -21,7 +21,10 @@ from memory.facade.arguments import Moment
 from memory.facade.config import MemoryConfig
 from memory.facade.explain import RouteReport
 from memory.facade.importing import Imported, Source, Told
+from memory.facade.manager.extraction import Model
 from memory.facade.manager.injection import Injection
+from memory.facade.manager.recording import Attachment
+from memory.facade.manager.spool import Spool
 from memory.facade.manager.stores import NamedStore, StoreEntry
 from memory.facade.manager.tools import AddTool, SearchTool, Shape
 from memory.facade.memory import AdviseFunction, CountFunction, EmbedFunction, ScoreFunction
@@ -39,12 +42,14 @@ from memory.orchestrator.conversations.sessions import SessionDraft
 from memory.orchestrator.conversations.streaming import Streamed
 from memory.orchestrator.deliveries import Consistency
 from memory.orchestrator.derivation import Callback
+from memory.orchestrator.healing import Compared
 from memory.orchestrator.maintenance import SweepReport
 from memory.orchestrator.planned import Plan
 from memory.orchestrator.promotion import PromotionReport
 from memory.orchestrator.reindexing import Reindexed
 from memory.orchestrator.relations import Relation
 from memory.orchestrator.retrieval.searching import MixedResult, SearchResult
+from memory.orchestrator.setbacks import SetBack
 from memory.policies.asked import Scalar
 from memory.policies.compacting import CompactingSettings
 from memory.policies.onward import Onward
@@ -487,6 +492,8 @@ class BlockingAdmin:
     def plan(self) -> Plan: ...
     def check(self) -> list[StoreReport]: ...
     def audit(self, *, repair: bool = ...) -> list[StoreAudit]: ...
+    def set_back(self) -> list[SetBack]: ...
+    def compare(self, *, repair: bool = ..., told: Told | None = ...) -> Compared: ...
     def reindex(self, *, told: Told | None = ...) -> Reindexed: ...
     def vacuum(self) -> list[Vacuumed]: ...
 
@@ -633,6 +640,8 @@ class BlockingMemoryManager:
         search_tool: bool | SearchTool = ...,
         add_tool: bool | AddTool = ...,
         injection: bool | Injection = ...,
+        memory: BlockingMemory | None = ...,
+        model: Model | None = ...,
         attributes: Mapping[str, str] | None = ...,
     ) -> None: ...
     @property
@@ -646,6 +655,10 @@ class BlockingMemoryManager:
     def search(self, query: str, *, stores: Sequence[str] | None = ..., limit: int | None = ...) -> list[StoreEntry]: ...
     def add(self, content: str, metadata: Mapping[str, Any] | None = ..., *, stores: Sequence[str] | None = ...) -> None: ...
     def flush(self) -> None: ...
+    def record(
+        self, session: BlockingSession | None = ..., *, run_id: str | None = ..., user: str | None = ..., model: Model | None = ...
+    ) -> BlockingRecording: ...
+    def resume(self) -> int: ...
     @property
     def tools(self) -> list[BlockingTool]: ...
     def schemas(self, shape: Shape = ...) -> list[dict[str, Any]]: ...
@@ -659,3 +672,17 @@ class BlockingTool:
     function: Callable[..., Any]
     def __call__(self, **arguments: Any) -> Any: ...
     def schema(self, shape: Shape = ...) -> dict[str, Any]: ...
+
+class BlockingRecording:
+    def __init__(
+        self,
+        run_id: str,
+        spool: Spool,
+        attachments: Sequence[Attachment],
+        behind: Callable[[Coroutine[Any, Any, None]], None],
+        closed: Callable[[bool], Awaitable[None]],
+    ) -> None: ...
+    def add(self, message: Given | Sequence[Given]) -> None: ...
+    def turn_ended(self) -> None: ...
+    def flush(self) -> None: ...
+    def close(self) -> bool: ...

@@ -73,9 +73,10 @@ class Memory:
     `embedder` is what may be configured ('wordllama', 'none', or `{"use": "folder", "path": ...}` for a sentence encoder of one's own),
     an `Embedder`, or any function from texts to vectors.
     `token_counter` counts what messages cost a model: a configured name, a `TokenCounter`, or any function from a text to its tokens.
-    `onward` makes entries of messages that leave the window of a session, by a compaction or by its end: it gets a `Leaving`, may be async, and
-    returns texts, drafts or arguments of `write`, which go to the session's user unless they name a scope. It is called by the session's end and by
-    maintenance, never while a message is appended, and again where it failed. Of one `Leaving` the entries of one answer are made, each once. With
+    `onward` makes entries of messages that leave the window of a session, by a compaction, by what `replace` or a provider drops, or by its end; not
+    of what is excluded, cleared, rolled back or erased. It gets a `Leaving`, may be async, and returns texts, drafts or arguments of `write`, which
+    go to the session's user unless they name a scope. It is called by the session's end and by maintenance, never while a message is appended, and
+    again where it failed. Of one `Leaving` the entries of one answer are made, each once, as soon as quotas have room for all of them. With
     `"elsewhere"` what leaves is kept for another process that has the function; without `onward` nothing is.
     `advisor` is a language model for searches that ask for advice (`search(expand=…, rerank=…)`): an `Advisor`, or any function from a `Prompt` to
     text. `reranker` scores texts against a question: a `Reranker`, or any function from both to numbers; or it is an `Advisor` of its own. They are

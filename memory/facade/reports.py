@@ -13,6 +13,8 @@ from memory.domain.shown import Shown
 from memory.orchestrator.collections import ENTRIES
 from memory.orchestrator.engine import Engine
 from memory.orchestrator.generations import Disagreement
+from memory.orchestrator.healing import Compared, Told
+from memory.orchestrator.setbacks import SetBack
 from memory.policies.routing import TIERS
 from memory.ports.capabilities import FLAGS, LIMITS
 from memory.ports.query import And, Eq, Query, Tenant
@@ -54,7 +56,7 @@ class Stats(Shown):
 
     `owed` counts what waits for maintenance, of every tenant; `stuck` says what of it could not be done, and what could not be moved, when this
     process last tried, and why. `degraded` names stores that did not answer and are not counted. `evicted`: by quota, how many entries this process
-    has evicted.
+    has evicted. `set_back` names stores that were set back alone, and not healed since.
     """
 
     tiers: list[TierStats]
@@ -63,6 +65,7 @@ class Stats(Shown):
     stuck: tuple[str, ...] = ()
     degraded: tuple[str, ...] = ()
     evicted: dict[str, int] = field(default_factory=dict)
+    set_back: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -169,7 +172,8 @@ async def stats(engine: Engine, tenant: str, types: list[str]) -> Stats:
             degraded.append(str(error))
     tiers.sort(key=lambda t: TIERS.index(t.tier))
     evicted = {quota: count for (owner, quota), count in engine.quotas.evicted.items() if owner == tenant}
-    return Stats(tiers, {name: n for name, n in by_type.items() if n}, owed, await stuck(engine, tenant), tuple(degraded), evicted)
+    counts, set_back = {name: n for name, n in by_type.items() if n}, tuple(str(one) for one in (await engine.setbacks.look()).values())
+    return Stats(tiers, counts, owed, await stuck(engine, tenant), tuple(degraded), evicted, set_back)
 
 
 async def _owing(engine: Engine, tenant: str, tier: str) -> int:
@@ -203,10 +207,15 @@ class Examination(Shown):
     """That vectors are being made anew, and how many are left; None where they are not."""
     healed: list[str] = field(default_factory=list)
     """Stores that were found behind the others on the way, restored or replaced, and what became of what stood in them."""
+    set_back: list[SetBack] = field(default_factory=list)
+    """Stores that were set back alone, and are not healed."""
+    compared: Compared | None = None
+    """What came of comparing the stores with each other, where an audit was asked for and every store is there."""
 
     @property
     def ok(self) -> bool:
-        return not self.problems and all(store.ok for store in self.stores) and all(audit.ok for audit in self.audits)
+        sound = all(store.ok for store in self.stores) and all(audit.ok for audit in self.audits)
+        return sound and not self.problems and not self.set_back and (self.compared is None or self.compared.ok)
 
 
 async def check(engine: Engine) -> list[StoreReport]:
@@ -214,14 +223,16 @@ async def check(engine: Engine) -> list[StoreReport]:
     return [await _check_store(engine, store) for store in engine.topology.leaves]
 
 
-async def examine(engine: Engine, *, audited: bool = False, repair: bool = False, absent: Mapping[str, str] | None = None) -> Examination:
+async def examine(
+    engine: Engine, *, audited: bool = False, repair: bool = False, absent: Mapping[str, str] | None = None, told: Told | None = None
+) -> Examination:
     """Open every store of an engine that is not open, alone and then together, ask how it is, try what is owed, and close it again.
 
     The stores in `absent` are not opened, which would make them: what is said there of each stands in its report.
     """
     absent = absent or {}
     stores, problems, audits = [s for s in engine.topology.leaves if s.name not in absent], list[str](), list[StoreAudit]()
-    owed, overdue, reindex = 0, list[str](), None
+    owed, overdue, reindex, compared, set_back = 0, list[str](), None, None, list[SetBack]()
     try:
         reports = [await _check_store(engine, store, opens=True) for store in stores]
         reports += [_not_there(engine, store, absent[store.name]) for store in engine.topology.leaves if store.name in absent]
@@ -231,8 +242,12 @@ async def examine(engine: Engine, *, audited: bool = False, repair: bool = False
         if all(report.ok for report in reports):
             try:
                 engine.topology.settle()
+                set_back = list((await engine.setbacks.look(absent)).values())
                 if not absent:
                     await engine.meaning.check()
+                    if audited or repair:
+                        compared = await engine.healing.compare(repair=repair, told=told)
+                        set_back = list(engine.setbacks.known.values())
                     overdue = await engine.maintenance.overdue()
                     owed = await engine.maintenance.owed()
                     reindex = await _reindex(engine)
@@ -241,7 +256,8 @@ async def examine(engine: Engine, *, audited: bool = False, repair: bool = False
     finally:
         for store in stores:
             await store.close()
-    return Examination(reports, problems, audits, owed, overdue, reindex, [_healed(found) for found in engine.generations.healed])
+    healed = [_healed(found) for found in engine.generations.healed]
+    return Examination(reports, problems, audits, owed, overdue, reindex, healed, set_back, compared)
 
 
 async def _reindex(engine: Engine) -> str | None:

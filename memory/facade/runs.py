@@ -82,7 +82,8 @@ class Runs:
         return await listed(self._access, None, life.session_id, asked)
 
     async def delete(self, run_id: str) -> bool:
-        """Delete the run; its child stays. False where there was none, which is no error (B60)."""
+        """Delete the run; its child stays. False where there was none, which is no error (B60). Raises `Held` where the session is under a legal
+        hold."""
         checked = door.identifier("run_id", run_id)
         return await self._access.engine.conversations.runs.delete((await self._conversation()).log, checked)
 

@@ -150,8 +150,9 @@ class Session:
 
         A message is one that is there when its id is; without ids, when it says the same at the same place of the longest common run. So what was
         read can be changed and handed back whole, again too. One that is there stands at its first place (B29), so new ones come behind those with
-        ids. What others said meanwhile, and this handle has not read, stays behind the list; the system message stays as it is. It is several writes,
-        what is new first: cut off half-way it leaves what is new behind what was there, and the same list again ends it.
+        ids. What others said meanwhile, and this handle has not read, stays behind the list; the system message stays as it is. What the list is
+        without goes onward (`Memory`, `onward`), a message that was edited without its id too; to take one out for good, `exclude` or `erase` it. It
+        is several writes, what is new first: cut off half-way it leaves what is new behind what was there, and the same list again ends it.
         """
         said = [one for each in door.sequence("messages", messages) for one in messages_of(each)]
         return await (await self._conversation()).replace(said)
@@ -280,8 +281,8 @@ class Session:
 
         By tokens, what the `tools` (their schemas) take among them: `Threshold(max_tokens)`; by `MessageThreshold(most)` or `TurnThreshold(most)`.
         The last user message stays, with all that is behind it (B46). With `CompactingSettings` duplicates go first, then what matters least, then
-        the older part becomes a summary (A121): what goes without one leaves the window with that step as its reason. Without `summarise` the summary
-        is made of first sentences, by no model.
+        the older part becomes a summary (A121): what goes without one leaves the window with that step as its reason, and goes onward too. Without
+        `summarise` the summary is made of first sentences, by no model.
         """
         if not isinstance(policy, Threshold | MessageThreshold | TurnThreshold | CompactingSettings):
             raise InvalidInput("policy", f"must be a Threshold, MessageThreshold, TurnThreshold or CompactingSettings, not {type(policy).__name__}")

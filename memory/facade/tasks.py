@@ -76,7 +76,8 @@ class Tasks:
         return await self._access.engine.conversations.tasks.list(log, asked, descending=newest, limit=most, cursor=behind)
 
     async def delete(self, task_id: str) -> bool:
-        """Delete the task and let its id go free; its parts stay. False where there was none, which is no error (B56)."""
+        """Delete the task and let its id go free; its parts stay. False where there was none, which is no error (B56). Raises `Held` where the
+        session is under legal hold."""
         checked = door.identifier("task_id", task_id)
         return await self._access.engine.conversations.tasks.delete((await self._conversation()).log, checked)
 
@@ -84,7 +85,8 @@ class Tasks:
         """Let the session have these tasks, given as `save` takes them with their id as `id`, and no other; returned oldest first (B63).
 
         They are saved one after the other, and then those deleted that the session had and that are not among them: a call that failed can be
-        repeated, and a task that another process saves meanwhile stays. No tasks delete all. At most 500.
+        repeated, and a task that another process saves meanwhile stays. No tasks delete all. At most 500. Raises `Held` before anything is saved
+        where one would have to go and the session is under legal hold.
         """
         given = door.sequence("tasks", tasks, at_most=MOST_TASKS)
         for one in given:

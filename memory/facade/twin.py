@@ -142,7 +142,8 @@ def _method(name: str, method: Callable[..., Any]) -> Callable[..., Any]:
 
     @functools.wraps(method)
     def call(self: Twin, *args: Any, **kwargs: Any) -> Any:
-        made = getattr(self._original, name)(*args, **kwargs)
+        given = [_spoken_for(self, value) for value in args]
+        made = getattr(self._original, name)(*given, **{name: _spoken_for(self, value) for name, value in kwargs.items()})
         if inspect.isasyncgen(made):
             return _iterate(self, made)
         value = self._loop.run(made) if inspect.iscoroutine(made) else made
@@ -152,6 +153,11 @@ def _method(name: str, method: Callable[..., Any]) -> Callable[..., Any]:
 
     call.__doc__ = _doc(method)
     return call
+
+
+def _spoken_for(twin: Twin, value: Any) -> Any:
+    """What a call is given: of another twin on the same loop, such as a session, what it speaks for."""
+    return value._original if isinstance(value, Twin) and value._loop is twin._loop else value
 
 
 def _property(name: str, self: Twin) -> Any:

@@ -4,6 +4,10 @@ from __future__ import annotations
 
 from memory.ports.collections import Collection, Field, FieldType, TextPart
 
+SYSTEM_TENANT = "~memory"
+"""Owner of the records that serve the engine itself; no caller's tenant may have this name."""
+SETTINGS_SCOPE = "settings"
+
 DIGEST = "request_digest"
 """The field, and the entry of a tombstone's note, that tells a repeated keyed write from another under the same key."""
 

@@ -24,6 +24,7 @@ from memory.orchestrator.derivation import Derivation
 from memory.orchestrator.entries import Entries
 from memory.orchestrator.erasure import Erasure
 from memory.orchestrator.generations import Generations
+from memory.orchestrator.healing import Healing
 from memory.orchestrator.judging import Judging
 from memory.orchestrator.kinds import KINDS, Kinds
 from memory.orchestrator.lives import Lives
@@ -37,9 +38,11 @@ from memory.orchestrator.promotion import Promotion
 from memory.orchestrator.quotas import Quotas
 from memory.orchestrator.reindexing import Reindexing
 from memory.orchestrator.relations import Relations
+from memory.orchestrator.remaking import Remaking
 from memory.orchestrator.retention import Retention
 from memory.orchestrator.retrieval.advised import Advised
 from memory.orchestrator.retrieval.searching import Searching
+from memory.orchestrator.setbacks import Setbacks
 from memory.orchestrator.settings import EngineSettings
 from memory.orchestrator.tenants import Tenants
 from memory.orchestrator.tiering import Tiering
@@ -84,7 +87,8 @@ class Engine:
         self.topology = topology
         self.settings = settings or EngineSettings()
         self.placement = Placement(topology, clock=clock, settings=self.settings, random_bits=random_bits, kinds=kinds)
-        self.generations = Generations(self.placement)
+        self.setbacks = Setbacks(self.placement)
+        self.generations = Generations(self.placement, self.setbacks)
         self.cache = Cache(self.placement)
         self.outbox = Outbox(self.placement, self.generations, self.cache)
         self.deliveries = Deliveries(self.placement, self.outbox)
@@ -111,12 +115,21 @@ class Engine:
         )
         self.relations = Relations(self.placement, entries=self.entries, erasure=self.erasure, generations=self.generations, outbox=self.outbox)
         self.conversations = Conversations(
-            self.placement, outbox=self.outbox, erasure=self.erasure, meaning=self.meaning, passages=passages, counter=counter, onward=onward
+            self.placement,
+            outbox=self.outbox,
+            erasure=self.erasure,
+            meaning=self.meaning,
+            quotas=self.quotas,
+            passages=passages,
+            counter=counter,
+            onward=onward,
         )
         self.tenants = Tenants(self.placement, self.erasure, self.conversations.sessions)
         self.dangling = Dangling(self.placement, self.erasure)
         self.browsing = Browsing(self.placement)
-        self.transfer = Transfer(self.placement, browsing=self.browsing, meaning=self.meaning, deliveries=self.deliveries, erasure=self.erasure)
+        self.transfer = Transfer(
+            self.placement, browsing=self.browsing, meaning=self.meaning, deliveries=self.deliveries, erasure=self.erasure, quotas=self.quotas
+        )
         passages_made = self.conversations.passages
         self.reindexing = Reindexing(self.placement, meaning=self.meaning, outbox=self.outbox, passages=passages_made, long_texts=self.long_texts)
         self.searching = Searching(
@@ -151,6 +164,16 @@ class Engine:
             dangling=self.dangling,
             sessions=self.conversations.sessions,
             reindexing=self.reindexing,
+            setbacks=self.setbacks,
+        )
+        self.healing = Healing(
+            self.placement,
+            setbacks=self.setbacks,
+            outbox=self.outbox,
+            erasure=self.erasure,
+            generations=self.generations,
+            tiering=self.tiering,
+            remaking=Remaking(self.placement, meaning=self.meaning, outbox=self.outbox, long_texts=self.long_texts, passages=passages_made),
         )
 
     async def open(self, *, reindex: bool = False) -> None:

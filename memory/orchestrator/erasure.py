@@ -98,7 +98,7 @@ class Erasure:
             if not despite_holds:
                 await self.holds.refuse([record])
             await self._cache.invalidate(collection, key)
-            deletion = self._deletion(collection, record, store)
+            deletion = self.deletion(collection, record, store, self._placement.next_version(record.version))
             outcome = await self._placement.write_one("delete.home", store, deletion)
             if outcome.applied:
                 await self._outbox.finish(Pending(collection, store, Tombstone(key, deletion.version, deletion.owed)))
@@ -137,7 +137,7 @@ class Erasure:
         if not going:
             return came
         await self._cache.invalidate(collection, *(record.key for record in going))
-        deletions = [self._deletion(collection, record, store) for record in going]
+        deletions = [self.deletion(collection, record, store, self._placement.next_version(record.version)) for record in going]
         outcomes = await self._placement.write("delete.home", store, *deletions)
         gone = [deletion for deletion, outcome in zip(deletions, outcomes, strict=True) if outcome.applied]
         tombstones = [Tombstone(deletion.key, deletion.version, deletion.owed) for deletion in gone]
@@ -171,7 +171,8 @@ class Erasure:
             came[deletion.key] = refused(archive, outcome) or outcome.applied
         return came
 
-    def _deletion(self, collection: Collection, record: Record, store: Store) -> Delete:
+    def deletion(self, collection: Collection, record: Record, store: Store, version: int) -> Delete:
+        """The write that deletes a record at home in this store: a tombstone of this version, which owes what hangs on the record."""
         versions = [record.previous, *(v for kept in kept_in(record) for v in (kept["version"], kept["previous"]))]
         known = sorted({v for v in versions if v is not None})
         kind = self._placement.kinds.of(collection)
@@ -180,7 +181,7 @@ class Erasure:
         return Delete(
             collection,
             record.key,
-            version=self._placement.next_version(record.version),
+            version=version,
             when=AtVersion(record.version),
             owed=owed,
             discard_at=None if owed else self._placement.tombstone_until(),

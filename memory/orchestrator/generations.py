@@ -4,7 +4,8 @@ An erasure raises the scope's generation in every store, so stores agree, but fo
 that an erasure under way has not reached yet. A record born in a store that is behind is refused by the others as if it had been erased. The
 operation records of erasures (see `erasure`) tell which it is: while the erasure is under way the record is erased; else the store is behind, and is
 brought up to the others. What stands in it from before an erasure that is still remembered is erased then; everything else is of after it and gets
-the generation.
+the generation. In a store that is known to have been set back (see `setbacks`) whatever it held before is of before the erasure, whether that is
+remembered or not: it would have the generation otherwise.
 """
 
 from __future__ import annotations
@@ -15,9 +16,10 @@ from datetime import datetime
 
 from memory.domain import ids
 from memory.domain.errors import StoreError
-from memory.domain.time import micros
-from memory.orchestrator.collections import OPERATIONS
+from memory.domain.time import micros, moment
+from memory.orchestrator.collections import OPERATIONS, SYSTEM_TENANT
 from memory.orchestrator.placement import Placement
+from memory.orchestrator.setbacks import SetBack, Setbacks
 from memory.orchestrator.steps import step
 from memory.ports.query import And, Gt, Lt, Query, within
 from memory.ports.record import Key, Partition, Record, Role
@@ -26,8 +28,6 @@ from memory.ports.writes import AtVersion, Put, RaiseGeneration
 
 log = logging.getLogger(__name__)
 
-SYSTEM_TENANT = "~memory"
-"""Owner of the records that serve the engine itself; no caller's tenant may have this name."""
 OPERATIONS_SCOPE = "operations"
 UNDER_WAY = "erase"
 """The kind of an erasure's operation record while it is being carried out; its later kinds are `erasure`'s business."""
@@ -47,8 +47,9 @@ class Disagreement:
 class Generations:
     """Reads, compares and heals generations."""
 
-    def __init__(self, placement: Placement) -> None:
+    def __init__(self, placement: Placement, setbacks: Setbacks) -> None:
         self._placement = placement
+        self._setbacks = setbacks
         self.healed: list[Disagreement] = []
         """What was healed by this process, the newest last; at most a thousand."""
         self.carried: frozenset[str] = frozenset()
@@ -101,17 +102,37 @@ class Generations:
 
         False where its scope is being erased, or was and the record was not.
         """
-        partition = record.partition
+        ended, since = await self._level(record.partition, home)
+        return ended and (since is None or record.version >= micros(since))
+
+    async def level(self, partition: Partition) -> bool:
+        """Bring every store that is behind up to the others, unless an erasure is under way; whether they are level now."""
+        return (await self._level(partition))[0]
+
+    async def are_level(self, partition: Partition) -> bool:
+        """Whether every home store has the same generation of a partition, or will have once an erasure that is under way has ended."""
+        generations = {await self.of(store, partition) for store in self._placement.topology.homes}
+        if len(generations) == 1:
+            return True
+        operation = await self.operation(partition, max(generations))
+        return operation is not None and operation.fields["kind"] == UNDER_WAY
+
+    async def _level(self, partition: Partition, home: Store | None = None) -> tuple[bool, datetime | None]:
+        """Bring up what is behind, and in `home` what a healer before left in the middle. False and nothing done where an erasure is under way; the
+        moment that what lives on in `home` is not older than."""
         by_store = await self.by_store(partition)
         highest = max(by_store.values())
         operation = await self.operation(partition, highest)
         if operation is not None and operation.fields["kind"] == UNDER_WAY:
-            return False
+            return False, None
         begun = None if operation is None else operation.created_at
+        of_home = begun
         behind = [store for store, generation in by_store.items() if generation < highest]
-        for store in dict.fromkeys((*behind, home)):  # of the record's own store also what a healer before left in the middle
-            await self._bring_up(store, partition, by_store[store], highest, begun)
-        return begun is None or record.version >= micros(begun)
+        for store in dict.fromkeys((*behind, *([] if home is None else [home]))):
+            back = await self._setbacks.of(store)
+            await self._bring_up(store, partition, by_store[store], highest, begun, back)
+            of_home = _later(begun, back) if store is home else of_home
+        return True, of_home
 
     async def levelled(self, store: Store, partition: Partition, generation: int, begun: datetime) -> bool:
         """Whether a store was behind the erasure that raised the partition so far, restored or replaced since; then it is level now."""
@@ -127,9 +148,12 @@ class Generations:
         if operation is None or operation.fields["kind"] != UNDER_WAY:
             await self._bring_up(store, partition, stands, stands, None if operation is None else operation.created_at)
 
-    async def _bring_up(self, store: Store, partition: Partition, was: int, to: int, begun: datetime | None) -> None:
-        """What stands in a store that is behind is of after the erasure, but for what is older than `begun`; then the store is level."""
-        erased = 0 if begun is None else await self._erase_older(store, partition, to, begun)
+    async def _bring_up(self, store: Store, partition: Partition, was: int, to: int, begun: datetime | None, back: SetBack | None = None) -> None:
+        """What stands in a store that is behind is of after the erasure, but for what is older than `begun`, or of before it was set `back`; then
+        the store is level."""
+        before, erased = _later(begun, back), 0
+        if before is not None:
+            erased = await self._erase_older(store, partition, to, before, micros(begun) if begun else back.to if back else 0)
         restamped = 0
         if store is not self._placement.topology.cache:
             restamped = await self._restamp(store, partition, to)
@@ -140,12 +164,13 @@ class Generations:
             log.warning("store '%s' was behind in one scope (generation %d of %d): restored or replaced? It is level now", store.name, was, to)
             self.healed = [*self.healed[-999:], Disagreement(store.name, was, to, restamped, erased)]
 
-    async def _erase_older(self, store: Store, partition: Partition, generation: int, begun: datetime) -> int:
-        older, erased = And((Lt("generation", generation), Lt("version", micros(begun)))), 0
+    async def _erase_older(self, store: Store, partition: Partition, generation: int, before: datetime, version: int) -> int:
+        """`version`: that of the erasure. Where it is forgotten, one that is not later: what was born again after it outdoes the tombstones."""
+        older, erased = And((Lt("generation", generation), Lt("version", micros(before)))), 0
         for kind in self._placement.kinds.within(partition):
             query = Query(kind.collection, within(partition), filter=older, roles=frozenset(Role))
             with step("erase.delete"):
-                erased += await store.delete_matching(query, micros(begun), self._placement.tombstone_until(), self.carried)
+                erased += await store.delete_matching(query, version, self._placement.tombstone_until(), self.carried)
         return erased
 
     async def _restamp(self, store: Store, partition: Partition, generation: int) -> int:
@@ -161,6 +186,12 @@ class Generations:
                     outcomes = await self._placement.write("generation.restamp", store, *puts)
                     done += sum(outcome.applied for outcome in outcomes)
         return done
+
+
+def _later(begun: datetime | None, back: SetBack | None) -> datetime | None:
+    """The later of two moments, either of which may be unknown: an erasure began, and a store had not been set back yet."""
+    until = None if back is None else moment(back.seen)
+    return max((when for when in (begun, until) if when is not None), default=None)
 
 
 def operation_key(partition: Partition, generation: int) -> Key:

@@ -9,8 +9,7 @@ from typing import Protocol
 
 from memory.domain import ids
 from memory.domain.errors import StoreError
-from memory.orchestrator.collections import LEASES
-from memory.orchestrator.generations import SYSTEM_TENANT
+from memory.orchestrator.collections import LEASES, SYSTEM_TENANT
 from memory.orchestrator.placement import Placement
 from memory.orchestrator.steps import step
 from memory.ports.record import FieldValue, Key, Record

@@ -27,6 +27,7 @@ from memory.orchestrator.promotion import Promotion, PromotionReport
 from memory.orchestrator.reindexing import Reindexing
 from memory.orchestrator.retention import Retention, RetentionReport
 from memory.orchestrator.rounds import Round
+from memory.orchestrator.setbacks import Setbacks
 from memory.orchestrator.steps import step
 from memory.orchestrator.tiering import MoveResult, Tiering
 from memory.orchestrator.topology import leaves_of, refuse_away
@@ -92,6 +93,7 @@ class Maintenance:
         dangling: Dangling,
         sessions: SessionRecords,
         reindexing: Reindexing,
+        setbacks: Setbacks,
     ) -> None:
         self._placement = placement
         self._outbox = outbox
@@ -104,6 +106,7 @@ class Maintenance:
         self._dangling = dangling
         self._sessions = sessions
         self._reindexing = reindexing
+        self._setbacks = setbacks
         self._cached = {kind.collection: Round(placement) for kind in placement.kinds.scoped}
         self._begins_with = 0
         """The job in which the last sweep had done as much as it might."""
@@ -120,6 +123,7 @@ class Maintenance:
         before = len(self._generations.healed)
         for tell in self._tells:
             await self._job(report, tell)
+        await self._job(report, self._note_setbacks, report)
         try:
             await self._sweep(report, allowance.over(lease.hold), away)
         except Enough:
@@ -151,16 +155,19 @@ class Maintenance:
     def _jobs(self, report: SweepReport, hold: Hold, away: set[str], over: list[Store]) -> list[tuple[Any, ...]]:
         """Each with what it is about. `over`: the stores in which something may be discarded, once every mark has told what it can."""
         leaves = self._placement.topology.leaves
+        forgetting = [
+            (self._purge_all, over, report, hold),
+            (self._count, report, "forgotten_scopes", self._erasure.forget, hold),
+            *((self._count, report, "forgotten_scopes", self._erasure.forget_idle, leaf, hold) for leaf in leaves),
+            (self._count, report, "dropped_relations", self._dangling.drop, hold),
+        ]
         due = [(self._do_due, leaf, store, over, report, hold, away) for store in self._placement.topology.homes for leaf in leaves_of(store)]
         return [
             *due,
             (self._end_sessions, report, hold),
-            (self._purge_all, over, report, hold),
             (self._count, report, "repeated_erasures", self._erasure.watch, hold),
-            (self._count, report, "forgotten_scopes", self._erasure.forget, hold),
-            *((self._count, report, "forgotten_scopes", self._erasure.forget_idle, leaf, hold) for leaf in leaves),
+            *([] if self._setbacks.known else forgetting),  # what is left of moves, deletions and erasures may tell what is missing
             (self._clear_cache, report, hold),
-            (self._count, report, "dropped_relations", self._dangling.drop, hold),
             (self._count, report, "reindexed", self._reindexing.catch_up, hold),
             (self._retain, report, hold, away),
             (self._apply_rules, report, hold, away),
@@ -185,6 +192,11 @@ class Maintenance:
     async def _count(self, report: SweepReport, name: str, job: Callable[..., Awaitable[int]], *about: Any) -> None:
         """Add what a job has done to the report."""
         setattr(report, name, getattr(report, name) + await job(*about))
+
+    async def _note_setbacks(self, report: SweepReport) -> None:
+        """See whether a store was set back. Until it is healed, nothing is forgotten that may tell what is missing from it."""
+        for found in (await self._setbacks.note()).values():
+            report.stays += (f"{found}; `memory doctor --repair` heals what can be healed, and nothing is forgotten until then",)
 
     async def _retain(self, report: SweepReport, hold: Hold, away: set[str]) -> None:
         done = RetentionReport()
@@ -300,7 +312,7 @@ class Maintenance:
             await self._placement.write_one("move.arrive", store, clear)
         elif isinstance(source, Corrupt):
             report.stays += (f"the move of {copy.key.id} to '{copy.tier}' cannot go on: its record in an earlier tier is corrupt",)
-        elif source is None or isinstance(source, Tombstone):
+        elif isinstance(source, Tombstone) or (source is None and not self._setbacks.known):
             report.removed_copies += await self._tiering.drop_arriving(collection, copy.key, copy.version, store)
 
     async def _sources(self, collection: Collection, rows: Sequence[DueRow], store: Store, away: set[str]) -> dict[Key, Stored]:

@@ -14,9 +14,8 @@ from typing import Any
 
 from memory.domain import ids
 from memory.domain.errors import ConfigError, EmbedderMismatch, StoreError
-from memory.orchestrator.collections import MODEL, SETTINGS
+from memory.orchestrator.collections import MODEL, SETTINGS, SETTINGS_SCOPE, SYSTEM_TENANT
 from memory.orchestrator.entry_records import meaning_of
-from memory.orchestrator.generations import SYSTEM_TENANT
 from memory.orchestrator.placement import Placement
 from memory.orchestrator.steps import step
 from memory.orchestrator.topology import leaves_of
@@ -25,8 +24,6 @@ from memory.ports.query import Eq, Filter, IsNull, Or
 from memory.ports.record import FieldValue, Key, Record
 from memory.ports.store import Store
 from memory.ports.writes import Absent, AtVersion, Outcome, Put
-
-SETTINGS_SCOPE = "settings"
 
 
 @dataclass(frozen=True, slots=True)

@@ -101,9 +101,7 @@ class Making:
         form, whose, keys = self.form, await self._meaning.whose(), dict[Key, list[Key]]()
         for record in records:
             keys[record.key] = [part_key(record.key, part) for part, _ in enumerate(form.parts(record))]
-        with step("passages.read"):
-            flat = [key for each in keys.values() for key in each]
-            there = dict(zip(flat, await store.get(form.collection, flat) if flat else [], strict=True))
+        there = await self._there(store, [key for each in keys.values() for key in each])
         lacking = [r for r in records if any(not self._has(there[key], r, whose) for key in keys[r.key])]
         made = await self._writes(lacking, tier)
         puts: list[Put] = []
@@ -133,6 +131,16 @@ class Making:
                 nothing = replace(passage, vector=None, fields={**passage.fields, **whose})
                 puts.append(Put(self.form.collection, nothing, AtVersion(passage.version, passage.role, passage.tier)))
         return puts
+
+    async def lacking(self, store: Store, records: Sequence[Record]) -> list[Record]:
+        """Those of these records that lack a passage in a store of what they say."""
+        keys = {record.key: [part_key(record.key, part) for part, _ in enumerate(self.form.parts(record))] for record in records}
+        there = await self._there(store, [key for each in keys.values() for key in each])
+        return [record for record in records if not all(self._has(there[key], record, {}) for key in keys[record.key])]
+
+    async def _there(self, store: Store, keys: Sequence[Key]) -> dict[Key, Stored | None]:
+        with step("passages.read"):
+            return dict(zip(keys, await store.get(self.form.collection, keys) if keys else [], strict=True))
 
     def _is_of(self, passage: Record, record: Record) -> bool:
         """Whether the record says now what the passage is of."""

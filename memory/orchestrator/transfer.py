@@ -25,6 +25,7 @@ from memory.orchestrator.meaning import Meaning
 from memory.orchestrator.outbox import Pending, owed_by_writing
 from memory.orchestrator.past import kept_versions, same_life
 from memory.orchestrator.placement import Located, Placement, refused
+from memory.orchestrator.quotas import Newcomer, Quotas
 from memory.orchestrator.steps import step
 from memory.orchestrator.versions import kept_version, version_at
 from memory.ports.pace import paced
@@ -92,12 +93,15 @@ DERIVED = frozenset({PARTS})
 class Transfer:
     """Reads and restores them."""
 
-    def __init__(self, placement: Placement, *, browsing: Browsing, meaning: Meaning, deliveries: Deliveries, erasure: Erasure) -> None:
+    def __init__(
+        self, placement: Placement, *, browsing: Browsing, meaning: Meaning, deliveries: Deliveries, erasure: Erasure, quotas: Quotas
+    ) -> None:
         self._placement = placement
         self._browsing = browsing
         self._meaning = meaning
         self._deliveries = deliveries
         self._erasure = erasure
+        self._quotas = quotas
 
     # -- out ----------------------------------------------------------------------------------------------------------
 
@@ -143,7 +147,8 @@ class Transfer:
     # -- in: entries --------------------------------------------------------------------------------------------------
 
     async def restore_entries(self, tenant: str, entries: Sequence[AsItWas]) -> list[Restored]:
-        """Store entries under their own ids and versions where nothing stands; what became of each. No id is named twice."""
+        """Store entries under their own ids and versions where nothing stands; what became of each. No id is named twice. Raises `QuotaExceeded`
+        before any of them is stored."""
         latest = self._placement.now() + CLOCK_SKEW
         records = [_record(tenant, one) async for one in paced(entries)]
         located = await self._placement.locate_many(ENTRIES, [record.key for record in records])
@@ -153,7 +158,11 @@ class Transfer:
                 fates[record.key] = Restored(Fate.REFUSED, "created_at: lies in the future")
             elif there.record or there.tombstone or there.corrupt:
                 fates[record.key] = await self._met(record, there)
-        await self._put([record for record in records if record.key not in fates], fates)
+        fresh = [record for record in records if record.key not in fates]
+        newcomers = [Newcomer.of(record, derived=True) for record in fresh] if self._quotas.quotas else []
+        async with self._quotas.admitted(tenant, newcomers) as stay:
+            await self._put(fresh, fates)
+            stay |= {record.key for record in fresh}
         return [fates[record.key] for record in records]
 
     async def _put(self, records: Sequence[Record], fates: dict[Key, Restored]) -> None:

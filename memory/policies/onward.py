@@ -19,9 +19,10 @@ MOST_MADE = 100
 
 @dataclass(frozen=True, slots=True)
 class Leaving:
-    """Messages that leave the window of a session, by a compaction or by its end: copies, in order, each with its id.
+    """Messages that leave the window of a session, by a compaction, by what `replace` or a provider drops, or by its end: copies, in order, each with
+    its id. None is told twice.
 
-    `numbers` are those of the messages in the session's history; `summary` is what stands for them in the window now, None at the end.
+    `numbers` are those of the messages in the session's history; `summary` is what stands for them in the window now, None where nothing does.
     """
 
     session_id: str

@@ -77,6 +77,36 @@ async def test_a_session_that_is_held_keeps_what_was_said_in_it_also_when_it_has
     assert await left_in(memory) == []
 
 
+@pytest.mark.parametrize("over", [{"tenant": True}, {"user": "ada"}, {"scope": "session:s1"}], ids=lambda over: next(iter(over)))
+async def test_all_that_a_held_session_has_stays_its_tasks_runs_messages_and_large_texts(memory: Memory, clock: Clock, over: dict[str, Any]) -> None:
+    session = memory.session("s1", user="ada", expires_at=DAY)
+    large = "a picture " * 10_000
+    await session.append([user("u1"), {"role": "user", "content": large, "id": "large"}])
+    await session.tasks.save("t1", title="evidence")
+    await session.runs.save("r1", child_id="s2")
+    await memory.admin.hold("case", reason="r", **over)
+    for deletion in (
+        lambda: session.tasks.delete("t1"),
+        lambda: session.tasks.replace_all([{"id": "t2"}]),
+        lambda: session.runs.delete("r1"),
+        lambda: session.erase("large"),
+        lambda: memory.sessions.delete("s1"),
+        lambda: memory.admin.erase_tenant(),
+    ):
+        with pytest.raises(Held, match="'case'"):
+            await deletion()
+    assert await session.tasks.get("t2") is None, "nothing is saved where something else would have to go"
+    assert await session.tasks.delete("none") is False
+    assert [task.id for task in await session.tasks.replace_all([{"id": "t1", "title": "evidence, edited"}, {"id": "t3"}])] == ["t1", "t3"]
+    clock.advance(3 * DAY)
+    assert (await memory.admin.sweep()).held == 1
+    await memory.admin.release_hold("case")
+    clock.advance(-3 * DAY)
+    assert [message.text for message in (await session.context()).messages] == ["u1", large]
+    assert await session.tasks.delete("t1") is await session.runs.delete("r1") is await memory.sessions.delete("s1") is True
+    assert await left_in(memory) == []
+
+
 async def test_the_erasure_of_a_user_leaves_what_is_held_and_says_so(memory: Memory) -> None:
     for name in ("s1", "s2"):
         await memory.session(name, user="ada").append(user(f"hello of {name}"))

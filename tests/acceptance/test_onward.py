@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from memory import ConfigError, EntryDraft, Leaving, Memory, Scope
+from memory import BufferProvider, ConfigError, EntryDraft, Leaving, Memory, Scope, SlidingWindowProvider
 from tests.acceptance.support import HOUR, Clock
 from tests.acceptance.test_sessions import summary, user
 
@@ -80,6 +80,38 @@ async def test_what_a_compaction_took_goes_onward_behind_it_and_nothing_twice(co
         await swept(memory)
         assert [ids for ids, _, _ in left] == [["m1", "m2"], ["m3", "m4"], ["m5"], ["m6"]]
         assert await taught(memory) == [f"s1 m{n}" for n in range(1, 7)]
+
+
+@pytest.mark.behaviour("B83")
+@pytest.mark.parametrize("provider", ["buffer", "sliding window"])
+async def test_what_a_provider_cuts_off_goes_onward_once_and_what_is_taken_back_not_again(learning: Memory, provider: str) -> None:
+    cut: Any = BufferProvider(learning, max_messages=2) if provider == "buffer" else SlidingWindowProvider(learning, max_turns=1)
+    said = [{"role": role, "content": f"{role} {n}", "id": f"{role}{n}"} for n in range(3) for role in ("user", "assistant")]
+    for end in (2, 4, 4):
+        await cut.write(said[:end], "s1")
+        await swept(learning)
+    (info,) = (await learning.sessions.list()).sessions
+    assert await taught(learning, f"session:{info.id}") == [f"{info.id} assistant 0", f"{info.id} user 0"]
+    await cut.write(said, "s1")
+    session = learning.session(info.id, create=False)
+    assert [message.id for message in (await session.context()).messages] == ["user2", "assistant2"]
+    await session.append([user("user 0", "user0")])
+    assert len((await session.end()).onward) == 4
+    assert await taught(learning, f"session:{info.id}") == sorted(f"{info.id} {one['content']}" for one in said)
+
+
+async def test_what_is_handed_back_without_some_lets_those_go_onward_with_their_origin(learning: Memory) -> None:
+    session = await talked(learning, "tea", "milk", "honey")
+    await session.replace([user("milk", "milk"), user("salt", "salt")])
+    await swept(learning)
+    assert await taught(learning) == ["s1 honey", "s1 tea"]
+    assert [(one.message.id, one.excluded) for one in await learning.entries.said_in((await learning.retrieve(ADA))[0].id)] == [
+        ("tea", "replaced"),
+        ("honey", "replaced"),
+    ]
+    assert await session.erase("tea")
+    await learning.session("s1").end()
+    assert await taught(learning) == ["s1 milk", "s1 salt"], "what was made of an erased message goes, with what was made beside it"
 
 
 async def test_what_was_excluded_cleared_or_for_the_window_only_does_not_go_onward(learning: Memory) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from memory import ConfigError, Memory, QuotaExceeded
+from memory import ConfigError, Leaving, Memory, QuotaExceeded
 from tests.acceptance.support import ORG, USER, Clock, contents
 
 
@@ -43,6 +43,47 @@ async def test_two_writers_stay_within_a_quota_but_for_what_is_under_way(config:
             evicted = [(await memory.admin.stats()).evicted.get("personal", 0) for memory in {first, second}]
             assert sum(evicted) == 24 - len(left)
             assert {f"{name} 11" for name in "ab"} <= set(contents(left)), "the newest stay"
+
+
+@pytest.mark.parametrize("then", ["refuse", "evict"])
+async def test_an_import_with_its_ids_keeps_to_a_quota(config: dict[str, Any], clock: Clock, then: str) -> None:
+    async with Memory("memory://", clock=clock) as other:
+        for n in range(14):
+            await other.write(f"text {n:02}", scope=USER)
+        lines = [line async for line in other.admin.export()][::-1]
+    async with Memory(config, clock=clock, **_quota(then=then)) as memory:
+        first = await memory.write("first", scope=USER)
+        if then == "refuse":
+            with pytest.raises(QuotaExceeded, match="'personal': scope 'user:u1' holds 1 of at most 12 entries, and this would add 14"):
+                await memory.admin.import_(lines, same_ids=True)
+            assert contents(await memory.retrieve(USER, limit=100)) == ["first"]
+        assert (await memory.admin.import_(lines[:11], same_ids=True)).imported == 11
+        assert (await memory.admin.import_(lines[:11], same_ids=True)).already_there == 11, "what is there takes no room"
+        if then == "refuse":
+            await memory.delete(first.id)
+        assert (await memory.admin.import_(lines[10:12], same_ids=True)).imported == 1
+        assert len(await memory.retrieve(USER, limit=100)) == 12
+        if then == "evict":
+            await memory.admin.import_(lines[12:], same_ids=True)
+            assert {"text 00", "text 01"} < set(contents(await memory.retrieve(USER, limit=100))), "what came just now stays, however old it is"
+            assert len(await memory.retrieve(USER, limit=100)) == 12
+
+
+async def test_what_is_made_of_messages_keeps_to_a_quota_and_waits_for_room(config: dict[str, Any], clock: Clock) -> None:
+    def distil(leaving: Leaving) -> list[str]:
+        return [message.text for message in leaving.messages]
+
+    async with Memory(config, clock=clock, onward=distil, **_quota(then="refuse")) as memory:
+        entries = [await memory.write(f"text {n}", scope=USER) for n in range(11)]
+        session = memory.session("s1", user="u1")
+        await session.append([{"role": "user", "content": "tea"}, {"role": "user", "content": "milk"}])
+        report = await session.end()
+        assert report.onward == []
+        assert "quota 'personal': scope 'user:u1' holds 11 of at most 12 entries, and this would add 2" in report.waiting[0]
+        assert len(await memory.retrieve(USER, limit=100)) == 11
+        await memory.delete(entries[0].id)
+        assert len((await session.end()).onward) == 2
+        assert {"tea", "milk"} < set(contents(await memory.retrieve(USER, limit=100)))
 
 
 @pytest.mark.parametrize(

@@ -71,6 +71,16 @@ async def test_a_round_trip_brings_everything_back(memory: Memory, other: Memory
     assert (again.sessions, again.events, again.refused_lines) == (0, 0, [])
 
 
+async def test_a_session_that_has_expired_is_not_carried_nor_what_was_said_in_it(memory: Memory, clock: Clock) -> None:
+    session = memory.session("brief", expires_at=HOUR)
+    await session.append([user("m1", "m1"), user("a picture " * 10_000, "large")])
+    await memory.session("stays").append(user("m1", "m1"))
+    clock.advance(2 * HOUR)
+    lines = await exported(memory)
+    assert {line["scope"] for line in lines} == {"conversation:stays"}
+    assert len(lines) == 2
+
+
 async def test_what_was_imported_goes_on(memory: Memory, other: Memory) -> None:
     await told(other)
     await memory.admin.import_(await exported(other))

@@ -62,17 +62,18 @@ async def sweep_clean(client: EngineClient) -> None:
     for _ in range(ROUNDS):
         await asyncio.sleep(client.engine.settings.lease.total_seconds() * 3)
         report = await client.engine.maintenance.sweep()
-        owed = report.still_owed > _owed_beside_damage(client)
+        owed = report.still_owed > _owed_meanwhile(client)
         if report.ran and not (report.finished or owed or report.moved or report.removed_copies or report.waiting):
             return
     client.history.broken("leftover", "-", f"after {ROUNDS} sweeps without a fault there is still work to do: {report}")
 
 
-def _owed_beside_damage(client: EngineClient) -> int:
-    """How many copies owe what waits for another copy that cannot be read: a move whose source was damaged ends when that is deleted."""
-    unreadable = _unreadable(client.world.stores)
-    standings = [standing for store in client.world.stores for standing in store.state.everything(ENTRIES.name)]
-    return sum(standing_owes(standing) and standing.key.id in unreadable for standing in standings)
+def _owed_meanwhile(client: EngineClient) -> int:
+    """How many copies owe what waits: for another copy that cannot be read (a move whose source was damaged ends when that is deleted), and where
+    a store was set back, of what has not arrived, for its healing."""
+    unreadable, set_back = _unreadable(client.world.stores), bool(client.engine.setbacks.known)
+    owing = [row for store in client.world.stores for row in store.state.everything(ENTRIES.name) if standing_owes(row)]
+    return sum(row.key.id in unreadable or (set_back and isinstance(row, Record) and row.role is Role.ARRIVING) for row in owing)
 
 
 def _unreadable(stores: Iterable[InMemoryStore]) -> set[str]:

@@ -138,7 +138,7 @@ RARE_SLIPS: dict[str, Slip] = {
     "a-healer-erases-what-is-of-after": Slip(
         generations,
         "Generations._erase_older",
-        'And((Lt("generation", generation), Lt("version", micros(begun))))',
+        'And((Lt("generation", generation), Lt("version", micros(before))))',
         'Lt("generation", generation)',
         _SETBACK,
     ),

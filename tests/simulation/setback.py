@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from memory.domain.entry import EntryDraft
 from memory.domain.scope import Scope
 from memory.orchestrator.collections import ENTRIES, ENTRY_VERSIONS, RELATIONS
+from memory.orchestrator.standings import Differs
 from memory.orchestrator.tiering import MoveResult
 from memory.policies.asked import Asked
 from memory.ports.record import Key, Partition, Record
@@ -46,6 +47,9 @@ async def aftermath(client: EngineClient) -> None:
     from tests.simulation.audit import Inspection, sweep_clean
 
     await sweep_clean(client)
+    if seeded(client.world.scenario.seed, 10).random() < 0.5:
+        await _heal(client)
+        await sweep_clean(client)
     new: list[str] = []
     if seeded(client.world.scenario.seed, 9).random() < 0.5:
         new = [entry_id for tenant in TENANTS for scope in ALL_SCOPES for entry_id in await _healers_die(client, tenant, scope)]
@@ -65,6 +69,14 @@ async def aftermath(client: EngineClient) -> None:
             for standing in store.state.everything(collection.name):
                 if isinstance(standing, Record) and (store.capabilities.durable or standing.cached_at is None):
                     _broken(client, "leftover", f"after the erasure of every scope {store.name} holds {standing}")
+
+
+async def _heal(client: EngineClient) -> None:
+    """As by `memory doctor --repair`: then nothing differs any more but what nobody can say."""
+    came = await client.engine.healing.compare(repair=True)
+    left = await client.engine.healing.compare()
+    if came.error or left.error or left.differs.keys() - {Differs.UNSURE}:
+        _broken(client, "order", f"what was set back does not heal: {came}, then {left}")
 
 
 async def _healers_die(client: EngineClient, tenant: str, scope: Scope) -> list[str]:

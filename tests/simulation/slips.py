@@ -154,15 +154,15 @@ SLIPS: dict[str, Slip] = {
     # deletions
     "deletion-drops-debts": Slip(
         erasure,
-        "Erasure._deletion",
+        "Erasure.deletion",
         "*self._outbox.carried(record, past=Until.DELETED), ",
         "",
         ("summed up, edited, and its sources still to be deleted",),
     ),
     "deletion-leaves-relations": Slip(outbox, "hanging_on", "kind.named_by.items()", "()", ("derive.",)),
-    "deletion-forgets-the-last-kept-version": Slip(erasure, "Erasure._deletion", "versions = [record.previous, ", "versions = [", _KEEP),
+    "deletion-forgets-the-last-kept-version": Slip(erasure, "Erasure.deletion", "versions = [record.previous, ", "versions = [", _KEEP),
     "a-noted-version-is-not-asked-for": Slip(erasure, "Erasure._delete", " or (at is not None and home[0].version != at)", "", ("derive.",)),
-    "deletion-leaves-passages": Slip(erasure, "Erasure._deletion", "*passages_left(kind, record)", "", _PASSAGES),
+    "deletion-leaves-passages": Slip(erasure, "Erasure.deletion", "*passages_left(kind, record)", "", _PASSAGES),
     "a-tombstone-lives-no-moment": Slip(
         placement, "Placement.tombstone_until", "self.settings.tombstone_life", "self.settings.lease * 0", ("delete.", "sweep.purge")
     ),

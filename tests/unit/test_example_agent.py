@@ -21,31 +21,46 @@ AGENT = Path(agent.__file__)
 pytestmark = pytest.mark.backend("sqlite")
 
 
-def says(folder: Path, session: str, said: str, **environ: str) -> str:
+def says(folder: Path, session: str, said: str, **environ: str) -> tuple[str, list[str]]:
+    """What it answers, and what it tells of its memory."""
     clean = {name: value for name, value in os.environ.items() if not name.startswith(("MEMORY", "OPENAI"))}
     command = [sys.executable, str(AGENT), "--session", session, said]
-    return subprocess.run(command, cwd=folder, env={**clean, **environ}, capture_output=True, text=True, check=True, timeout=120).stdout.strip()
+    done = subprocess.run(command, cwd=folder, env={**clean, **environ}, capture_output=True, text=True, check=False, timeout=120)
+    assert done.returncode == 0, done.stderr
+    return done.stdout.strip(), [line.removeprefix("  · ") for line in done.stderr.splitlines()]
 
 
 def test_it_knows_on_tuesday_what_it_was_told_on_monday(tmp_path: Path) -> None:
-    assert says(tmp_path, "monday", "I live in Porto with two cats.") == "I will remember that."
-    assert says(tmp_path, "tuesday", "In which city do I live?") == "You told me: I live in Porto with two cats."
+    home = "I live in Porto with two cats."
+    assert says(tmp_path, "monday", home) == ("I will remember that.", [f"learnt: {home}"])
+    assert says(tmp_path, "tuesday", "In which city do I live?") == (f"You told me: {home}", ["shown to the model: 1 entries of memory"])
     with BlockingMemory(f"sqlite:///{tmp_path / 'agent.db'}", embedder="none") as memory:
         sessions = memory.sessions.list(by="created", order="oldest").sessions
         assert [(one.id, one.message_count, one.preview) for one in sessions] == [
-            ("monday", 3, "I live in Porto with two cats."),
+            ("monday", 3, home),
             ("tuesday", 3, "In which city do I live?"),
         ]
         answer = memory.session("tuesday").context().messages[-1]
-        assert (answer.text, answer.is_final) == ("You told me: I live in Porto with two cats.", True)
+        assert (answer.text, answer.is_final) == (f"You told me: {home}", True)
+        assert "<memory>" not in "".join(message.text for message in memory.session("tuesday").context().messages), "shown, and not kept"
+
+
+def test_it_looks_up_what_it_is_asked_to_look_up(tmp_path: Path) -> None:
+    says(tmp_path, "monday", "The ferry to Porto leaves at noon.")
+    answer, told = says(tmp_path, "tuesday", "Please look up when the ferry leaves?")
+    assert answer == "You told me: The ferry to Porto leaves at noon."
+    assert [line for line in told if line.startswith("called search_memory")]
+    with BlockingMemory(f"sqlite:///{tmp_path / 'agent.db'}", embedder="none") as memory:
+        roles = [message.role.value for message in memory.session("tuesday").context().messages]
+        assert roles == ["system", "user", "assistant", "tool", "assistant"]
 
 
 async def test_its_window_stays_small_and_its_history_whole(tmp_path: Path) -> None:
-    async with Memory(f"sqlite:///{tmp_path / 'agent.db'}", embedder="none") as memory:
+    async with Memory(f"sqlite:///{tmp_path / 'agent.db'}", embedder="none") as memory, agent.manager_of(memory, agent.stand_in, "ada") as manager:
+        session = memory.session("s1", user="ada", system=agent.SYSTEM)
         for number in range(40):
             said = f"Note {number}: " + f"the ferry number {number} runs on Sundays " * 12
-            assert [piece async for piece in agent.turn(memory, agent.stand_in, said, user="ada", session_id="s1")]
-        session = memory.session("s1")
+            assert [piece async for piece in agent.turn(manager, session, agent.stand_in, said)]
         info = await session.info()
         assert info.compaction_count > 0
         assert (await session.context()).total_tokens < agent.BUDGET
@@ -63,8 +78,8 @@ def model() -> Iterator[tuple[str, list[Any]]]:
             self.send_response(200)
             self.send_header("Content-Type", "text/event-stream")
             self.end_headers()
-            for piece in ("In ", "Porto."):
-                self.wfile.write(f"data: {json.dumps({'choices': [{'delta': {'content': piece}}]})}\n\n".encode())
+            for delta in answers(asked[-1][2]):
+                self.wfile.write(f"data: {json.dumps({'choices': [{'delta': delta}]})}\n\n".encode())
             self.wfile.write(b'data: {"choices": []}\n\ndata: [DONE]\n\n')
 
         def log_message(self, *_: object) -> None:
@@ -78,12 +93,29 @@ def model() -> Iterator[tuple[str, list[Any]]]:
         thread.join()
 
 
-def test_a_model_behind_an_endpoint_is_sent_what_is_known(tmp_path: Path, model: tuple[str, list[Any]]) -> None:
+def answers(request: dict[str, Any]) -> list[dict[str, Any]]:
+    """Pieces of what the model behind the endpoint says, in the stream's form: it notes a fact, then calls the tool, then answers."""
+    if "tools" not in request:
+        return [{"content": '["Ada lives in Porto '}, {"content": 'with two cats."]'}]
+    if request["messages"][-1]["role"] == "tool":
+        return [{"content": "In "}, {"content": "Porto."}]
+    called = {"index": 0, "id": "c9", "function": {"name": "search_memory", "arguments": ""}}
+    parts = [{"index": 0, "function": {"arguments": text}} for text in ('{"query": ', '"the city"}')]
+    return [{"tool_calls": [part]} for part in (called, *parts)]
+
+
+def test_a_model_behind_an_endpoint_is_shown_what_is_known_and_calls_tools(tmp_path: Path, model: tuple[str, list[Any]]) -> None:
     address, asked = model
     environ = {"OPENAI_BASE_URL": address, "OPENAI_API_KEY": "sk-1", "OPENAI_MODEL": "small"}
-    says(tmp_path, "monday", "I live in Porto with two cats.", **environ)
-    assert says(tmp_path, "tuesday", "In which city do I live?", **environ) == "In Porto."
-    path, key, request = asked[-1]
+    assert says(tmp_path, "monday", "I live in Porto with two cats.", **environ)[1][-1] == "learnt: Ada lives in Porto with two cats."
+    before = len(asked)
+    answer, told = says(tmp_path, "tuesday", "In which city do I live?", **environ)
+    assert answer == "In Porto."
+    assert [line.partition(" {")[0] for line in told][:2] == ["shown to the model: 1 entries of memory", "called search_memory"]
+    path, key, request = asked[before]
     assert (path, key, request["model"]) == ("/v1/chat/completions", "Bearer sk-1", "small")
     assert [message["role"] for message in request["messages"]] == ["system", "user"]
-    assert "- I live in Porto with two cats." in request["messages"][0]["content"]
+    assert '<entry source="ada">Ada lives in Porto with two cats.</entry>' in request["messages"][1]["content"]
+    assert [tool["function"]["name"] for tool in request["tools"]] == ["search_memory"]
+    (result,) = [message for message in asked[before + 1][2]["messages"] if message["role"] == "tool"]
+    assert json.loads(result["content"]) == [{"content": "Ada lives in Porto with two cats.", "store_name": "ada"}]

@@ -1,9 +1,30 @@
-"""A manager over named stores, as agents use it: search and add, tools for a model, memory shown to it."""
+"""A manager over named stores, as agents use it: search and add, tools for a model, memory shown to it, and learning from what is said."""
 
+from memory.facade.manager.extraction import Extraction, ModelExtractor
 from memory.facade.manager.injection import Injection
 from memory.facade.manager.manager import MemoryManager
 from memory.facade.manager.plain_files import JsonStore, MarkdownStore
+from memory.facade.manager.recording import Recording
 from memory.facade.manager.stores import MemoryStore, NamedStore, StoreEntry
 from memory.facade.manager.tools import AddTool, SearchTool, Tool
+from memory.policies.extracting import EveryNTurns, EveryTurn, Extracted, MessageFilter
 
-__all__ = ["AddTool", "Injection", "JsonStore", "MarkdownStore", "MemoryManager", "MemoryStore", "NamedStore", "SearchTool", "StoreEntry", "Tool"]
+__all__ = [
+    "AddTool",
+    "EveryNTurns",
+    "EveryTurn",
+    "Extracted",
+    "Extraction",
+    "Injection",
+    "JsonStore",
+    "MarkdownStore",
+    "MemoryManager",
+    "MemoryStore",
+    "MessageFilter",
+    "ModelExtractor",
+    "NamedStore",
+    "Recording",
+    "SearchTool",
+    "StoreEntry",
+    "Tool",
+]

@@ -4,17 +4,24 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Coroutine, Mapping, Sequence
+from datetime import timedelta
 from typing import Any, Self, TypeVar
+from uuid import uuid4
 
 from memory.domain import door
 from memory.domain.errors import AddFailed, InvalidInput
 from memory.facade.access import MAX_QUERY_BYTES
 from memory.facade.arguments import flag
+from memory.facade.manager.extraction import Model
 from memory.facade.manager.injection import Injection
+from memory.facade.manager.recording import Attachment, Recording
 from memory.facade.manager.spans import span
+from memory.facade.manager.spool import Buffer, Log, waiting
 from memory.facade.manager.stores import NamedStore, StoreEntry
 from memory.facade.manager.tools import AddTool, SearchTool, Shape, Tool, described, parameters
+from memory.facade.memory import Memory
+from memory.facade.session import Session
 
 log = logging.getLogger(__name__)
 
@@ -22,6 +29,10 @@ T = TypeVar("T")
 
 MOST_ENTRIES = 100
 """Of one call of the tool that adds."""
+NAMESPACE = "extraction"
+"""Of the sessions in which what is said waits for stores that have not learnt it."""
+KEPT = timedelta(days=7)
+"""How long such a session of a run that another process left behind stays once every store has it."""
 
 
 class MemoryManager:
@@ -34,8 +45,9 @@ class MemoryManager:
             result = await manager.dispatch("search_memory", {"query": "tea"})
 
     The stores stay their owner's: they are neither opened nor closed here. `search_tool` is on unless it is False, `add_tool` off unless it is True
-    or an `AddTool`; `injection` is on with its defaults unless it is False or says otherwise (E19, E41). `attributes` (of the agent) stand on every
-    span.
+    or an `AddTool`; `injection` is on with its defaults unless it is False or says otherwise (E19, E41). In `memory` what is said waits, until every
+    store has it that learns from it (`record`); `model` reads it for stores that have no model of their own. `attributes` (of the agent) stand on
+    every span.
     """
 
     def __init__(
@@ -45,6 +57,8 @@ class MemoryManager:
         search_tool: bool | SearchTool = True,
         add_tool: bool | AddTool = False,
         injection: bool | Injection = True,
+        memory: Memory | None = None,
+        model: Model | None = None,
         attributes: Mapping[str, str] | None = None,
     ) -> None:
         self._stores = {store.name: store for store in _checked(stores)}
@@ -54,6 +68,11 @@ class MemoryManager:
         self._tools: list[Tool] | None = None
         self._opening = asyncio.Lock()
         self._behind: set[asyncio.Task[None]] = set()
+        if memory is not None and not isinstance(memory, Memory):
+            raise InvalidInput("memory", f"must be a Memory, not {type(memory).__name__}")
+        self._memory = memory
+        self._model = model
+        self._recordings: dict[str, Recording] = {}
 
     def __repr__(self) -> str:
         return f"<MemoryManager of {', '.join(self._stores)}>"
@@ -77,10 +96,14 @@ class MemoryManager:
                     await store.call("initialize")
             more = [tool for store in self.stores if store.can("get_tools") for tool in await store.call("get_tools")]
             self._tools = [*self._own_tools, *more]
+        if self._memory is not None:
+            self._run_behind(self._resumed())
 
     async def close(self) -> None:
-        """Wait for what is written behind. The stores stay open: they are their owner's."""
-        await self.flush()
+        """Tell the stores what they have not, and wait for what is written behind. The stores stay open: they are their owner's."""
+        for recording in list(self._recordings.values()):
+            await recording.close()
+        await self._settled()
 
     async def __aenter__(self) -> Self:
         await self.open()
@@ -122,9 +145,77 @@ class MemoryManager:
             describe("gen_ai.memory.record.count", 1)
 
     async def flush(self) -> None:
-        """Wait for everything that is written behind; what failed was logged."""
+        """Tell the stores that learn everything that was said, and wait for what is written behind; what fails is logged (E78)."""
+        for recording in list(self._recordings.values()):
+            await recording.flush()
+        await self._settled()
+
+    async def _settled(self) -> None:
         while self._behind:
             await asyncio.wait(self._behind)
+
+    # -- learning from what is said -----------------------------------------------------------------------------------
+
+    async def record(
+        self, session: Session | None = None, *, run_id: str | None = None, user: str | None = None, model: Model | None = None
+    ) -> Recording:
+        """A recording of one run of an agent: what is said in it is told to every store with `extraction`.
+
+        Of a `session` its log is what is told: whatever is appended there, by anybody. Without one the manager's `memory` keeps what is said until
+        every store has it, as a session of `user` that is erased with that user; without a memory this process does. `run_id` names the run in keys
+        and contexts, one's own or a new one; by the session's id the same is given again. `model` is the agent's: it reads what was said where
+        neither the store nor the manager has another (E86).
+        """
+        if session is not None and not isinstance(session, Session):
+            raise InvalidInput("session", f"must be a Session, not {type(session).__name__}")
+        named = uuid4().hex if run_id is None else door.identifier("run_id", run_id)
+        name = named if session is None else session.id
+        if name in self._recordings:
+            return self._recordings[name]
+        temporary = session is None and self._memory is not None
+        if session is None and self._memory is not None:
+            session = self._memory.session(f"{NAMESPACE}/{named}", namespace=NAMESPACE, user=user)
+        return await self._begun(name, named if run_id is not None or session is None else session.id, session, model, temporary=temporary)
+
+    async def _begun(self, name: str, run_id: str, session: Session | None, model: Model | None, *, temporary: bool) -> Recording:
+        learning = [store for store in self.stores if store.learns is not None]
+        names = [store.name for store in learning]
+        spool: Buffer | Log = Buffer(names) if session is None else Log(session, names)
+        context = {"run_id": run_id, "session_id": None if session is None else session.id, "model": self._model or model}
+
+        async def closed(whole: bool) -> None:
+            self._recordings.pop(name, None)
+            if temporary and whole and session is not None:
+                await session.delete()
+
+        attachments = [Attachment(store, spool, context, self._attributes) for store in learning]
+        recording = self._recordings[name] = Recording(run_id, spool, attachments, self._run_behind, closed)
+        if isinstance(spool, Log):
+            await spool.open()
+        return recording
+
+    async def resume(self) -> int:
+        """Tell the stores what a process that died, or a store that failed, left untold in the sessions of the manager's memory; in how many sessions
+        there was something. `open` does so, behind."""
+        if self._memory is None:
+            return 0
+        left = dict[str, None]()
+        for store in self.stores:
+            if store.learns is not None:
+                left |= dict.fromkeys(await waiting(self._memory, store.name))
+        for session_id in left:
+            if session_id not in self._recordings and session_id.removeprefix(f"{NAMESPACE}/") not in self._recordings:
+                session = self._memory.session(session_id, create=False)
+                recording = await self._begun(session_id, session_id.removeprefix(f"{NAMESPACE}/"), session, None, temporary=False)
+                if await recording.close() and (await session.info()).namespace == NAMESPACE:
+                    await self._memory.sessions.update(session_id, expires_at=KEPT)  # whoever died may yet turn out to be slow
+        return len(left)
+
+    async def _resumed(self) -> None:
+        try:
+            await self.resume()
+        except Exception as error:  # noqa: BLE001 - it is tried again at the next opening
+            log.warning("what was left untold could not be told: %s: %s", type(error).__name__, error)
 
     # -- for the model ------------------------------------------------------------------------------------------------
 
@@ -256,7 +347,11 @@ class MemoryManager:
             except Exception as error:  # noqa: BLE001 - nobody waits for it
                 log.warning("what a model wanted to keep was not stored: %s", error)
 
-        task = asyncio.get_running_loop().create_task(written())
+        self._run_behind(written())
+
+    def _run_behind(self, work: Coroutine[Any, Any, None]) -> None:
+        """Do it behind the caller's back; `flush` and `close` wait for it."""
+        task = asyncio.get_running_loop().create_task(work)
         self._behind.add(task)
         task.add_done_callback(self._behind.discard)
 

@@ -11,6 +11,7 @@ from typing import Any
 from memory.domain import door
 from memory.domain.errors import InvalidInput, Unsupported
 from memory.domain.shown import Shown
+from memory.facade.manager.extraction import Extraction, resolved
 from memory.facade.view import ScopedMemory
 from memory.orchestrator.retrieval.searching import FoundEntry
 
@@ -56,6 +57,8 @@ class NamedStore:
 
     `store` is a scoped view of a memory, or any object with `search`, and with `add` or `add_messages` where it is `writable`; its methods may block:
     they are called in a thread then. `description` tells a model what is in it; `limit` is what it is asked for unless the caller says otherwise.
+    With `extraction` it is told what an agent's conversations say, as `MemoryManager.record` has it: the same again where it is in doubt whether it
+    arrived, under the same `key` where its `add` takes one, as that of a scope of a memory does.
     """
 
     name: str
@@ -63,6 +66,9 @@ class NamedStore:
     description: str | None = None
     limit: int | None = None
     writable: bool = False
+    extraction: bool | Extraction = False
+    learns: Extraction | None = field(init=False, default=None)
+    """What `extraction` comes to; None where nothing is extracted into it."""
     _can: Mapping[str, Callable[..., Any]] = field(init=False, default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -77,6 +83,8 @@ class NamedStore:
         object.__setattr__(self, "_can", _abilities(self.store))
         if "search" not in self._can:
             raise InvalidInput("stores", f"store '{self.name}' has no search method, which {type(self.store).__name__} would need")
+        able = {"adds": self.can("add"), "takes_messages": self.can("add_messages")}
+        object.__setattr__(self, "learns", resolved(self.extraction, self.name, writable=self.writable, **able))
 
     def __repr__(self) -> str:
         return f"<NamedStore {self.name!r}{' writable' * self.writable}>"
@@ -89,6 +97,11 @@ class NamedStore:
     def takes(self) -> bool:
         """Whether single texts may be added."""
         return self.writable and self.can("add")
+
+    @property
+    def takes_keys(self) -> bool:
+        """Whether what is added under a key is kept once, however often it is told."""
+        return self.can("add") and "key" in inspect.signature(self._can["add"]).parameters
 
     async def call(self, ability: str, *args: Any, **kwargs: Any) -> Any:
         """What one of its methods returns; one that blocks runs in a thread."""
@@ -117,11 +130,11 @@ def _abilities(store: Any) -> dict[str, Callable[..., Any]]:
 def _writes_to(view: Any) -> Callable[..., Any]:
     """`add` of a scope of a memory."""
 
-    async def add(content: str, metadata: Mapping[str, Any] | None = None) -> Any:
-        return await view.write(content, metadata=metadata)
+    async def add(content: str, metadata: Mapping[str, Any] | None = None, *, key: str | None = None) -> Any:
+        return await view.write(content, metadata=metadata, key=key)
 
-    def add_blocking(content: str, metadata: Mapping[str, Any] | None = None) -> Any:
-        return view.write(content, metadata=metadata)
+    def add_blocking(content: str, metadata: Mapping[str, Any] | None = None, *, key: str | None = None) -> Any:
+        return view.write(content, metadata=metadata, key=key)
 
     return add if inspect.iscoroutinefunction(view.write) else add_blocking
 

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from memory.domain import ids
 from memory.orchestrator.conversations.log import Log
+from memory.orchestrator.holds import Holds
 from memory.orchestrator.outbox import Outbox, Pending
 from memory.orchestrator.placement import Placement, refused
 from memory.orchestrator.steps import step
@@ -21,9 +22,10 @@ from memory.ports.writes import Absent, AtVersion, Delete, Newer, Put, Status
 class Beside:
     """The records of one collection that sessions keep beside their logs."""
 
-    def __init__(self, placement: Placement, outbox: Outbox, collection: Collection) -> None:
+    def __init__(self, placement: Placement, outbox: Outbox, holds: Holds, collection: Collection) -> None:
         self._placement = placement
         self._outbox = outbox
+        self._holds = holds
         self._collection = collection
 
     @staticmethod
@@ -91,7 +93,8 @@ class Beside:
             await patience.wait()
 
     async def delete(self, log: Log, name: str, owed: Callable[[Key], Awaitable[tuple[Owed, ...]]] | None = None) -> bool:
-        """Delete the record of this name; false where there is none. `owed` says what its deletion is to owe."""
+        """Delete the record of this name; false where there is none. `owed` says what its deletion is to owe. Raises `Held` where the session is
+        under legal hold."""
         store, patience = self._placement.topology.archive, Patience(self._placement, name)
         key = self.key(log.life.tenant, log.life.scope, name)
         stands = 0
@@ -99,6 +102,7 @@ class Beside:
             there = await self.standing(key)
             if there is None or isinstance(there, Tombstone):
                 return False
+            await self._holds.refuse_partition(log.life.partition)
             steps = () if owed is None else await owed(key)
             deletion = Delete(
                 self._collection,

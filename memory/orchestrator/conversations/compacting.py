@@ -130,7 +130,7 @@ class Compacting(Handle):
                     raise Conflict(f"session '{self.id}' is {seen.state.after.status}; resume it first", self.id)
                 if seen.state.after.compactions != before or any(at not in seen.state.window for at in left):
                     return []
-                leaves, owed = self._onward.leaving(left.between(seen.state.after.onward + 1, left.last))
+                leaves, owed = self._onward.leaving(left, seen.state.after)
                 said = draft.message
                 if said is not None and (seen.since > looked_up + 1 or said.id in seen.ids):
                     said = said.model_copy(update={"id": None})

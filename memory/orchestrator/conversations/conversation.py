@@ -312,8 +312,7 @@ class Conversation(Compacting):
         def decide(seen: Seen) -> list[Draft]:
             if seen.state.after.status == status:
                 return []
-            window = seen.state.window
-            leaves, owed = self._onward.leaving(window.between(seen.state.after.onward + 1, window.last)) if status == "ended" else ({}, ())
+            leaves, owed = self._onward.leaving(seen.state.window, seen.state.after) if status == "ended" else ({}, ())
             return [Draft(EventType.CLOSED, data={"status": status, **leaves}, owed=(*self._sessions.owed_follow, *owed))]
 
         closed = await self._turned(decide)

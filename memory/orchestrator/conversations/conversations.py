@@ -21,6 +21,7 @@ from memory.orchestrator.erasure import Erasure
 from memory.orchestrator.meaning import Meaning
 from memory.orchestrator.outbox import Outbox
 from memory.orchestrator.placement import Placement
+from memory.orchestrator.quotas import Quotas
 from memory.policies.onward import Onward as Callback
 from memory.policies.tokens import DefaultCounter
 from memory.ports.query import Filter, Tenant
@@ -38,6 +39,7 @@ class Conversations:
         outbox: Outbox,
         erasure: Erasure,
         meaning: Meaning,
+        quotas: Quotas,
         passages: Where = "off",
         onward: Callback | Literal["elsewhere"] | None = None,
         counter: TokenCounter | None = None,
@@ -48,9 +50,9 @@ class Conversations:
         self.sessions = SessionRecords(placement, outbox=outbox, erasure=erasure, passages=self.passages)
         self.finding = Finding(placement, self.sessions)
         self.tasks = Tasks(placement, outbox=outbox, erasure=erasure)
-        self.runs = Runs(placement, outbox=outbox)
+        self.runs = Runs(placement, outbox=outbox, erasure=erasure)
         self.carrying = Carrying(placement, self.sessions.uploads, self.passages)
-        self.onward = Onward(placement, sessions=self.sessions, meaning=meaning, outbox=outbox, erasure=erasure, callback=onward)
+        self.onward = Onward(placement, sessions=self.sessions, meaning=meaning, outbox=outbox, erasure=erasure, quotas=quotas, callback=onward)
         self.redaction = Redaction(placement, sessions=self.sessions, onward=self.onward, outbox=outbox, erasure=erasure)
 
     def moment_of(self, given: datetime | timedelta | None) -> datetime | None:

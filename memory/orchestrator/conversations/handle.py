@@ -82,14 +82,15 @@ class Handle:
             self._known = (self._known or NOWHERE).with_one(event.place)
 
     async def _left(self, event: EventType, known: Places, reason: str) -> int:
-        """Let those of the known places that are in the window leave it."""
+        """Let those of the known places that are in the window leave it. What a replacement takes out goes onward."""
         left = 0
 
         def decide(seen: Seen) -> list[Draft]:
             nonlocal left
             leaving = Places.of(place for place in known if place in seen.state.window)
             left = len(leaving)
-            return [Draft(event, data={"left": leaving.to_json(), "reason": reason})] if left else []
+            leaves, owed = self._onward.leaving(leaving, seen.state.after) if event is EventType.REPLACE else ({}, ())
+            return [Draft(event, data={"left": leaving.to_json(), "reason": reason, **leaves}, owed=owed)] if left else []
 
         await self._done(decide)
         return left

@@ -11,7 +11,7 @@ from memory.domain.message import Message
 from memory.domain.session import HistoryItem, HistoryPage
 from memory.orchestrator.at_once import both_at_once
 from memory.orchestrator.collections import MESSAGES
-from memory.orchestrator.conversations.events import LEAVING, Event, EventType
+from memory.orchestrator.conversations.events import LEAVES, LEAVING, Event, EventType
 from memory.orchestrator.conversations.folding import left_by
 from memory.orchestrator.conversations.log import Log
 from memory.orchestrator.conversations.places import NOWHERE, Places
@@ -43,6 +43,10 @@ class Gone:
 
     excluded: str | None = None
     archived_by: str | None = None
+    is_by_hand: bool = False
+    """Whether somebody took it out (excluded, cleared, rolled back, erased), rather than a cut or a replacement."""
+    cut_by: int | None = None
+    """The place of the first cut or replacement by which it goes onward, also where it has come back since."""
 
 
 _IN_IT = Gone()
@@ -171,13 +175,17 @@ def _mark(found: dict[int, Gone], event: Event) -> None:
     data: Mapping[str, Any] = event.draft.data
     if event.type is EventType.RESTORE:
         if data["place"] in found:
-            found[data["place"]] = _IN_IT
+            found[data["place"]] = Gone(cut_by=found[data["place"]].cut_by)
         return
-    left: Places = left_by(event.draft)
-    gone = Gone(archived_by=event.key.id) if event.type is EventType.COMPACTION else Gone(excluded=str(data.get("reason", "manual")))
-    for place in found:
+    left, cut = left_by(event.draft), Places.told(data.get(LEAVES, ())) if event.type is EventType.REPLACE else NOWHERE
+    for place, before in found.items():
         if place in left:
-            found[place] = gone
+            cut_by = event.place if before.cut_by is None and place in cut else before.cut_by
+            if event.type is EventType.COMPACTION:
+                found[place] = Gone(archived_by=event.key.id, cut_by=cut_by)
+            else:
+                by_hand = event.type is not EventType.REPLACE
+                found[place] = Gone(excluded=str(data.get("reason", "manual")), is_by_hand=by_hand, cut_by=cut_by)
 
 
 def item_of(event: Event, gone: Gone) -> HistoryItem:

@@ -1,8 +1,9 @@
 """Onward: what messages become when they leave a session's window.
 
-An event that lets messages leave by a compaction, or by the session's end, owes `leave`. Whoever has the callback and finds that carries it out: the
-callback is asked, what it returned is written into the debt on condition that nobody was first, and of that the entries are made (`taught.py`).
-So of one event the entries of one answer exist, each once, whoever dies.
+An event that lets messages leave by a compaction, by a cut or a replacement, or by the session's end, owes `leave`; what somebody takes out by hand
+(excludes, clears, rolls back, erases) owes nothing. Whoever has the callback and finds that carries it out: the callback is asked, what it returned
+is written into the debt on condition that nobody was first, and of that the entries are made (`taught.py`). So of one event the entries of one answer
+exist, each once, whoever dies; of one message they are made once, also where it was cut off, came back and left again.
 
 A callback may take minutes. Who asks for one session waits for it; a sweep goes on, and it is asked beside it, one event after the other.
 """
@@ -21,7 +22,7 @@ from typing import Any, Literal
 from memory.domain.entry import EntryDraft, expiry
 from memory.domain.errors import MemoryTiersError, NotFound
 from memory.orchestrator.collections import MESSAGES
-from memory.orchestrator.conversations.events import LEAVES, Event, EventType, event_of
+from memory.orchestrator.conversations.events import LEAVES, After, Event, EventType, event_of
 from memory.orchestrator.conversations.history import History
 from memory.orchestrator.conversations.log import Log
 from memory.orchestrator.conversations.passages import said_at
@@ -32,6 +33,7 @@ from memory.orchestrator.erasure import Erasure
 from memory.orchestrator.meaning import Meaning
 from memory.orchestrator.outbox import Outbox, Pending
 from memory.orchestrator.placement import Placement, refused
+from memory.orchestrator.quotas import Quotas
 from memory.orchestrator.steps import step
 from memory.orchestrator.turns import Patience
 from memory.orchestrator.versions import version_at
@@ -77,12 +79,13 @@ class Onward:
         meaning: Meaning,
         outbox: Outbox,
         erasure: Erasure,
+        quotas: Quotas,
         callback: Callback | Literal["elsewhere"] | None,
     ) -> None:
         self._placement = placement
         self._sessions = sessions
         self._outbox = outbox
-        self.taught = Taught(placement, sessions=sessions, meaning=meaning, outbox=outbox, erasure=erasure)
+        self.taught = Taught(placement, sessions=sessions, meaning=meaning, outbox=outbox, erasure=erasure, quotas=quotas)
         self._callback = callback if callable(callback) else None
         self._owes = callback is not None
         self._failed: dict[Key, _Failed] = {}
@@ -94,9 +97,10 @@ class Onward:
         self._asking: asyncio.Task[None] | None = None
         outbox.register(LEAVE, self._leave)
 
-    def leaving(self, places: Places) -> tuple[dict[str, JsonValue], tuple[Owed, ...]]:
-        """What an event says and owes by which messages at these places leave."""
-        return ({LEAVES: places.to_json()}, (Owed(LEAVE, LEAVE),)) if self._owes and places.ranges else ({}, ())
+    def leaving(self, places: Places, after: After) -> tuple[dict[str, JsonValue], tuple[Owed, ...]]:
+        """What an event says and owes by which messages at these places leave, `after` the one before it: none that an end has let go already."""
+        leaves = places.between(after.onward + 1, places.last)
+        return ({LEAVES: leaves.to_json()}, (Owed(LEAVE, LEAVE),)) if self._owes and leaves.ranges else ({}, ())
 
     # -- carrying out -------------------------------------------------------------------------------------------------
 
@@ -229,7 +233,8 @@ class Onward:
             raise _CallbackFailed(said or type(error).__name__) from error
 
     async def _leaving(self, owner: Record, session: Record) -> tuple[Leaving | None, Places]:
-        """The messages that leave by an event, as they are now: without what was excluded since; None where there are none.
+        """The messages that leave by an event, as they are now: without what was taken out by hand since, and what goes by a cut before it and has
+        come back in between; None where there are none.
 
         And the places of all that is told with them, that of the summary too: it may say what any message said that it stands for.
         """
@@ -238,7 +243,7 @@ class Onward:
         there = [e for _, e in sorted((await log.at(_places(event))).items()) if e.type is EventType.MESSAGE and e.number is not None]
         events = [e for e in await log.whole([e for e in there if not e.is_redacted]) if not e.is_redacted]
         gone = await History(self._placement, log).gone(events)
-        kept = [e for e, why in zip(events, gone, strict=True) if why.excluded is None]
+        kept = [e for e, why in zip(events, gone, strict=True) if not why.is_by_hand and why.cut_by in (None, event.place)]
         said = [(message, number) for e in kept if (message := e.message) is not None and (number := e.number) is not None]
         if not said:
             return None, NOWHERE

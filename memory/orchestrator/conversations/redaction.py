@@ -14,7 +14,7 @@ from memory.domain import ids
 from memory.domain.errors import Held, NotFound, StoreUnavailable
 from memory.domain.scope import Scope
 from memory.domain.session import ErasedUser
-from memory.orchestrator.collections import MESSAGES, OPERATIONS
+from memory.orchestrator.collections import MESSAGES, OPERATIONS, SYSTEM_TENANT
 from memory.orchestrator.conversations.events import Draft, Event, EventType
 from memory.orchestrator.conversations.folding import left_by
 from memory.orchestrator.conversations.log import Log
@@ -24,7 +24,7 @@ from memory.orchestrator.conversations.seen import Seen
 from memory.orchestrator.conversations.sessions import SessionRecords
 from memory.orchestrator.conversations.uploads import DROP
 from memory.orchestrator.erasure import Erasure
-from memory.orchestrator.generations import OPERATIONS_SCOPE, SYSTEM_TENANT
+from memory.orchestrator.generations import OPERATIONS_SCOPE
 from memory.orchestrator.outbox import Outbox, Pending
 from memory.orchestrator.placement import Placement, refused
 from memory.orchestrator.turns import Patience

@@ -11,6 +11,7 @@ from memory.orchestrator.collections import RUNS
 from memory.orchestrator.conversations.beside import Beside
 from memory.orchestrator.conversations.log import Log
 from memory.orchestrator.entry_records import copied
+from memory.orchestrator.erasure import Erasure
 from memory.orchestrator.outbox import Outbox
 from memory.orchestrator.placement import Placement
 from memory.ports.query import Filter, Where
@@ -32,8 +33,8 @@ class RunDraft:
 class Runs:
     """The repository of runs."""
 
-    def __init__(self, placement: Placement, *, outbox: Outbox) -> None:
-        self._beside = Beside(placement, outbox, RUNS)
+    def __init__(self, placement: Placement, *, outbox: Outbox, erasure: Erasure) -> None:
+        self._beside = Beside(placement, outbox, erasure.holds, RUNS)
 
     async def save(self, log: Log, draft: RunDraft) -> Run:
         """Let the session have this run; when it was created stays, and the last that is saved counts."""

@@ -51,7 +51,8 @@ class Tasks:
 
     def __init__(self, placement: Placement, *, outbox: Outbox, erasure: Erasure) -> None:
         self._placement = placement
-        self._beside = Beside(placement, outbox, TASKS)
+        self._holds = erasure.holds
+        self._beside = Beside(placement, outbox, erasure.holds, TASKS)
         outbox.register(UNCLAIM, self._unclaim_noted)
         erasure.also.append(self._unclaim_all)
 
@@ -87,13 +88,16 @@ class Tasks:
         return TaskPage([_task_of(record) for record in page.records if isinstance(record, Record)], page.cursor)
 
     async def replace_all(self, log: Log, drafts: Sequence[TaskDraft]) -> Sequence[Task]:
-        """Let the session have these tasks and none of those that it had; one that another saves meanwhile stays (B63)."""
+        """Let the session have these tasks and none of those that it had; one that another saves meanwhile stays (B63). Raises `Held`, and nothing
+        has changed, where one would go and the session is under legal hold."""
         kept, before, cursor = {draft.id for draft in drafts}, set[str](), None
         while True:
             page = await self.list(log, (), limit=self._placement.settings.page, cursor=cursor)
             before |= {task.id for task in page.tasks} - kept
             if (cursor := page.cursor) is None:
                 break
+        if before:
+            await self._holds.refuse_partition(log.life.partition)
         saved = [await self.save(log, draft) for draft in drafts]
         for task_id in sorted(before):
             await self.delete(log, task_id)

@@ -7,7 +7,7 @@ session that is deleted go by `unlearn`, owed by the erasure, which finds them b
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from typing import Any
@@ -29,6 +29,7 @@ from memory.orchestrator.erasure import Erasure
 from memory.orchestrator.meaning import Meaning
 from memory.orchestrator.outbox import Outbox, Pending, Until, owed_by_writing
 from memory.orchestrator.placement import Placement, refused
+from memory.orchestrator.quotas import Newcomer, Quotas
 from memory.orchestrator.versions import version_at
 from memory.ports.query import Eq, Query, Tenant
 from memory.ports.record import Key, Owed, Record
@@ -44,12 +45,13 @@ SAID_IN = "said_in"
 class Taught:
     """Makes those entries, and takes them back."""
 
-    def __init__(self, placement: Placement, *, sessions: SessionRecords, meaning: Meaning, outbox: Outbox, erasure: Erasure) -> None:
+    def __init__(self, placement: Placement, *, sessions: SessionRecords, meaning: Meaning, outbox: Outbox, erasure: Erasure, quotas: Quotas) -> None:
         self._placement = placement
         self._sessions = sessions
         self._meaning = meaning
         self._outbox = outbox
         self._erasure = erasure
+        self._quotas = quotas
         self._founded: set[Key] = set()
         """Entries behind which their messages were just seen to stand."""
         outbox.register(CONFIRM, self._confirm, Until.DELETED)
@@ -58,11 +60,25 @@ class Taught:
     async def store(self, owner: Record, session: Record, answer: Mapping[str, Any]) -> list[str]:
         """Make the entries of an answer that do not stand yet; their ids. One that was deleted since is not made again.
 
-        Their messages are looked at once all stand: whoever erases one of them later finds the entries.
+        Their messages are looked at once all stand: whoever erases one of them later finds the entries. Raises `QuotaExceeded` where there is no room
+        for all of them: none is made then.
         """
         records = [self._record(owner, session, number, answer) for number in range(len(answer[MADE]))]
         located = await self._placement.locate_many(ENTRIES, [record.key for record in records])
         fresh = [record for record, there in zip(records, located, strict=True) if not (there.record or there.tombstone or there.corrupt)]
+        async with self._quotas.admitted(owner.key.tenant, [Newcomer.of(record, derived=True) for record in fresh]) as stay:
+            made = await self._put(fresh)
+            stay.update(one.owner.key for one in made)
+        are_said = bool(made) and await self._is_said(self._sessions.log(session), Places.told(answer[OF]))
+        keys = [one.owner.key for one in made] if are_said else []
+        self._founded.update(keys)
+        try:
+            await self._outbox.finish_all(made)
+        finally:
+            self._founded.difference_update(keys)
+        return [key.id for key in keys]
+
+    async def _put(self, fresh: Sequence[Record]) -> list[Pending]:
         made: list[Pending] = []
         for record in await self._meaning.embedded(fresh):
             store = self._placement.topology.home(record.tier)
@@ -72,14 +88,7 @@ class Taught:
                 raise error
             if outcome.applied:
                 made.append(Pending(ENTRIES, store, replace(born, generation=outcome.generation)))
-        are_said = bool(made) and await self._is_said(self._sessions.log(session), Places.told(answer[OF]))
-        keys = [one.owner.key for one in made] if are_said else []
-        self._founded.update(keys)
-        try:
-            await self._outbox.finish_all(made)
-        finally:
-            self._founded.difference_update(keys)
-        return [key.id for key in keys]
+        return made
 
     def _record(self, owner: Record, session: Record, number: int, answer: Mapping[str, Any]) -> Record:
         draft, now, incarnation = _draft(answer[MADE][number]), self._placement.now(), str(session.body["incarnation"])

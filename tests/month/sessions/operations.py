@@ -281,7 +281,7 @@ async def replace_window(run: Run, op: Operation) -> None:
         said.wrong("answers other messages", f"{[shown(one) for one in answers]}, wanted {handed}")
     for line, message in zip(kept, handed, strict=False):
         talk.says_instead(line, message)
-    talk.leave([line for line in known if line not in kept], "replaced")
+    talk.replaced([line for line in known if line not in kept])
     for number, answer in enumerate(answers[len(kept) :]):
         talk.says(shown(answer), f"{op.number}.{number}")
     await check.window(run, talk, worker=op.worker)

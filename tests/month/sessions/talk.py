@@ -50,6 +50,10 @@ class Line:
     excluded: str | None = None
     archived_by: str | None = None
     in_window: bool = True
+    is_by_hand: bool = False
+    """Whether somebody took it out of the window, rather than a replacement."""
+    was_replaced: bool = False
+    """Whether it goes onward by a replacement, also where it has come back since."""
     is_redacted: bool = False
     window: tuple[int, ...] = ()
     """Of the lines, those in the window when it had just been said."""
@@ -77,8 +81,9 @@ class Line:
         """Whether a search by a word of it finds it."""
         return not self.is_redacted and self.number is not None and self.excluded is None and self.role in INDEXED
 
-    def leaves(self, excluded: str | None = None, archived_by: str | None = None) -> None:
+    def leaves(self, excluded: str | None = None, archived_by: str | None = None, *, by_hand: bool = True) -> None:
         self.in_window, self.excluded, self.archived_by = False, excluded, archived_by
+        self.is_by_hand = by_hand and excluded is not None
 
 
 @dataclass(slots=True)
@@ -219,6 +224,13 @@ class Talk:
             line.leaves(reason)
         return len(lines)
 
+    def replaced(self, lines: Sequence[Line]) -> None:
+        """They leave for a list that is without them, and go onward by that."""
+        self._let_go(lines)
+        for line in lines:
+            line.leaves("replaced", by_hand=False)
+            line.was_replaced = line.was_replaced or line.at >= self.let_go
+
     def compacted(self, compaction_id: str, summary: Shown, archived: Sequence[Line], counts: tuple[int, int], reason: str, ref: str) -> None:
         let_go = self._let_go(archived)
         for line in archived:
@@ -237,7 +249,7 @@ class Talk:
     def _let_go(self, lines: Sequence[Line]) -> bool:
         leaving = [line for line in lines if line.at >= self.let_go]
         if leaving:
-            self.owed.append((leaving, None))
+            self.owed.append(([line for line in leaving if not line.was_replaced], None))
         return bool(leaving)
 
     def erased(self, line: Line) -> list[str]:
@@ -255,8 +267,9 @@ class Talk:
 
 
 def told_of(owed: Iterable[Line]) -> list[Line]:
-    """What the callback is told of lines that left together: those that were excluded or erased since are left out."""
-    left = [line for line in owed if line.number is not None and not line.is_summary and not line.is_redacted and line.excluded is None]
+    """What the callback is told of lines that left together: those that were taken out by hand or erased since are left out."""
+    said = [line for line in owed if line.number is not None and not line.is_summary and not line.is_redacted]
+    left = [line for line in said if line.in_window or not line.is_by_hand]
     return sorted(left, key=lambda line: line.at)
 
 

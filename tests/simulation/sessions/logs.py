@@ -28,6 +28,8 @@ class LogCheck:
         self._closed: Counter[str] = Counter()
         self._archived: set[int] = set()
         self._gone_onward: set[int] = set()
+        self.leaving: dict[int, list[int]] = {}
+        """By the place of the event: the messages that went onward by it, and by none before it."""
         self._excluded: dict[int, list[int]] = {}
         """Messages that were taken out otherwise than by a compaction, and at which places."""
         self._restored: set[int] = set()
@@ -56,18 +58,13 @@ class LogCheck:
     def is_redacted(self, place: int) -> bool:
         return bool(_data(self.rows[place]).get("redacted"))
 
-    def left_otherwise(self, place: int) -> bool:
-        """Whether a message was ever taken out of the window but by a compaction."""
-        return place in self._excluded or self.is_redacted(place)
+    def was_taken_out(self, place: int) -> bool:
+        """Whether a message was ever taken out of the window by hand: but by a compaction, or a cut."""
+        return any(self.rows[by].fields["event"] != "replace" for by in self._excluded.get(place, ())) or self.is_redacted(place)
 
     def may_be_in_a_summary(self, place: int) -> bool:
         """docs/plan.md, issue 12, 7: excluded, erased, and taken back by who had read it before, all while one compaction was under way."""
         return place in self._excluded and place in self._restored
-
-    @property
-    def leaving(self) -> dict[int, list[int]]:
-        """By the place of the event: the messages that went onward by it."""
-        return {place: _places(_data(row).get("leaves", ())) for place, row in self.rows.items() if _data(row).get("leaves")}
 
     def _wrong(self, what: str) -> None:
         self._told.broken.append(f"{self._who}: {what}")
@@ -84,6 +81,8 @@ class LogCheck:
             self._said(place, event, row)
         if event == "compaction":
             self._compacted(place, row, left, data)
+        if event == "replace":
+            self._leave(place, {each for each in left if each > self.onward}, data)
         self._leaves(place, event, left, data)
         if event in ("closed", "resumed"):
             self._turned(place, event, data, shown)
@@ -173,12 +172,14 @@ class LogCheck:
             self._wrong(f"the policy's compaction at {place} takes the last user message, {last}")
 
     def _leave(self, place: int, leaving: set[int], data: Any) -> None:
-        """What leaves by this event is made entries of by it, and by no other."""
+        """What leaves by this event is made entries of by it, and by no other: what was cut off and came back went by the cut."""
         leaves = set(_places(data.get("leaves", ())))
         if leaves != leaving:
             self._wrong(f"by {place} go onward {sorted(leaves)}, and left {sorted(leaving)}")
-        if again := leaves & self._gone_onward:
+        if again := leaves & self._gone_onward - self._restored:
             self._wrong(f"by {place} go onward {sorted(again)}, which went before")
+        if leaves:
+            self.leaving[place] = sorted(leaves - self._gone_onward)
         self._gone_onward |= leaves
 
 

@@ -23,19 +23,27 @@ if TYPE_CHECKING:
 
 
 async def set_back(world: Run) -> None:
-    """To one of the moments that were kept, or to before the first. Of what was told before, nothing is promised any more."""
+    """To one of the moments that were kept, or to before the first; half of the time it is healed then, as by `memory doctor --repair`.
+
+    Of what was told before, nothing is promised any more.
+    """
     state = world.servers[-1].store.state
     if world.backups:
         state.restore(seeded(world.seed, 7).choice(world.backups))
     else:
         state.wipe()
     world.trace.append("--- the sessions' store is set back ---")
-    told = world.told = Told(world.loop.time, answers=world.told.answers, broken=world.told.broken)
-    if any(row.fields["kind"] == USER_ERASURE for row in world.standing(OPERATIONS)):
-        told.users.append(Call(told.now()))  # it was under way then, and is owed
     reader = Worker(world, world.process("reader"))
     OWNER.set(None)
     await reader.engine.open()
+    if seeded(world.seed, 8).random() < 0.5:
+        healed = await reader.engine.healing.compare(repair=True)
+        world.trace.append(f"--- {healed} ---")
+        if healed.error or healed.left:
+            world.told.broken.append(f"the store that was set back does not heal: {healed}")
+    told = world.told = Told(world.loop.time, answers=world.told.answers, broken=world.told.broken)
+    if any(row.fields["kind"] == USER_ERASURE for row in world.standing(OPERATIONS)):
+        told.users.append(Call(told.now()))  # it was under way then, and is owed
     with suppress(NotFound):
         session = await reader.engine.conversations.open(TENANT, SessionDraft(SESSION, SYSTEM), create=False)
         told.given[session.log.life.incarnation] = (await session.log.load()).state.place

@@ -78,10 +78,10 @@ SLIPS: dict[str, Slip] = {
         "made = await self.taught.store(owner, session, owed.data)",
         "await self._outbox._settle([(pending, (owed,))], set())\n    made = await self.taught.store(owner, session, owed.data)",
     ),
-    "an-end-lets-what-has-left-before-leave": Slip(
-        conversation, "Conversation.close", "window.between(seen.state.after.onward + 1,", "window.between(0,"
-    ),
+    "an-end-lets-what-has-left-before-leave": Slip(onward, "Onward.leaving", "places.between(after.onward + 1,", "places.between(0,"),
     "a-compaction-owes-nothing-onward": Slip(compacting, "Compacting._compacted", "owed=owed)]", "owed=())]"),
+    "a-cut-owes-nothing-onward": Slip(handle, "Handle._left", "owed=owed)]", "owed=())]"),
+    "what-was-cut-off-and-came-back-goes-twice": Slip(onward, "Onward._leaving", " and why.cut_by in (None, event.place)", ""),
     "an-erased-summary-lets-nothing-leave": Slip(events, "Event.redacted", "LEAVES, ", ""),
     "entries-of-an-erased-message-stay": Slip(taught, "Taught.forget", 'place in Places.told(said_in["places"])', "False"),
     "a-deleted-session-teaches": Slip(taught, "Taught._unlearn", "and not await self._lives(entry)", "and False"),

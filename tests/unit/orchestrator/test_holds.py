@@ -7,10 +7,12 @@ import pytest
 from memory.domain.errors import CorruptRecord, Held, StoreUnavailable
 from memory.domain.hold import LegalHold, Over
 from memory.domain.scope import Scope
-from memory.orchestrator.collections import HOLDS
+from memory.orchestrator.collections import HOLDS, TASKS
+from memory.orchestrator.conversations.tasks import TaskDraft
 from memory.orchestrator.engine import Engine
 from memory.ports.record import Key
-from tests.unit.orchestrator.world import DAY, HOUR, TENANT, USER, World
+from tests.unit.orchestrator.conversations.talking import begun
+from tests.unit.orchestrator.world import DAY, HOUR, SESSION, TENANT, USER, World
 
 
 async def _hold(engine: Engine, over: Over, of: str, name: str = "case", scope: Scope = USER) -> None:
@@ -71,6 +73,28 @@ async def test_an_entry_whose_source_is_held_when_it_is_to_be_deleted_leaves_it(
     await world.engine.derivation.promote(TENANT, source.id, USER, delete_original=True)
     assert await world.seen(source) == ["text"]
     assert await world.owed() == 0
+
+
+async def test_a_hold_placed_while_a_task_is_being_replaced_is_seen_by_its_deletion(world: World) -> None:
+    session, other = await begun(world.engine), await world.another_process()
+    tasks = world.engine.conversations.tasks
+    await tasks.save(session.log, TaskDraft("t1"))
+    world.mid.before["tasks.save"] = lambda: _hold(other, "scope", SESSION.text)
+    with pytest.raises(Held):
+        await tasks.replace_all(session.log, [TaskDraft("t2")])
+    assert await tasks.get(session.log, "t1") is not None
+
+
+async def test_a_damaged_task_of_a_held_session_stays(world: World) -> None:
+    session, tasks = await begun(world.engine), world.engine.conversations.tasks
+    await tasks.save(session.log, TaskDraft("t1"))
+    await _hold(world.engine, "scope", SESSION.text)
+    [task] = await world.rows(world.mid, TASKS)
+    world.mid.state.damage("tasks", task.key)
+    with pytest.raises(Held):
+        await tasks.delete(session.log, "t1")
+    await world.engine.erasure.holds.release(TENANT, "case")
+    assert await tasks.delete(session.log, "t1") is True
 
 
 async def test_an_erasure_that_had_begun_when_a_hold_was_placed_is_carried_out(world: World) -> None:

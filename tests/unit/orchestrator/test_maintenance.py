@@ -86,6 +86,7 @@ async def _idle_sweep(count: int) -> Counter[tuple[str, str]]:
             await world.engine.relations.relate(TENANT, entry.id, "supports", other.id)
         await world.flush()
         world.clock.advance(HOUR)
+        await world.engine.setbacks.note()  # as every few minutes
         before = {store.name: (len(store.steps), store.rows_read) for store in world.stores}
         report = await world.engine.maintenance.sweep()
         assert (report.ran, report.waiting, report.stays) == (True, (), ())
@@ -99,7 +100,15 @@ async def test_an_idle_sweep_asks_as_little_of_a_full_store_as_of_a_small_one_an
     of_a_slice = {"relation.sweep", "read.home"}  # one page, or two where it comes round
     for about in few | many:
         assert (1 <= many[about] <= 2) if about[1] in of_a_slice else many[about] == few[about], about
-    assert {step for _, step in many} == {"sweep.due", "session.expired", "erase.remembered", "relation.sweep", "read.home", "promotion.scan"}
+    assert {step for _, step in many} == {
+        "sweep.due",
+        "session.expired",
+        "erase.remembered",
+        "relation.sweep",
+        "read.home",
+        "promotion.scan",
+        "setback.look",
+    }
 
 
 async def test_a_store_that_is_down_waits_and_the_others_are_swept(world: World) -> None:

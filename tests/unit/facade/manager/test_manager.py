@@ -304,3 +304,11 @@ def test_the_blocking_twin_does_all_of_it_without_an_event_loop() -> None:
             assert search.name == "search_memory"
             (said,) = manager.inject([{"role": "user", "content": "tea?"}])
             assert "Ada likes tea" in said["content"]
+        learns = NamedStore("bob", memory.scoped("user:bob"), writable=True, extraction=True)
+        with BlockingMemoryManager([learns], memory=memory, model=lambda _: '["Bob sails"]') as manager:
+            session = memory.session("s1")
+            recording = manager.record(session)
+            session.append({"role": "user", "content": "I sail"})
+            recording.turn_ended()
+            assert recording.close() is True
+        assert [entry.content for entry in memory.retrieve("user:bob")] == ["Bob sails"]

@@ -10,15 +10,20 @@ from typing import Any, Literal
 
 import pytest
 
+from memory.domain.entry import EntryDraft
 from memory.domain.errors import NotOpen, StoreUnavailable
 from memory.domain.scope import Scope
 from memory.orchestrator.conversations import onward
+from memory.orchestrator.conversations.conversation import Conversation
 from memory.orchestrator.conversations.sessions import SessionDraft
 from memory.orchestrator.engine import Engine
 from memory.orchestrator.topology import Topology
+from memory.policies.compacting import CompactingSettings
 from memory.policies.onward import Leaving, Onward
-from tests.unit.orchestrator.conversations.talking import opened, user
-from tests.unit.orchestrator.world import DAY, TENANT, USER, World
+from memory.policies.quotas import Quota
+from memory.policies.reading import ContextAsked
+from tests.unit.orchestrator.conversations.talking import begun, opened, user, window
+from tests.unit.orchestrator.world import DAY, SESSION, TENANT, USER, World
 
 
 class Distiller:
@@ -49,6 +54,14 @@ async def ended(engine: Engine, *texts: str) -> None:
     session = await engine.conversations.create(TENANT, SessionDraft("s1", user="ada"))
     await session.append([user(text, text) for text in texts])
     await session.close("ended")
+
+
+async def cut(engine: Engine, *texts: str, keeps: int = 1) -> Conversation:
+    """A session whose window is replaced by the last so many of what was said in it."""
+    session = await engine.conversations.create(TENANT, SessionDraft("s1", user="ada"))
+    await session.append([user(text, text) for text in texts])
+    await session.replace([user(text, text) for text in texts[len(texts) - keeps :]])
+    return session
 
 
 async def taught(world: World, scope: Scope = USER) -> list[str]:
@@ -385,3 +398,167 @@ async def test_an_erased_summary_keeps_nothing_that_it_stood_for_from_going_onwa
     assert told == []
     await swept(engine)
     assert told == [["harmless"] if erased == "secret" else ["secret", "harmless"]]
+
+
+# -- what a cut or a replacement drops --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("when", ["fails_before", "fails_after"])
+@pytest.mark.parametrize("step", ["log.append", "log.read", "history.marks", "session.read", "onward.note", "onward.home", "owed.settle"])
+async def test_what_a_replacement_drops_goes_onward_once_whatever_fails_on_the_way(world: World, step: str, when: str) -> None:
+    """The caller repeats what failed, and sweeps of other processes do the rest."""
+    distil, wanted = Distiller(), [user("honey", "honey"), user("salt", "salt")]
+    engine = await process(world, distil)
+    session = await engine.conversations.create(TENANT, SessionDraft("s1", user="ada"))
+    await session.append([user(text, text) for text in ("tea", "milk", "honey")])
+    getattr(world.mid, when).add(step)
+    with suppress(StoreUnavailable):
+        await session.replace(wanted)
+    await swept(engine)
+    world.heal()
+    await (await opened(await process(world, distil))).replace(wanted)
+    for _ in range(2):
+        world.clock.advance(DAY)
+        await swept(await process(world, distil))
+    made = await taught(world)
+    assert [text.split()[0] for text in made] == ["milk", "tea"]
+    assert len({text.split()[1] for text in made}) == 1
+    assert await window(await opened(engine)) == ["honey", "salt"]
+    assert await world.engine.maintenance.owed() == 0
+
+
+async def test_a_replacement_that_is_repeated_or_changes_nothing_owes_nothing_more(world: World) -> None:
+    distil = Distiller()
+    session = await cut(await process(world, distil), "tea", "milk")
+    for _ in range(2):
+        await session.replace([user("milk", "milk")])
+        await session.replace([user("milk, hot", "milk")])
+    await swept(await process(world, distil))
+    assert (distil.calls, await taught(world)) == (1, ["tea (1)"])
+    assert await window(session) == ["milk"]
+
+
+async def test_what_a_policy_drops_without_a_summary_goes_onward(world: World) -> None:
+    session = await begun(await process(world, Distiller()), "s1", None)
+    await session.append([user("tea is drunk at four", "m1"), user("tea is drunk at four", "m2"), user("milk goes in first", "m3")])
+    assert await session.compact_if_needed(CompactingSettings(max_tokens=30, keep_recent=1, summarise=False), lambda _: "no") is None
+    assert await window(session) == ["m1", "m3"]
+    await swept(await process(world, Distiller()))
+    assert await taught(world, SESSION) == ["tea is drunk at four (1)"]
+
+
+@pytest.mark.parametrize("first", ["told", "comes back"])
+@pytest.mark.parametrize("again", ["compacted", "ended", "cut again"])
+async def test_what_was_cut_off_and_came_back_does_not_go_twice(world: World, again: str, first: str) -> None:
+    """Whether the callback is asked before it comes back, or after all."""
+    engine, told = await process(world, "elsewhere"), list[list[str]]()
+    telling = await process(world, lambda leaving: told.append([message.text for message in leaving.messages]))
+    session = await cut(engine, "tea", "milk")
+    if first == "told":
+        await swept(telling)
+        assert told == [["tea"]]
+    await session.append([user("tea", "tea")])
+    assert await window(session) == ["tea", "milk"]
+    if again == "compacted":
+        await session.compact(lambda _: "so far", keep_last=0, reason="manual")
+    elif again == "ended":
+        await session.close("ended")
+    else:
+        await session.replace([])
+    await swept(telling)
+    assert sorted(told) == [["milk"], ["tea"]]
+    assert await engine.maintenance.owed() == 0
+
+
+async def test_what_an_end_has_let_go_is_told_though_it_is_cut_off_since_and_not_by_the_cut(world: World) -> None:
+    engine, told = await process(world, "elsewhere"), list[list[str]]()
+    await ended(engine, "tea", "milk")
+    session = await opened(engine)
+    await session.resume()
+    await session.append([user("honey", "honey")])
+    await session.replace([user("milk", "milk")])
+    await swept(await process(world, lambda leaving: told.append([message.text for message in leaving.messages])))
+    assert sorted(told) == [["honey"], ["tea", "milk"]]
+
+
+async def test_what_somebody_takes_out_by_hand_goes_nowhere(world: World) -> None:
+    """Excluded, rolled back and cleared; and what was cut off, came back and was excluded before the callback was asked."""
+    engine = await process(world, Distiller())
+    session = await cut(engine, "cut", "cut and excluded", "excluded", "cleared", keeps=2)
+    await session.append([user("cut and excluded", "cut and excluded")])
+    for name in ("excluded", "cut and excluded"):
+        assert await session.exclude(name, "manual")
+    checkpoint = await session.checkpoint()
+    await session.append([user("rolled back", "rolled back")])
+    assert (await session.roll_back(checkpoint, "undone"), await session.clear()) == (1, 1)
+    await swept(engine)
+    assert await taught(world) == ["cut (1)"]
+    assert await engine.maintenance.owed() == 0
+
+
+async def test_reading_a_part_of_a_window_owes_nothing(world: World) -> None:
+    session = await begun(await process(world, Distiller()), "s1", None)
+    await session.append([user(f"tea {n}", f"m{n}") for n in range(5)])
+    assert [m.id for m in (await session.context(ContextAsked(last=2))).messages] == ["m3", "m4"]
+    assert len((await session.context(ContextAsked(budget=10))).messages) < 5
+    assert await world.engine.maintenance.owed() == 0
+
+
+@pytest.mark.parametrize(("when", "left"), [("not asked yet", ["harmless (1)"]), ("noted", ["harmless (2)"]), ("made", [])])
+async def test_an_erased_message_that_was_cut_off_goes_nowhere_and_takes_what_was_made_of_it(world: World, when: str, left: list[str]) -> None:
+    distil, engine = Distiller(), await process(world, "elsewhere")
+    await cut(engine, "secret", "harmless", "kept")
+    if when != "not asked yet":
+        if when == "noted":
+            world.mid.fails_before.add("onward.home")
+        await swept(await process(world, distil))
+        world.heal()
+        assert ("secret (1)" in await taught(world)) is (when == "made")
+    assert await engine.conversations.redaction.erase((await opened(engine)).log, "secret")
+    world.clock.advance(DAY)
+    await swept(await process(world, distil))
+    assert await taught(world) == left
+    assert await engine.maintenance.owed() == 0
+
+
+async def test_a_session_deleted_before_its_cut_was_told_teaches_nothing(world: World) -> None:
+    engine = await process(world, "elsewhere")
+    await cut(engine, "secret", "kept")
+    assert await engine.conversations.sessions.delete(TENANT, "s1")
+    await swept(await process(world, Distiller()))
+    assert await taught(world) == []
+    assert await engine.maintenance.owed() == 0
+
+
+# -- within quotas ----------------------------------------------------------------------------------------------------
+
+
+async def test_what_is_beyond_a_quota_waits_for_room_and_is_made_once_without_asking_again(world: World) -> None:
+    topology, distil = Topology(short=world.short, mid=world.mid, long=world.long), Distiller()
+    engine = Engine(topology, clock=world.clock, onward=distil, quotas=[Quota(name="q", entries=3)])
+    await engine.open()
+    entries = [await engine.entries.write(TENANT, EntryDraft(scope=USER, content=f"entry {n}")) for n in range(2)]
+    await ended(engine, "tea", "milk")
+    left = await (await opened(engine)).onward()
+    assert left.entries == []
+    assert [said.partition("; ")[0] for said in left.waiting] == [
+        "what was said in session s1 is not onward yet: quota 'q': scope 'user:ada' holds 2 of at most 3 entries, and this would add 2"
+    ]
+    assert (await swept(engine)).still_owed == 1
+    assert await taught(world) == ["entry 0", "entry 1"]
+    await engine.delete(TENANT, entries[0].id)
+    await swept(engine)
+    assert (distil.calls, await taught(world)) == (1, ["entry 1", "milk (1)", "tea (1)"])
+    assert await engine.maintenance.owed() == 0
+
+
+async def test_what_goes_onward_has_others_go_where_a_quota_evicts(world: World) -> None:
+    topology = Topology(short=world.short, mid=world.mid, long=world.long)
+    engine = Engine(topology, clock=world.clock, onward=Distiller(), quotas=[Quota(name="q", entries=3, then="evict", evict="least_confident")])
+    await engine.open()
+    for n in range(3):
+        await engine.entries.write(TENANT, EntryDraft(scope=USER, content=f"entry {n}", metadata={"confidence": 0.1 + n / 10}))
+    await ended(engine, "tea", "milk")
+    assert len((await (await opened(engine)).onward()).entries) == 2
+    assert await taught(world) == ["entry 2", "milk (1)", "tea (1)"]
+    assert engine.quotas.evicted == {(TENANT, "q"): 2}

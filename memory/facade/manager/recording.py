@@ -1,0 +1,155 @@
+"""What is said while an agent runs, told to every store that learns from it: each once, in order, behind the agent's back."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
+from typing import Any
+
+from memory.domain.errors import Conflict
+from memory.domain.shapes import messages_of
+from memory.facade.manager.extraction import Extraction, facts_of
+from memory.facade.manager.spans import span
+from memory.facade.manager.spool import Numbered, Spool
+from memory.facade.manager.stores import NamedStore
+from memory.facade.session import Given
+from memory.policies.extracting import Extracted, key_of
+
+log = logging.getLogger(__name__)
+
+PATIENCE = 10
+"""Failures in a row after which a store is tried more seldom (E75)."""
+SELDOM = 3
+"""Of so many requests one is tried then."""
+
+
+class Attachment:
+    """One store and one recording: how far the store has come, and how it fares."""
+
+    def __init__(self, store: NamedStore, spool: Spool, context: Mapping[str, Any], attributes: Mapping[str, str]) -> None:
+        assert store.learns is not None  # noqa: S101 - others are not attached
+        self._store = store
+        self._settings: Extraction = store.learns
+        self._spool = spool
+        self._context = context
+        self._attributes = attributes
+        self._turn = asyncio.Lock()
+        self._turns = 0
+        self._mark: int | None = None
+        self._failures = 0
+        self._waited = 0
+
+    def fires(self) -> bool:
+        """Whether a turn that is over asks for a save (E62, E63)."""
+        self._turns += 1
+        return any(self._turns % trigger.turns == 0 for trigger in self._settings.triggers)  # type: ignore[union-attr]
+
+    async def save(self, *, whatever: bool = False) -> None:
+        """Tell the store what it has not; never two at once, so nothing overtakes (E70, E73). A failure is logged, and the same is told again the
+        next time; a store that failed ten times in a row is tried at every third request, or `whatever` is (E75, E78)."""
+        async with self._turn:
+            if not whatever and self._failures >= PATIENCE:
+                self._waited += 1
+                if self._waited % SELDOM:
+                    return
+            try:
+                with span("extract_memory", self._attributes) as describe:
+                    describe("gen_ai.memory.record.count", await self._told())
+            except Exception as error:  # noqa: BLE001 - a store and a model are anybody's
+                self._failures += 1
+                why = f"{type(error).__name__}: {error}"
+                log.warning("memory store '%s' was not told what was said, %d times in a row: %s", self._store.name, self._failures, why)
+
+    async def _told(self) -> int:
+        """Tell everything since the mark; how many messages."""
+        if self._mark is None:
+            self._mark = await self._spool.mark(self._store.name)
+        count = 0
+        while True:
+            batch, behind = await self._spool.since(self._mark)
+            if behind == self._mark:
+                return count
+            kept = [(number, left) for number, message in batch if (left := self._settings.filter(message)) is not None]
+            if kept:
+                await self._tell(kept)
+                self._failures = self._waited = 0
+                count += len(kept)
+            self._mark = behind
+            await self._spool.marked(self._store.name, behind)
+
+    async def _tell(self, batch: Sequence[Numbered]) -> None:
+        numbers, messages = [number for number, _ in batch], [message for _, message in batch]
+        if self._settings.extractor is None:
+            told = {name: value for name, value in self._context.items() if name != "model"}
+            await self._store.call("add_messages", messages, {**told, "sequence_numbers": numbers})
+            return
+        facts = await facts_of(self._settings.extractor, messages, self._context)
+        results = await asyncio.gather(*(self._kept(fact, numbers) for fact in facts), return_exceptions=True)
+        for result in results:
+            if isinstance(result, BaseException):
+                raise result
+
+    async def _kept(self, fact: Extracted, numbers: Sequence[int]) -> None:
+        """Keep a fact; by a key where the store takes one, so that it is kept once however often it is told (decision E71)."""
+        if not self._store.takes_keys:
+            await self._store.call("add", fact.content, fact.metadata or None)
+            return
+        try:
+            await self._store.call("add", fact.content, fact.metadata or None, key=key_of(self._context["run_id"], numbers, fact.content))
+        except Conflict as error:
+            if error.deleted_at is None:
+                raise
+            log.info("a fact that was deleted since is not kept again in memory store '%s'", self._store.name)
+
+
+class Recording:
+    """One run of an agent, as `MemoryManager.record` gives it out: what is said is added, and after each turn stores are told, as their triggers say.
+
+        recording = await manager.record(session=session)
+        await recording.add([user_message, answer])
+        await recording.turn_ended()
+
+    Stores are told behind the agent's back, and what fails is told again: no failure reaches the agent (E72). What goes to one store goes in order,
+    each message once unless a failure leaves in doubt whether it arrived (E9); what another store does is no matter (E74).
+    """
+
+    def __init__(
+        self,
+        run_id: str,
+        spool: Spool,
+        attachments: Sequence[Attachment],
+        behind: Callable[[Coroutine[Any, Any, None]], None],
+        closed: Callable[[bool], Awaitable[None]],
+    ) -> None:
+        self.run_id = run_id
+        self._spool = spool
+        self._attachments = attachments
+        self._behind = behind
+        self._closed = closed
+
+    async def add(self, message: Given | Sequence[Given]) -> None:
+        """Note what was said, a message or several, in any shape. Where the recording is of a session it is appended there: do not do both.
+
+        From here on nothing is lost, whatever becomes of the caller's own list (E65), and where the manager has a memory, of this process.
+        """
+        given = message if isinstance(message, list | tuple) else [message]
+        await self._spool.add([said for one in given for said in messages_of(one)])
+
+    async def turn_ended(self) -> None:
+        """A turn of the agent is over: stores whose triggers fire are told, behind its back."""
+        for attachment in self._attachments:
+            if attachment.fires():
+                self._behind(attachment.save())
+
+    async def flush(self) -> None:
+        """Tell every store everything, whatever its triggers and its failures say; comes back even where a store fails (E78, E79)."""
+        await asyncio.gather(*(attachment.save(whatever=True) for attachment in self._attachments))
+
+    async def close(self) -> bool:
+        """Tell every store everything, and end; whether every store has it. What one did not take waits in the session, or is gone where there is
+        none."""
+        await self.flush()
+        whole = await self._spool.close()
+        await self._closed(whole)
+        return whole
