@@ -24,6 +24,7 @@ from memory.orchestrator.meaning import Meaning
 from memory.orchestrator.past import locate_each
 from memory.orchestrator.placement import Placement
 from memory.orchestrator.retrieval.choosing import NOT_CONFIRMED, OTHER_METADATA, Behind, Choosing, Reading, chosen
+from memory.orchestrator.retrieval.forms import Forms
 from memory.orchestrator.retrieval.past import Past
 from memory.orchestrator.retrieval.pool import Gathering, Pool
 from memory.orchestrator.steps import step
@@ -89,12 +90,12 @@ class MixedResult(Results[Found]):
 class Searching:
     """Search."""
 
-    def __init__(self, placement: Placement, browsing: Browsing, meaning: Meaning, messages: Finding, long_texts: LongTexts) -> None:
+    def __init__(self, placement: Placement, browsing: Browsing, meaning: Meaning, messages: Finding, long_texts: LongTexts, forms: Forms) -> None:
         self._placement = placement
         self._browsing = browsing
         self._meaning = meaning
         self._messages = messages
-        self._gathering = Gathering(placement, browsing, meaning, long_texts)
+        self._gathering = Gathering(placement, browsing, meaning, long_texts, forms)
         self._past = Past(placement, browsing, self._gathering, meaning)
 
     async def search(self, asked: Asked, text: str, *, explain: bool = False) -> SearchResult:
@@ -234,7 +235,10 @@ class _Homes:
         return said_by(one)
 
     def hit(self, row: int, one: Record, score: float, explanation: dict[str, Any]) -> FoundEntry:
-        where: dict[str, Any] = {"tier": one.tier, "store": self._pool.stores[row].name} if explanation else {}
+        store = self._pool.stores[row]
+        where: dict[str, Any] = {"tier": one.tier, "store": store.name} if explanation else {}
+        if explanation and (read := self._lacking.chosen_from.get(store)) is not None:
+            where["vectors_age"] = round((self._placement.now() - read).total_seconds(), 1)
         if (
             explanation
             and (part := self._pool.parts.get(one.key.id)) is not None
