@@ -304,8 +304,8 @@ def _in_batches() -> frozenset[str]:
 
 @cache
 def named_steps() -> tuple[str, ...]:
-    """Every step named anywhere in the engine beside conversations, in order."""
-    return tuple(sorted(frozenset.union(*_named(""), _WRITES_TOO)))
+    """Every step named anywhere in the engine beside conversations, in order; but for forms, which no store of a run needs."""
+    return tuple(sorted(step for step in frozenset.union(*_named(""), _WRITES_TOO) if not step.startswith("forms.")))
 
 
 @cache

@@ -30,7 +30,7 @@ from memory.policies.visibility import FILTERED
 from memory.ports.candidates import Candidates, Measured, joined
 from memory.ports.collections import Collection
 from memory.ports.pace import paced
-from memory.ports.query import MAX_LIMIT, SYSTEM_FIELDS, VECTOR, Everywhere, Head, In, Order, Partitions, Query, Tenant, within
+from memory.ports.query import MAX_LIMIT, SYSTEM_FIELDS, VECTOR, Head, In, Order, Partitions, Query, within
 from memory.ports.record import Partition, Record
 from memory.ports.store import Store
 from memory.ports.writes import RaiseGeneration, Write
@@ -286,13 +286,7 @@ def _slot_of(write: Write) -> _Slot | None:
 
 
 def _lies_in(partition: Partition, query: Query) -> bool:
-    match query.where:
-        case Everywhere():
-            return True
-        case Tenant(tenant):
-            return partition.tenant == tenant
-        case Partitions(partitions):
-            return partition in partitions
+    return not isinstance(query.where, Partitions) or partition in query.where.partitions
 
 
 def _is_of_another_loop(task: asyncio.Task[None]) -> bool:

@@ -6,7 +6,7 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Awaitable, Callable
-from contextlib import suppress
+from contextlib import closing, suppress
 from dataclasses import replace
 from datetime import timedelta
 from typing import Any
@@ -415,6 +415,30 @@ async def test_closing_ends_what_is_read() -> None:
         assert task.cancelled()
         await world.engine.open()
         await _ready(world.engine)
+
+
+def test_on_another_loop_what_the_first_one_left_behind_is_read_again() -> None:
+    world, first, second = _world(), asyncio.new_event_loop(), asyncio.new_event_loop()
+
+    async def begun() -> None:
+        await world.engine.open()
+        await world.write("tea", USER)
+        world.mid.before["forms.read"] = asyncio.Event().wait
+        await _found(world.engine, "beverage")
+        await asyncio.sleep(0)
+
+    async def gone_on() -> None:
+        world.clock.advance(LASTS)
+        await _ready(world.engine)
+        await world.engine.close()
+
+    with closing(first), closing(second):
+        first.run_until_complete(begun())
+        left = world.engine.forms._task
+        assert left is not None
+        second.run_until_complete(gone_on())
+        left.cancel()
+        first.run_until_complete(asyncio.wait([left]))
 
 
 # -- stores that index, or are several --------------------------------------------------------------------------------
