@@ -109,18 +109,28 @@ class Forms:
         views = self._views(store, asked)
         if not views:
             return await store.candidates(asked)
+        lacking.chose(store, min(view.since for view in views))
+        answer, gone = await self._chosen(store, asked, views)
+        if gone:  # once more, with what others deleted or changed left out
+            for view in views:
+                view.written |= dict.fromkeys([i for i in gone if view.form.place_of(i) is not None], next(self._numbers))
+            answer, _ = await self._chosen(store, asked, views)
+        return answer
+
+    async def _chosen(self, store: Store, asked: Candidates, views: Sequence[_View]) -> tuple[Measured, set[str]]:
+        """The answer, and what was chosen and is not in it."""
+        from memory.ports.scoring import nearest  # calculates with numpy: for who searches
+
         for view in views:
             await self._bring_up(store, view)
         self._make_room()
-        lacking.chose(store, min(view.since for view in views))
-        from memory.ports.scoring import nearest  # calculates with numpy: for who searches
-
-        chosen = dict.fromkeys([*asked.among, *nearest(asked, [view.form for view in views])])
-        served = [view.partition for view in views]
+        chosen, served = nearest(asked, [view.form for view in views]), [view.partition for view in views]
         others = [partition for partition in _partitions(asked) if partition not in served]
         parts = [replace(asked, where=within(*others))] if others else []
-        parts.append(replace(asked, where=within(*served), near=None, dimensions=asked.width, among=tuple(chosen)[:MAX_LIMIT]))
-        return joined(await each_at_once(store.candidates(part) for part in parts))
+        among = tuple(dict.fromkeys([*asked.among, *chosen]))[:MAX_LIMIT]
+        parts.append(replace(asked, where=within(*served), near=None, dimensions=asked.width, among=among))
+        answer = joined(await each_at_once(store.candidates(part) for part in parts))
+        return answer, set(chosen) & set(among) - set(answer.ids)
 
     def _views(self, store: Store, asked: Candidates) -> list[_View]:
         """Those of the asked partitions that are young enough to choose. The others, and those soon too old, are read from now on."""

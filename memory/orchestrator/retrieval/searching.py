@@ -45,7 +45,8 @@ T = TypeVar("T")
 class FoundEntry(Shown):
     """One search hit. `score` says how well it answers, from 0 to 1, and compares across questions: the larger of its likeness in meaning above what
     texts with nothing in common have, and of the part of the question's words that it holds, rare ones counting more. The order of hits is another
-    matter: `explanation` tells what it was made of, the ranks on the way, where the entry lives, and which part of a long text was the nearest.
+    matter: `explanation` tells what it was made of, the ranks on the way, where the entry lives, which part of a long text was the nearest, and of a
+    store without an index for meaning how many seconds old the vectors were that chose (`vectors_age`).
     """
 
     entry: Entry

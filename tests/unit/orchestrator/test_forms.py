@@ -113,6 +113,18 @@ async def test_what_others_write_is_found_after_a_minute_and_nothing_stale_is_sh
         await other.close()
 
 
+async def test_what_others_deleted_makes_room_for_what_is_less_near() -> None:
+    async with _world() as world:
+        near = [await world.write("tea", USER) for _ in range(60)]
+        await world.write("tea and a heron", USER)
+        await _ready(world.engine)
+        other = await world.another_process()
+        for entry in near:
+            await other.delete(TENANT, entry.id)
+        assert await _found(world.engine, "beverage") == ["tea and a heron"]
+        await other.close()
+
+
 async def test_a_form_is_as_old_as_the_beginning_of_its_reading() -> None:
     async with _world() as world:
         await world.write("tea", USER)
