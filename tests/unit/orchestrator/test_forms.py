@@ -121,7 +121,8 @@ async def test_what_others_deleted_makes_room_for_what_is_less_near() -> None:
         other = await world.another_process()
         for entry in near:
             await other.delete(TENANT, entry.id)
-        assert await _found(world.engine, "beverage") == ["tea and a heron"]
+        found = await world.engine.searching.search(Asked(TENANT, (USER,), by="meaning", limit=1), "beverage")
+        assert [hit.entry.content for hit in found] == ["tea and a heron"]
         await other.close()
 
 
