@@ -40,6 +40,7 @@ from memory.orchestrator.relations import Relations
 from memory.orchestrator.remaking import Remaking
 from memory.orchestrator.retention import Retention
 from memory.orchestrator.retrieval.advised import Advised
+from memory.orchestrator.retrieval.forms import Forms
 from memory.orchestrator.retrieval.searching import Searching
 from memory.orchestrator.setbacks import Setbacks
 from memory.orchestrator.settings import EngineSettings
@@ -93,8 +94,9 @@ class Engine:
         self.meaning = Meaning(self.placement, embedder)
         self.erasure = Erasure(self.placement, self.outbox, self.cache, self.generations)
         self.turns = Turns()
+        self.forms = Forms(self.placement)
         self.quotas = Quotas(self.placement, self.erasure, quotas, retention)
-        self.long_texts = LongTexts(self.placement, meaning=self.meaning, outbox=self.outbox)
+        self.long_texts = LongTexts(self.placement, meaning=self.meaning, outbox=self.outbox, forms=self.forms)
         lives = Lives(self.placement, outbox=self.outbox, cache=self.cache)
         self.entries = Entries(
             self.placement,
@@ -129,7 +131,7 @@ class Engine:
         )
         passages_made = self.conversations.passages
         self.reindexing = Reindexing(self.placement, meaning=self.meaning, outbox=self.outbox, passages=passages_made, long_texts=self.long_texts)
-        self.searching = Searching(self.placement, self.browsing, self.meaning, self.conversations.finding, self.long_texts)
+        self.searching = Searching(self.placement, self.browsing, self.meaning, self.conversations.finding, self.long_texts, self.forms)
         self.advised = Advised(self.searching, self.placement, advisor=advisor, reranker=reranker)
         self.tiering = Tiering(self.placement, self.outbox, self.cache, self.generations)
         self.accesses = Accesses(self.placement)
@@ -184,6 +186,7 @@ class Engine:
         """Tell how often entries were read and what sessions have come to, make what messages are found by, as far as the stores answer within the
         deadline, and close the stores."""
         try:
+            await self.forms.close()
             await self.conversations.onward.close()
             async with asyncio.timeout(self.settings.deadline.total_seconds()):
                 await self.conversations.sessions.catch_up()

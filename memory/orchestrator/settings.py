@@ -15,6 +15,7 @@ class EngineSettings:
     `deadline` is how long a read waits for a store, and how long a write tries where others are writing the same record.
     `expired_grace` is how long what has expired is kept, hidden, before a sweep deletes it; zero: for ever.
     `advice` is how long a search waits for an advisor's or a reranker's answer, each time it asks.
+    `search_cache_bytes` is how much the process keeps of the vectors of stores that have no index for meaning; nought: nothing.
     """
 
     mark_life: timedelta = timedelta(hours=1)
@@ -28,3 +29,4 @@ class EngineSettings:
     attempts: int = 16
     batch: int = 500
     page: int = 500
+    search_cache_bytes: int = 256 * 2**20

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from memory import Memory
+from memory.orchestrator.retrieval.forms import LASTS
 from tests.month.clock import MonthClock
 from tests.month.model import Id, Model
 from tests.month.operations import Operation, perform
@@ -48,6 +49,8 @@ class Run:
         self.drafts: dict[str, tuple[str, dict[str, Any]]] = {}
         """By operation, the keyed drafts it wrote, for which tenant."""
         self.begun: list[tuple[int, datetime]] = []
+        self.wrote: dict[int, datetime] = {}
+        """When each worker was done with its last call that may have written."""
         self.script = Script()
         self.workers: list[Worker] = []
 
@@ -81,6 +84,12 @@ class Run:
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state | {"topology": TOPOLOGIES[state["topology"]]})
 
+    def unseen_since(self, worker: int, now: datetime) -> datetime | None:
+        """Since when a search by meaning of a worker may miss what others wrote; None where it may not, since none did or the stores would tell."""
+        can = [leaf.capabilities for leaf in self.memory._engine.topology.leaves]
+        others = max((ended for number, ended in self.wrote.items() if number != worker % len(self.workers)), default=now - LASTS)
+        return now - LASTS if any(one.lexical and not one.semantic for one in can) and others > now - LASTS else None
+
     # -- asking -------------------------------------------------------------------------------------------------------
 
     async def ask(
@@ -95,6 +104,8 @@ class Run:
         answer = await self.workers[number].call(owner, name, args, kwargs)
         self.script.answered(answer)
         ended = self.clock.now
+        if name not in READING:
+            self.wrote[number] = ended
         failure = answer if isinstance(answer, Failure) else None
         return Said(f"{name} of {owner}", begun, ended, None if failure else answer, failure)
 
