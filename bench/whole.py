@@ -20,6 +20,8 @@ HELD = 2_000
 IN_SESSIONS = 5_000
 """Entries of sessions beside an idle sweep, whose rules ask for what of them is old."""
 SESSION = 200
+BULK, TOGETHER = 10_000, 256
+"""Entries that are written in batches of so many."""
 CALLS = 60
 
 FACTS = {"type": "reference", "tags": ["fact"]}
@@ -53,6 +55,7 @@ async def _on(placing: Placing, folder: Path, rounds: int) -> list[Figure]:
             await _timed(f"{placing.name}: search of a user with {HELD:,} entries", lambda: memory.search(next(asked), scope=ada, limit=10)),
             await _timed(f"{placing.name}: update", lambda: memory.update(written[-1], content=next(spare))),
         ]
+        figures += await _bulk(placing, memory)
         ends, idle = [], []
         for _ in range(rounds):
             session = uuid.uuid4().hex
@@ -72,6 +75,22 @@ async def _on(placing: Placing, folder: Path, rounds: int) -> list[Figure]:
         figures.append(Figure(f"{placing.name}: end of a session of {SESSION}, an entry", median(ends) * 1000 / SESSION, "ms", 2))
         figures.append(Figure(f"{placing.name}: a sweep with nothing to do, beside {IN_SESSIONS:,} entries of sessions", median(idle) * 1000, "ms"))
         return figures
+
+
+async def _bulk(placing: Placing, memory: Memory) -> list[Figure]:
+    """Entries a second until all are acknowledged, and until their replicas stand."""
+    drafts = [{"content": c, "scope": Scope.user("bulk")} for c in sentences(BULK, seed=14)]
+    begun = time.perf_counter()
+    for start in range(0, BULK, TOGETHER):
+        await memory.write_many(drafts[start : start + TOGETHER])
+    acknowledged = time.perf_counter() - begun
+    await memory.admin.flush()
+    replicated = time.perf_counter() - begun
+    named = f"{placing.name}: {BULK:,} written in batches of {TOGETHER}"
+    return [
+        Figure(f"{named}, acknowledged", BULK / acknowledged, "/s", 0),
+        Figure(f"{named}, replicas included", BULK / replicated, "/s", 0),
+    ]
 
 
 async def _timed(name: str, call: Callable[[], Awaitable[object]]) -> Figure:

@@ -43,8 +43,9 @@ def show_stats(out: Any, counted: Stats) -> None:
     """The tiers with counts and sizes, for people."""
     from memory.cli import show
 
-    rows = [[show.tier(part.tier), part.store, part.entries, show.size(part.bytes), part.replicas] for part in counted.tiers]
-    out.print(show.table("Tiers", ["tier", "store", "entries", "size", "replicas"], rows, right=("entries", "size", "replicas")))
+    rows = [[show.tier(part.tier), part.store, part.entries, show.size(part.bytes), part.replicas, part.owed] for part in counted.tiers]
+    figures = ("entries", "size", "replicas", "behind")
+    out.print(show.table("Tiers", ["tier", "store", *figures], rows, right=figures))
     if counted.by_type:
         out.print(show.table("Types", ["type", "entries"], list(counted.by_type.items()), right=("entries",)))
     if counted.owed:

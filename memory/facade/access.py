@@ -10,12 +10,13 @@ from memory.domain import door
 from memory.domain.entry import Entry, EntryDraft, EntryType
 from memory.domain.errors import InvalidInput, NotOpen
 from memory.domain.scope import Scope, ScopeKind
-from memory.facade.arguments import Moment, flag, moment, scope_of, stages_of
+from memory.facade.arguments import Moment, consistency_of, flag, moment, scope_of, stages_of
 from memory.facade.config import MemoryConfig
 from memory.facade.life import Life
 from memory.facade.wanted import Only, least_score, metadata_of, only_of, tags_of, types_of
 from memory.orchestrator.collections import SYSTEM_TENANT
 from memory.orchestrator.conversations.finding import WAYS, By
+from memory.orchestrator.deliveries import Consistency
 from memory.orchestrator.engine import Engine
 from memory.orchestrator.retrieval.searching import FoundEntry, SearchResult
 from memory.policies.asked import Asked, Scalar
@@ -83,8 +84,8 @@ class Access:
 
     # -- what memories and views do alike --------------------------------------------------------------------------------
 
-    async def write(self, draft: EntryDraft, *, revive: bool) -> Entry:
-        return await self.engine.entries.write(self.tenant, draft, revive=flag("revive", revive))
+    async def write(self, draft: EntryDraft, *, revive: bool, consistency: Consistency | None) -> Entry:
+        return await self.engine.entries.write(self.tenant, draft, revive=flag("revive", revive), consistency=consistency_of(consistency))
 
     def asked(
         self,

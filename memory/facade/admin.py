@@ -36,8 +36,8 @@ from memory.policies.routing import TIERS
 class Admin:
     """Erasing, exporting and importing, where things stand and why, and the upkeep of the stores.
 
-    `erase`, `hold`, `export`, `import_`, `where`, `why`, `move`, `route` and `stats` concern one tenant; `sweep`, `plan`, `check`, `audit`, `reindex`
-    and `vacuum` the stores, and so all of them.
+    `erase`, `hold`, `export`, `import_`, `where`, `why`, `move`, `route` and `stats` concern one tenant; `flush`, `sweep`, `plan`, `check`, `audit`,
+    `reindex` and `vacuum` the stores, and so all of them.
 
         await memory.admin.erase("user:ada")
         print(await memory.admin.stats())
@@ -203,6 +203,10 @@ class Admin:
         return await reports.stats(self._access.engine, self._access.tenant, [t.value for t in EntryType])
 
     # -- the stores ---------------------------------------------------------------------------------------------------
+
+    async def flush(self) -> None:
+        """Wait until what was written here by now is replicated or, where a store does not answer, is left to a sweep. Closing does so too."""
+        await self._access.engine.deliveries.flush()
 
     async def sweep(self) -> SweepReport:
         """One round of maintenance: finish what crashes left, forget what has served, apply the sweep rules. For all tenants of the stores.

@@ -14,6 +14,7 @@ from memory.domain.errors import InvalidInput
 from memory.domain.scope import Scope
 from memory.domain.shapes import messages_of
 from memory.facade.values import Duration
+from memory.orchestrator.deliveries import CONSISTENCIES, Consistency
 
 Moment = datetime | str | int | float
 """An aware datetime, ISO 8601 text with a zone, or a number of seconds since 1970, not below 10^8."""
@@ -46,6 +47,13 @@ def flag(field: str, value: object) -> bool:
     if not isinstance(value, bool):
         raise InvalidInput(field, f"must be True or False, not {type(value).__name__}")
     return value
+
+
+def consistency_of(value: object) -> Consistency | None:
+    """When a write returns; None: as configured."""
+    if value is None:
+        return None
+    return door.one_of("consistency", value, CONSISTENCIES)  # type: ignore[return-value]
 
 
 def real(field: str, value: object) -> float:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from datetime import timedelta
 from functools import lru_cache
 from importlib import metadata
+from types import ModuleType
 from typing import Any, Literal
 
 from memory.adapters.wrappers.breaker import CircuitBreaker
@@ -62,7 +63,7 @@ def build_engine(
         made[store.name] = whole if config.require_all or len(config.stores_in_use()) == 1 else Latecomer(whole)
     forgetful = all(scheme_of(store.url) == "memory" for store in config.stores_in_use())
     topology = Topology(**_tiers(config, made), accept_loss=forgetful or config.accept_loss)
-    return Engine(
+    engine = Engine(
         topology,
         embedder=embedder or embedder_of(config.embedder),
         counter=counter or counter_named(config.token_counter),
@@ -77,6 +78,9 @@ def build_engine(
         advisor=advisor,
         reranker=reranker,
     )
+    if config.telemetry:
+        engine.deliveries.watcher = _telemetry().DeliveryMetrics()
+    return engine
 
 
 def _tiers(config: MemoryConfig, made: Mapping[str, Store]) -> dict[str, Store]:
@@ -127,15 +131,15 @@ def guarded(
         store = Retry(store, guards.retry.attempts, guards.retry.backoff.total_seconds(), give_up_after=mark_life / 2, clock=clock)
     if guards.breaker:
         store = CircuitBreaker(store, guards.breaker.failures, guards.breaker.cool_down.total_seconds())
-    return _observed(store, tiers) if telemetry else store
+    return _telemetry().Telemetry(store, tiers) if telemetry else store
 
 
-def _observed(store: Store, tiers: Sequence[str]) -> Store:
+def _telemetry() -> ModuleType:
     try:
-        from memory.adapters.wrappers.telemetry import Telemetry
+        from memory.adapters.wrappers import telemetry
     except ImportError as error:
         raise ConfigError(f"telemetry: needs '{error.name}'; pip install 'memory-tiers[telemetry]', or set telemetry = false") from error
-    return Telemetry(store, tiers)
+    return telemetry
 
 
 def embedder_of(settings: EmbedderSettings) -> Embedder | None:

@@ -44,6 +44,7 @@ from memory.facade.values import (
     masked_options,
     scheme_of,
 )
+from memory.orchestrator.deliveries import Consistency
 from memory.orchestrator.kinds import KINDS
 from memory.orchestrator.settings import EngineSettings
 from memory.policies.promotion import DEFAULT_RULES, PromotionRule
@@ -285,6 +286,8 @@ class MemoryConfig(BaseModel):
     require_all: bool = False
     """True: opening fails unless every store answers. Else those that do are opened, and the others when they are back; one must be there."""
     inclusion_rules: bool = True
+    consistency: Consistency = EngineSettings().consistency
+    """When a write returns, unless it says so itself; see `Memory.write`."""
     telemetry: bool = False
     """True: every store's calls are traced and timed through OpenTelemetry; see `Telemetry`."""
     tiers: Tiers = Tiers()
@@ -365,7 +368,7 @@ class MemoryConfig(BaseModel):
     @property
     def engine(self) -> EngineSettings:
         lengths = {name: getattr(self.durations, name) for name in Durations.model_fields}
-        return EngineSettings(**lengths, search_cache_bytes=self.search.cache_bytes)
+        return EngineSettings(**lengths, consistency=self.consistency, search_cache_bytes=self.search.cache_bytes)
 
     def serving(self) -> dict[str, ServingStore]:
         """The store of each tier, routes aside. Tiers with the same store, or the same URL, get the very same one."""
@@ -411,7 +414,7 @@ class MemoryConfig(BaseModel):
 
     def leaves(self) -> dict[str, Any]:
         """Every value by its dotted name, ready to show: secrets hidden, durations as text, and the stores in use."""
-        plain = ("tenant", "token_counter", "accept_loss", "inclusion_rules", "telemetry")
+        plain = ("tenant", "token_counter", "accept_loss", "inclusion_rules", "consistency", "telemetry")
         shown: dict[str, Any] = {name: getattr(self, name) for name in plain} | self.embedder.shown()
         shown |= {f"tiers.{tier}": masked(getattr(self.tiers, tier)) for tier in TIERS}
         stores: dict[str, StoreConfig | ServingStore] = {**self.stores, **{s.name: s for s in self.stores_in_use() if s.name == MAIN}}

@@ -15,7 +15,7 @@ from memory.domain.scope import Scope
 from memory.domain.session import FoundMessages
 from memory.facade.access import MAX_QUERY_BYTES, RETRIEVE_LIMIT, SEARCH_LIMIT, Access
 from memory.facade.admin import Admin
-from memory.facade.arguments import Moment, draft_of, flag, id_of, ids_of, length, moment, real, scope_of
+from memory.facade.arguments import Moment, consistency_of, draft_of, flag, id_of, ids_of, length, moment, real, scope_of
 from memory.facade.build import as_advisor, as_counter, as_embedder, as_policy, as_reranker, build_engine
 from memory.facade.config import MemoryConfig
 from memory.facade.entries import Entries
@@ -29,6 +29,7 @@ from memory.facade.wanted import Only, SearchOptions, preferences
 from memory.orchestrator.allowance import Allowance
 from memory.orchestrator.browsing import Retrieved
 from memory.orchestrator.conversations.finding import WAYS
+from memory.orchestrator.deliveries import Consistency
 from memory.orchestrator.derivation import Callback
 from memory.orchestrator.engine import Engine
 from memory.orchestrator.maintenance import SweepReport
@@ -242,6 +243,7 @@ class Memory:
         speaker: str | None = None,
         key: str | None = None,
         revive: bool = False,
+        consistency: Consistency | None = None,
     ) -> Entry:
         """Remember one thing, and return it as stored.
 
@@ -251,6 +253,10 @@ class Memory:
         a `timedelta` from the write on, is hidden, not deleted (A36).
         Of what was said in a conversation `conversation_id`, `number_in_conversation` and `speaker` say where and by whom, for good; `content` is the
         speaker's own words, without the name. What was said just before and after helps to find them.
+
+        It returns once its home has it: a search of this memory finds it then, one of another process at once by words, and by meaning some tens of
+        milliseconds later, when its replica is delivered. With `consistency="replicated"` it returns once that stands too, unless its store does not
+        answer. Unless told, `consistency` is that of the configuration.
         """
         draft = EntryDraft(
             scope=scope_of(scope),
@@ -267,17 +273,19 @@ class Memory:
             speaker=speaker,
             key=key,
         )
-        return await self._access.write(draft, revive=revive)
+        return await self._access.write(draft, revive=revive, consistency=consistency)
 
-    async def write_many(self, drafts: Iterable[EntryDraft | Mapping[str, Any]], *, revive: bool = False) -> list[Entry]:
+    async def write_many(
+        self, drafts: Iterable[EntryDraft | Mapping[str, Any]], *, revive: bool = False, consistency: Consistency | None = None
+    ) -> list[Entry]:
         """Remember many things, in order; mappings take the arguments of `write`. All are checked before any is stored.
 
         They are stored 500 at a time: after a store failed the earlier batches are kept. With keys the whole call can be repeated.
         Drafts whose key is in conflict keep no other from being stored: then `PartialWrite`, a `Conflict`, says which they are, and has the rest.
-        `revive` is that of `write`, for all of them.
+        `revive` and `consistency` are those of `write`, for all of them.
         """
         checked = [draft_of(d) async for d in paced(door.sequence("drafts", drafts))]
-        return await self._engine.entries.write_many(self.tenant, checked, revive=flag("revive", revive))
+        return await self._engine.entries.write_many(self.tenant, checked, revive=flag("revive", revive), consistency=consistency_of(consistency))
 
     async def update(
         self,
@@ -290,11 +298,12 @@ class Memory:
         tags: Sequence[str] = _UNSET,
         metadata: Mapping[str, Any] = _UNSET,
         expires_at: Moment | timedelta | None = _UNSET,
+        consistency: Consistency | None = None,
     ) -> Entry:
         """Change an active entry: tags are replaced, metadata merged, `expires_at=None` clears the expiry; what is not given stays.
 
         The version before it is kept (see `entries.history`). Raises `NotFound` for what is unknown, expired or retired, and `Contended` where others
-        were changing it for all of `durations.deadline`.
+        were changing it for all of `durations.deadline`. `consistency` is that of `write`.
         """
         given = {
             "content": content,
@@ -306,7 +315,7 @@ class Memory:
             "expires_at": expires_at,
         }
         changes = check_patch({name: value for name, value in given.items() if value is not _UNSET})
-        return await self._engine.entries.update(self.tenant, id_of(entry_id), changes)
+        return await self._engine.entries.update(self.tenant, id_of(entry_id), changes, consistency_of(consistency))
 
     async def delete(self, entry_id: str) -> bool:
         """Erase an entry with its kept versions and relations. True when there was one; again is no error (A55)."""
@@ -493,15 +502,24 @@ class Memory:
         tags: Sequence[str] = _UNSET,
         metadata: Mapping[str, Any] = _UNSET,
         delete_original: bool = False,
+        consistency: Consistency | None = None,
     ) -> Entry:
         """Copy an entry into a broader scope; again returns the same entry. Raises `InvalidScopePromotion` where that is not allowed.
 
         Promoting again with other overrides is a `Conflict`. So is `delete_original` where the original was edited since it was copied, or its
-        copy is expired or retired: only what can be read elsewhere is deleted.
+        copy is expired or retired: only what can be read elsewhere is deleted. `consistency` is that of `write`, but that with `delete_original` all
+        is waited for.
         """
         given = {"content": content, "tags": tags, "metadata": metadata}
         overrides = check_patch({name: value for name, value in given.items() if value is not _UNSET})
-        return await self._engine.derivation.promote(self.tenant, id_of(entry_id), scope_of(to), overrides=overrides, delete_original=delete_original)
+        return await self._engine.derivation.promote(
+            self.tenant,
+            id_of(entry_id),
+            scope_of(to),
+            overrides=overrides,
+            delete_original=delete_original,
+            consistency=consistency_of(consistency),
+        )
 
     async def compact(
         self,

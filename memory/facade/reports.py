@@ -17,7 +17,7 @@ from memory.orchestrator.healing import Compared, Told
 from memory.orchestrator.setbacks import SetBack
 from memory.policies.routing import TIERS
 from memory.ports.capabilities import FLAGS, LIMITS
-from memory.ports.query import Eq, Query, Tenant
+from memory.ports.query import And, Eq, Query, Tenant
 from memory.ports.record import Key, Mark, Record, Role, Tombstone
 from memory.ports.store import Store
 
@@ -34,13 +34,20 @@ class Copy(Shown):
 
 @dataclass(frozen=True, slots=True, repr=False)
 class TierStats(Shown):
-    """How many entries have their home in a tier, and how many bytes they take; `replicas` are copies kept there for searching."""
+    """How many entries have their home in a tier, and how many bytes they take; `replicas` are copies kept there for searching.
+
+    How far these are behind: `owed` counts the entries that owe a step and have their replica here; of them `queued` are about to be delivered by
+    this process, the oldest of which has waited for `behind_seconds`. The others wait for the process that wrote them, or for a sweep.
+    """
 
     tier: str
     store: str
     entries: int
     bytes: int
     replicas: int
+    owed: int = 0
+    queued: int = 0
+    behind_seconds: float = 0.0
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -154,7 +161,10 @@ async def stats(engine: Engine, tenant: str, types: list[str]) -> Stats:
                 if engine.topology.home(tier) is store:
                     homes = await store.count(Query(ENTRIES, Tenant(tenant), Eq("tier", tier)))
                     copies = await store.count(Query(ENTRIES, Tenant(tenant), Eq("tier", tier), roles=frozenset({Role.REPLICA})))
-                    tiers.append(TierStats(tier, store.name, homes.records, homes.bytes, copies.records))
+                    owing = await _owing(engine, tenant, tier)
+                    behind = engine.deliveries.behind(tier, tenant)
+                    counted = (homes.records, homes.bytes, copies.records, owing)
+                    tiers.append(TierStats(tier, store.name, *counted, behind.records, round(behind.seconds, 3)))
             for name in types:
                 by_type[name] += (await store.count(Query(ENTRIES, Tenant(tenant), Eq("type", name)))).records
             owed += await engine.maintenance.owed_in(store)
@@ -164,6 +174,14 @@ async def stats(engine: Engine, tenant: str, types: list[str]) -> Stats:
     evicted = {quota: count for (owner, quota), count in engine.quotas.evicted.items() if owner == tenant}
     counts, set_back = {name: n for name, n in by_type.items() if n}, tuple(str(one) for one in (await engine.setbacks.look()).values())
     return Stats(tiers, counts, owed, await stuck(engine, tenant), tuple(degraded), evicted, set_back)
+
+
+async def _owing(engine: Engine, tenant: str, tier: str) -> int:
+    """How many entries owe a step whose replica stands in this tier."""
+    kinds, home = engine.placement.kinds, engine.topology.home
+    sources = [source for source in TIERS if tier in kinds.of(ENTRIES).replicas(source) and home(source) is not home(tier)]
+    counts = [await home(source).count(Query(ENTRIES, Tenant(tenant), And((Eq("tier", source), Eq("owing", True))))) for source in sources]
+    return sum(count.records for count in counts)
 
 
 async def stuck(engine: Engine, tenant: str) -> tuple[str, ...]:

@@ -12,6 +12,7 @@ from memory.facade.access import RETRIEVE_LIMIT, Access
 from memory.facade.arguments import Moment
 from memory.facade.wanted import Only, SearchOptions, preferences
 from memory.orchestrator.browsing import Retrieved
+from memory.orchestrator.deliveries import Consistency
 from memory.orchestrator.retrieval.searching import MixedResult, SearchResult
 from memory.policies.asked import Scalar
 
@@ -46,6 +47,7 @@ class ScopedMemory:
         speaker: str | None = None,
         key: str | None = None,
         revive: bool = False,
+        consistency: Consistency | None = None,
     ) -> Entry:
         """Remember one thing; see `Memory.write`."""
         draft = EntryDraft(
@@ -63,7 +65,7 @@ class ScopedMemory:
             speaker=speaker,
             key=key,
         )
-        return await self._access.write(draft, revive=revive)
+        return await self._access.write(draft, revive=revive, consistency=consistency)
 
     async def retrieve(
         self,

@@ -11,10 +11,11 @@ from memory.domain.entry import Entry, EntryDraft
 from memory.domain.errors import Conflict, InvalidInput, PartialWrite, StoreUnavailable
 from memory.domain.time import moment
 from memory.orchestrator.collections import DIGEST, ENTRIES
+from memory.orchestrator.deliveries import Consistency, Deliveries
 from memory.orchestrator.entry_records import entry_of, record_of, request_digest
 from memory.orchestrator.lives import Lives
 from memory.orchestrator.meaning import Meaning
-from memory.orchestrator.outbox import Outbox, Pending, owed_by_writing
+from memory.orchestrator.outbox import Pending, owed_by_writing
 from memory.orchestrator.past import kept_versions
 from memory.orchestrator.placement import Located, Placement, refused
 from memory.orchestrator.quotas import Newcomer, Quotas
@@ -47,18 +48,20 @@ class Newborn:
 class Births:
     """Writes drafts."""
 
-    def __init__(self, placement: Placement, *, meaning: Meaning, outbox: Outbox, lives: Lives, quotas: Quotas) -> None:
+    def __init__(self, placement: Placement, *, meaning: Meaning, deliveries: Deliveries, lives: Lives, quotas: Quotas) -> None:
         self._placement = placement
         self._meaning = meaning
-        self._outbox = outbox
+        self._deliveries = deliveries
         self._lives = lives
         self._quotas = quotas
 
-    async def write_many(self, tenant: str, drafts: Sequence[EntryDraft], *, revive: bool = False) -> list[Entry]:
+    async def write_many(
+        self, tenant: str, drafts: Sequence[EntryDraft], *, revive: bool = False, consistency: Consistency | None = None
+    ) -> list[Entry]:
         """Store entries in order, batch by batch. When a store fails, the earlier batches are kept; keyed drafts can be written again.
 
         Raises `PartialWrite` once all is done where some keyed drafts were in conflict, `QuotaExceeded` before anything is stored. `revive` lets a
-        key whose entry was deleted begin a new life.
+        key whose entry was deleted begin a new life. `consistency`: that of the settings unless told.
         """
         latest = self._placement.now() + CLOCK_SKEW
         if any(draft.created_at is not None and draft.created_at > latest for draft in drafts):
@@ -67,7 +70,7 @@ class Births:
         newcomers = [self._newcomer(tenant, draft) for draft in drafts] if self._quotas.quotas else []
         async with self._quotas.admitted(tenant, newcomers) as stay:
             for start in range(0, len(drafts), self._placement.settings.batch):
-                newborn += await self._write_batch(tenant, drafts[start : start + self._placement.settings.batch], revive)
+                newborn += await self._write_batch(tenant, drafts[start : start + self._placement.settings.batch], revive, consistency)
             stay |= {one.record.key for one in newborn}
         written = {position: one.entry for position, one in enumerate(newborn) if one.entry is not None}
         conflicts = {position: one.conflict for position, one in enumerate(newborn) if one.conflict is not None}
@@ -75,14 +78,14 @@ class Births:
             raise PartialWrite(written, conflicts)
         return list(written.values())
 
-    async def _write_batch(self, tenant: str, drafts: Sequence[EntryDraft], revive: bool) -> list[Newborn]:
+    async def _write_batch(self, tenant: str, drafts: Sequence[EntryDraft], revive: bool, consistency: Consistency | None) -> list[Newborn]:
         newborn = [self._newborn(tenant, draft) async for draft in paced(drafts)]
         records = await self._meaning.embedded([one.record for one in newborn])
         for one, record in zip(newborn, records, strict=True):
             one.record = replace(record, owed=owed_by_writing(self._placement, ENTRIES, record, one.store))
         await self._look_for_repeats(newborn, revive)
         for store in dict.fromkeys(one.store for one in newborn):
-            await self._put(store, [one for one in newborn if one.store is store and not one.settled], revive)
+            await self._put(store, [one for one in newborn if one.store is store and not one.settled], revive, consistency)
         return newborn
 
     def _newcomer(self, tenant: str, draft: EntryDraft) -> Newcomer:
@@ -109,12 +112,12 @@ class Births:
                 if there.record is not None or there.tombstone is not None:
                     await self._meet(one, there, revive)
 
-    async def _put(self, store: Store, newborn: Sequence[Newborn], revive: bool) -> None:
+    async def _put(self, store: Store, newborn: Sequence[Newborn], revive: bool, consistency: Consistency | None) -> None:
         if not newborn:
             return
         outcomes = await self._placement.write("write.home", store, *(Put(ENTRIES, one.record, Absent()) for one in newborn))
         fresh = [self._born(one, store, outcome) async for one, outcome in paced(zip(newborn, outcomes, strict=True)) if outcome.applied]
-        await self._outbox.finish_all(fresh)
+        await self._deliveries.deliver(fresh, consistency)
         async for one, outcome in paced(zip(newborn, outcomes, strict=True)):
             if (error := refused(store, outcome)) is not None:
                 raise error
@@ -169,7 +172,7 @@ class Births:
                 raise error
             if outcome.applied:
                 one.record = record
-                await self._outbox.finish(self._born(one, born.store, outcome))
+                await self._deliveries.deliver([self._born(one, born.store, outcome)], "replicated")
                 return
             await patience.wait()
             there = await self._placement.locate(ENTRIES, one.record.key, born_in=one.store)

@@ -16,12 +16,13 @@ from memory.domain.errors import CompactionError, Conflict, InvalidInput, NotFou
 from memory.domain.scope import Scope, ScopeKind, check_promotion
 from memory.domain.time import moment
 from memory.orchestrator.collections import ENTRIES
+from memory.orchestrator.deliveries import Consistency, Deliveries
 from memory.orchestrator.entries import Entries
 from memory.orchestrator.entry_records import entry_of, record_of
 from memory.orchestrator.erasure import DELETE, Erasure
 from memory.orchestrator.lives import Lives
 from memory.orchestrator.meaning import Meaning
-from memory.orchestrator.outbox import Outbox, Pending, owed_by_writing
+from memory.orchestrator.outbox import Pending, owed_by_writing
 from memory.orchestrator.placement import Placement, refused
 from memory.orchestrator.quotas import Newcomer
 from memory.orchestrator.turns import Patience
@@ -45,11 +46,11 @@ OVERRIDES = "promoted_with"
 class Derivation:
     """Promotion across scopes, and compaction. Ids derive from the sources, so that a repeat finds what it made before."""
 
-    def __init__(self, placement: Placement, *, entries: Entries, meaning: Meaning, outbox: Outbox, erasure: Erasure, lives: Lives) -> None:
+    def __init__(self, placement: Placement, *, entries: Entries, meaning: Meaning, deliveries: Deliveries, erasure: Erasure, lives: Lives) -> None:
         self._placement = placement
         self._entries = entries
         self._meaning = meaning
-        self._outbox = outbox
+        self._deliveries = deliveries
         self._erasure = erasure
         self._lives = lives
 
@@ -62,6 +63,7 @@ class Derivation:
         overrides: dict[str, Any] | None = None,
         delete_original: bool = False,
         revive: bool = True,
+        consistency: Consistency | None = None,
     ) -> Entry:
         """Copy an entry into a broader scope (A59-A71).
 
@@ -110,7 +112,7 @@ class Derivation:
                     there.key.id,
                 )
 
-        return await self._store(record, [source] if delete_original else [], check, revive=revive)
+        return await self._store(record, [source] if delete_original else [], check, revive=revive, consistency=consistency)
 
     async def _promoted(self, tenant: str, entry_id: str, target: Scope, asked: str) -> Entry:
         """What an entry that is gone was promoted to; raises `NotFound` naming that entry where it was not."""
@@ -208,6 +210,7 @@ class Derivation:
         *,
         revive: bool = True,
         steps: Sequence[Owed] = (),
+        consistency: Consistency | None = None,
     ) -> Entry:
         """Put a derived record where nothing stands under its id, or over the tombstone of an earlier life.
 
@@ -218,10 +221,17 @@ class Derivation:
         less = sum(source.scope == record.scope for source in to_delete)
         async with self._entries.quotas.admitted(record.key.tenant, [Newcomer.of(record, derived=True)], less) as stay:
             stay.add(record.key)
-            return await self._stored(record, to_delete, check, revive=revive, steps=steps)
+            return await self._stored(record, to_delete, check, revive=revive, steps=steps, consistency=consistency)
 
     async def _stored(
-        self, record: Record, to_delete: Sequence[Record], check: Callable[[Record], None], *, revive: bool, steps: Sequence[Owed]
+        self,
+        record: Record,
+        to_delete: Sequence[Record],
+        check: Callable[[Record], None],
+        *,
+        revive: bool,
+        steps: Sequence[Owed],
+        consistency: Consistency | None,
     ) -> Entry:
         record = (await self._meaning.embedded([record]))[0]
         store = self._placement.topology.home(record.tier)
@@ -243,7 +253,7 @@ class Derivation:
                 raise NotFound(record.key.id)  # the scope was erased under it
             if outcome.applied:
                 stored = replace(new, generation=outcome.generation)
-                await self._outbox.finish(Pending(ENTRIES, born.store, stored))
+                await self._deliveries.deliver([Pending(ENTRIES, born.store, stored)], consistency)
                 return entry_of(stored)
             await patience.wait()
 

@@ -19,6 +19,7 @@ from memory.orchestrator.collections import ENTRIES
 from memory.orchestrator.conversations.conversations import Conversations
 from memory.orchestrator.conversations.passages import Where
 from memory.orchestrator.dangling import Dangling
+from memory.orchestrator.deliveries import Deliveries
 from memory.orchestrator.derivation import Derivation
 from memory.orchestrator.entries import Entries
 from memory.orchestrator.erasure import Erasure
@@ -91,6 +92,7 @@ class Engine:
         self.generations = Generations(self.placement, self.setbacks)
         self.cache = Cache(self.placement)
         self.outbox = Outbox(self.placement, self.generations, self.cache)
+        self.deliveries = Deliveries(self.placement, self.outbox)
         self.meaning = Meaning(self.placement, embedder)
         self.erasure = Erasure(self.placement, self.outbox, self.cache, self.generations)
         self.turns = Turns()
@@ -105,12 +107,13 @@ class Engine:
             cache=self.cache,
             erasure=self.erasure,
             generations=self.generations,
+            deliveries=self.deliveries,
             lives=lives,
             turns=self.turns,
             quotas=self.quotas,
         )
         self.derivation = Derivation(
-            self.placement, entries=self.entries, meaning=self.meaning, outbox=self.outbox, erasure=self.erasure, lives=lives
+            self.placement, entries=self.entries, meaning=self.meaning, deliveries=self.deliveries, erasure=self.erasure, lives=lives
         )
         self.relations = Relations(self.placement, entries=self.entries, erasure=self.erasure, generations=self.generations, outbox=self.outbox)
         self.conversations = Conversations(
@@ -127,11 +130,24 @@ class Engine:
         self.dangling = Dangling(self.placement, self.erasure)
         self.browsing = Browsing(self.placement)
         self.transfer = Transfer(
-            self.placement, browsing=self.browsing, meaning=self.meaning, outbox=self.outbox, erasure=self.erasure, quotas=self.quotas
+            self.placement,
+            browsing=self.browsing,
+            meaning=self.meaning,
+            deliveries=self.deliveries,
+            erasure=self.erasure,
+            quotas=self.quotas,
         )
         passages_made = self.conversations.passages
         self.reindexing = Reindexing(self.placement, meaning=self.meaning, outbox=self.outbox, passages=passages_made, long_texts=self.long_texts)
-        self.searching = Searching(self.placement, self.browsing, self.meaning, self.conversations.finding, self.long_texts, self.forms)
+        self.searching = Searching(
+            self.placement,
+            self.browsing,
+            self.meaning,
+            self.conversations.finding,
+            long_texts=self.long_texts,
+            forms=self.forms,
+            deliveries=self.deliveries,
+        )
         self.advised = Advised(self.searching, self.placement, advisor=advisor, reranker=reranker)
         self.tiering = Tiering(self.placement, self.outbox, self.cache, self.generations)
         self.accesses = Accesses(self.placement)
@@ -157,7 +173,7 @@ class Engine:
             tiering=self.tiering,
             promotion=self.promotion,
             retention=self.retention,
-            tells=(self.meaning.look, self.accesses.tell, self.conversations.sessions.catch_up, passages_made.catch_up),
+            tells=(self.deliveries.flush, self.meaning.look, self.accesses.tell, self.conversations.sessions.catch_up, passages_made.catch_up),
             dangling=self.dangling,
             sessions=self.conversations.sessions,
             reindexing=self.reindexing,
@@ -181,19 +197,21 @@ class Engine:
         except BaseException:
             await self.topology.close()
             raise
+        self.deliveries.open()
 
     async def close(self) -> None:
-        """Tell how often entries were read and what sessions have come to, make what messages are found by, as far as the stores answer within the
-        deadline, and close the stores."""
+        """Deliver what is queued, tell how often entries were read and what sessions have come to, make what messages are found by, as far as the
+        stores answer within the deadline, and close the stores."""
         try:
             await self.forms.close()
             await self.conversations.onward.close()
             async with asyncio.timeout(self.settings.deadline.total_seconds()):
+                await self.deliveries.close()
                 await self.conversations.sessions.catch_up()
                 await self.accesses.tell()
                 await self.conversations.passages.catch_up()
-        except Exception as error:  # noqa: BLE001 - a count is no reason not to close
-            log.warning("not all accesses and messages were counted: %s", error)
+        except Exception as error:  # noqa: BLE001 - what is owed, or a count, is no reason not to close
+            log.warning("not everything was delivered and counted: %s", error)
         finally:
             await self.topology.close()
 

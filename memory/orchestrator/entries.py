@@ -14,6 +14,7 @@ from memory.domain.time import micros
 from memory.orchestrator.births import Births
 from memory.orchestrator.cache import Cache
 from memory.orchestrator.collections import ENTRIES, ENTRY_VERSIONS
+from memory.orchestrator.deliveries import Consistency, Deliveries
 from memory.orchestrator.entry_records import changed, entry_of
 from memory.orchestrator.erasure import Erasure
 from memory.orchestrator.generations import Generations
@@ -46,6 +47,7 @@ class Entries:
         cache: Cache,
         erasure: Erasure,
         generations: Generations,
+        deliveries: Deliveries,
         lives: Lives,
         turns: Turns,
         quotas: Quotas,
@@ -56,7 +58,8 @@ class Entries:
         self._cache = cache
         self._erasure = erasure
         self._generations = generations
-        self._births = Births(placement, meaning=meaning, outbox=outbox, lives=lives, quotas=quotas)
+        self._deliveries = deliveries
+        self._births = Births(placement, meaning=meaning, deliveries=deliveries, lives=lives, quotas=quotas)
         self.quotas = quotas
         self._turns = turns
         self.on_written: Callable[[str, Sequence[Entry]], object] = lambda tenant, entries: None
@@ -64,16 +67,18 @@ class Entries:
 
     # -- writing ------------------------------------------------------------------------------------------------------
 
-    async def write(self, tenant: str, draft: EntryDraft, *, revive: bool = False) -> Entry:
+    async def write(self, tenant: str, draft: EntryDraft, *, revive: bool = False, consistency: Consistency | None = None) -> Entry:
         """Store one entry; under a key, exactly once (decision A5)."""
         try:
-            return (await self.write_many(tenant, [draft], revive=revive))[0]
+            return (await self.write_many(tenant, [draft], revive=revive, consistency=consistency))[0]
         except PartialWrite as none_written:
             raise none_written.conflicts[0] from None
 
-    async def write_many(self, tenant: str, drafts: Sequence[EntryDraft], *, revive: bool = False) -> list[Entry]:
+    async def write_many(
+        self, tenant: str, drafts: Sequence[EntryDraft], *, revive: bool = False, consistency: Consistency | None = None
+    ) -> list[Entry]:
         """Store entries in order; see `Births.write_many`."""
-        written = await self._births.write_many(tenant, drafts, revive=revive)
+        written = await self._births.write_many(tenant, drafts, revive=revive, consistency=consistency)
         self.on_written(tenant, written)
         return written
 
@@ -132,11 +137,11 @@ class Entries:
 
     # -- changing -----------------------------------------------------------------------------------------------------
 
-    async def update(self, tenant: str, entry_id: str, changes: dict[str, Any]) -> Entry:
+    async def update(self, tenant: str, entry_id: str, changes: dict[str, Any], consistency: Consistency | None = None) -> Entry:
         """Change what the checked patch names; the version before it is kept. Without changes, the entry as it is (D16)."""
         if not changes:
             return entry_of(await self.live_record(tenant, entry_id, active=True))
-        entry = entry_of(await self._change(tenant, entry_id, lambda record, now: changes))
+        entry = entry_of(await self._change(tenant, entry_id, lambda record, now: changes, consistency))
         self.on_written(tenant, [entry])
         return entry
 
@@ -157,17 +162,17 @@ class Entries:
             return False
         return True
 
-    async def _change(self, tenant: str, entry_id: str, change: Change) -> Record:
+    async def _change(self, tenant: str, entry_id: str, change: Change, consistency: Consistency | None = None) -> Record:
         """Read, change, and write on condition that nobody else did meanwhile; else again, until the deadline: then `Contended`."""
         if not ids.is_id(entry_id):
             raise NotFound(entry_id)
         key, patience = Key(tenant, entry_id), Patience(self._placement, entry_id)
         async with self._turns.take(ENTRIES, key, patience):
-            while (stored := await self._attempt(key, change)) is None:
+            while (stored := await self._attempt(key, change, consistency)) is None:
                 await patience.wait()
             return stored
 
-    async def _attempt(self, key: Key, change: Change) -> Record | None:
+    async def _attempt(self, key: Key, change: Change, consistency: Consistency | None) -> Record | None:
         """One try at a change; None when somebody else was faster."""
         home = (await self._placement.locate(ENTRIES, key)).home()
         now = self._placement.now()
@@ -178,9 +183,9 @@ class Entries:
         new = changed(record, changes, version=version_at(now, record.version))
         if changes.keys() & {"content", "title"}:
             new = (await self._meaning.embedded([new]))[0]
-        return await self._replace(store, record, new)
+        return await self._replace(store, record, new, consistency)
 
-    async def _replace(self, store: Store, old: Record, new: Record) -> Record | None:
+    async def _replace(self, store: Store, old: Record, new: Record, consistency: Consistency | None) -> Record | None:
         """Write the new version with the old one kept; None when somebody else was faster."""
         await self._cache.invalidate(ENTRIES, old.key)
         replaced = kept_version(old, new.version)
@@ -207,5 +212,5 @@ class Entries:
         if not all(o.applied for o in outcomes):
             return None
         await self._cache.invalidate(ENTRIES, old.key)
-        await self._outbox.finish(Pending(ENTRIES, store, new))
+        await self._deliveries.deliver([Pending(ENTRIES, store, new)], consistency)
         return new

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import timedelta
+from typing import Literal
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,6 +17,8 @@ class EngineSettings:
     `expired_grace` is how long what has expired is kept, hidden, before a sweep deletes it; zero: for ever.
     `advice` is how long a search waits for an advisor's or a reranker's answer, each time it asks.
     `search_cache_bytes` is how much the process keeps of the vectors of stores that have no index for meaning; nought: nothing.
+    `consistency`: when a write returns, unless it says so itself; see `Deliveries`. What is delivered behind it waits `linger` for others to go with,
+    as many together as are a `batch`; while so many records or bytes are queued, writers wait.
     """
 
     mark_life: timedelta = timedelta(hours=1)
@@ -30,3 +33,7 @@ class EngineSettings:
     batch: int = 500
     page: int = 500
     search_cache_bytes: int = 256 * 2**20
+    consistency: Literal["acknowledged", "replicated"] = "acknowledged"
+    linger: timedelta = timedelta(milliseconds=20)
+    queued_records: int = 2_000
+    queued_bytes: int = 64 * 2**20

@@ -17,11 +17,12 @@ from memory.orchestrator.collections import ARTIFACTS, DIGEST, ENTRIES, ENTRY_VE
 from memory.orchestrator.conversations.artifacts import chunk_key, chunks_of
 from memory.orchestrator.conversations.events import artifacts_of
 from memory.orchestrator.conversations.uploads import READ_AT_ONCE
+from memory.orchestrator.deliveries import Deliveries
 from memory.orchestrator.entry_records import PARTS, entry_of, record_of
 from memory.orchestrator.erasure import Erasure
 from memory.orchestrator.kinds import Kind, Kinds
 from memory.orchestrator.meaning import Meaning
-from memory.orchestrator.outbox import Outbox, Pending, owed_by_writing
+from memory.orchestrator.outbox import Pending, owed_by_writing
 from memory.orchestrator.past import kept_versions, same_life
 from memory.orchestrator.placement import Located, Placement, refused
 from memory.orchestrator.quotas import Newcomer, Quotas
@@ -92,11 +93,13 @@ DERIVED = frozenset({PARTS})
 class Transfer:
     """Reads and restores them."""
 
-    def __init__(self, placement: Placement, *, browsing: Browsing, meaning: Meaning, outbox: Outbox, erasure: Erasure, quotas: Quotas) -> None:
+    def __init__(
+        self, placement: Placement, *, browsing: Browsing, meaning: Meaning, deliveries: Deliveries, erasure: Erasure, quotas: Quotas
+    ) -> None:
         self._placement = placement
         self._browsing = browsing
         self._meaning = meaning
-        self._outbox = outbox
+        self._deliveries = deliveries
         self._erasure = erasure
         self._quotas = quotas
 
@@ -170,7 +173,7 @@ class Transfer:
             outcomes = await self._placement.write("write.home", store, *(Put(ENTRIES, record, Absent()) for record in here))
             met = list(zip(here, outcomes, strict=True))
             born = [replace(record, generation=outcome.generation) for record, outcome in met if outcome.applied]
-            await self._outbox.finish_all([Pending(ENTRIES, store, record) for record in born])
+            await self._deliveries.deliver([Pending(ENTRIES, store, record) for record in born])
             for record, outcome in met:
                 if outcome.applied:
                     fates[record.key] = WRITTEN
@@ -275,7 +278,7 @@ class Transfer:
             raise error
         if not outcome.applied:
             return await self.restore(tenant, kind, record, as_it_was=True) if as_it_was else THERE
-        await self._outbox.finish(Pending(kind.collection, store, replace(fresh, generation=outcome.generation)))
+        await self._deliveries.deliver([Pending(kind.collection, store, replace(fresh, generation=outcome.generation))])
         return WRITTEN
 
 

@@ -96,7 +96,9 @@ def counts(collection: Collection, packed: bytes, stems: Several[str]) -> dict[s
 
 def weighted(collection: Collection, packed: bytes) -> dict[str, float]:
     """Every token of the texts, and how often it stands in them, summed under the parts' weights."""
-    return {found: float(weighed(collection, numbers)) for found, numbers in packed_counts(packed).items()}
+    counted = packed_counts(packed)
+    weights = {numbers: float(weighed(collection, numbers)) for numbers in set(counted.values())}
+    return {found: weights[numbers] for found, numbers in counted.items()}
 
 
 def tokens(packed: bytes) -> list[str]:

@@ -99,6 +99,7 @@ async def left_in(memory: Memory) -> list[tuple[str, str, str]]:
 
 async def everything_stored(memory: Memory) -> list[Any]:
     """All that stands in the stores for this tenant's entries: to compare before and after."""
+    await memory.admin.flush()
     found = []
     async for entry in memory.entries.all():
         copies = await memory.admin.where(entry.id)

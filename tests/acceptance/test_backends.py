@@ -126,7 +126,7 @@ async def test_tasks_that_share_one_memory_while_it_opens_all_find_it_open() -> 
 async def test_what_is_short_lived_begins_in_short_and_what_must_last_in_mid(tmp_path: Path) -> None:
     async with Memory({"tiers": {tier: f"sqlite:///{tmp_path / tier}.db" for tier in TIERS}, "embedder": "none"}) as memory:
         turn = await memory.write("a turn", scope=SESSION)
-        facts = [await memory.write(f"fact {n}", scope=USER) for n in range(2)]
+        facts = [await memory.write(f"fact {n}", scope=USER, consistency="replicated") for n in range(2)]
         await memory.relations.relate(facts[0].id, "supports", facts[1].id)
         stores = memory._engine.topology.serving
         kept = {tier: (await store.count(Query(RELATIONS, Tenant("default")))).records for tier, store in stores.items()}
@@ -156,7 +156,7 @@ async def test_one_tier_may_be_overridden_and_the_others_stay(tmp_path: Path, mo
         assert {store.store: store.tiers for store in await memory.admin.check()} == {"sqlite": ("short", "mid", "long")}  # an argument is stronger
     monkeypatch.setenv("MEMORY_CONFIG", f"sqlite:///{tmp_path / 'main.db'}")
     async with Memory(embedder="none") as memory:
-        entry = await memory.write("kept twice", scope=OTHER_USER)
+        entry = await memory.write("kept twice", scope=OTHER_USER, consistency="replicated")
         assert sorted(store.tiers for store in await memory.admin.check()) == [("long",), ("short", "mid")]
         assert [(c.tier, c.role) for c in await memory.admin.where(entry.id)] == [("mid", "home"), ("long", "replica")]
 

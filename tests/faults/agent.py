@@ -21,6 +21,7 @@ from typing import Any
 from memory import Memory
 from memory.domain.errors import StoreError
 from memory.orchestrator.placement import Placement
+from tests.support.delivered import undelivered
 
 KINDS = ("write", "write", "update", "update", "update", "move", "move", "delete", "promote", "end")
 SESSION, USER = "session:s", "user:ada"
@@ -144,7 +145,7 @@ async def judged(memory: Memory, ledger: Ledger, passes: Callable[[timedelta], N
         wrong.append(f"{len(unknown)} entries that nobody wrote")
     if owed := (await memory.admin.stats()).owed:
         wrong.append(f"{owed} records still owe a step")
-    return wrong
+    return wrong + await undelivered(memory._engine)
 
 
 async def _wrong_of(memory: Memory, entry_id: str, texts: list[str], maybe: set[str | None]) -> list[str]:

@@ -78,7 +78,7 @@ async def test_it_does_what_a_process_that_died_left_and_ends_when_asked_to(imag
     config: dict[str, Any] = {"tiers": tiers, "durations": {"sweep_every": "0s", "lease": "3s"}}
     environment = {f"MEMORY__TIERS__{tier.upper()}": url for tier, url in tiers.items()}
     async with Memory(config) as dead, Memory(config) as memory:
-        entry = await memory.write("the ferry runs on Sundays", scope="user:ada")
+        entry = await memory.write("the ferry runs on Sundays", scope="user:ada", consistency="replicated")
         await _forget_replica(config, entry.id)
         await Lease(dead._engine.placement).hold()
         with working(image, environment, "worker", "--every", "500ms") as worker:

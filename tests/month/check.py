@@ -22,6 +22,7 @@ from tests.month.not_yet import NOT_YET
 from tests.month.said import Wrong, differences, plain
 from tests.month.sessions import check as sessions
 from tests.month.words import OWN, TOPICS, is_own
+from tests.support.delivered import undelivered
 from tests.support.long_texts import astray
 
 if TYPE_CHECKING:
@@ -221,8 +222,17 @@ async def swept(run: Run, worker: int = 0) -> None:
     await sessions.noted(run, said, list(run.talks.all.values()))
 
 
+async def delivered(run: Run) -> None:
+    """No store is away in a month: what was written is delivered without a sweep."""
+    for worker in range(len(run.workers)):
+        (await run.ask(None, "admin.flush", worker=worker)).given()
+    if wrong := await undelivered(run.memory._engine):
+        raise Wrong("something is not delivered", "; ".join(wrong[:5]))
+
+
 async def whole(run: Run) -> None:
     """Everything that can be asked, at one moment, and everything that is stored."""
+    await delivered(run)
     await swept(run)
     tenants = sorted({tenant for tenant, _ in (*run.model.lives, *run.model.graves, *run.talks.all)} | {"acme"})
     number = run.begun[-1][0]

@@ -29,6 +29,8 @@ if TYPE_CHECKING:
     from tests.simulation.client import EngineClient
     from tests.simulation.world import World
 
+REPLICATED = Scope.user("ada")
+"""A scope whose entries are replicated from the start."""
 ROUNDS = 6
 """Sweeps after which nothing may be owed any more when nothing fails."""
 
@@ -110,8 +112,22 @@ async def _work_goes_on(client: EngineClient) -> None:
             number += 1
             client.process.begin(number)
             await client.perform(Operation(number, 0, kind, name, register.tenant, scope, 6 * number + 1, 0.0))
+    await _delivered_behind(client, number + 1)
     await sweep_clean(client)
     client.history.settled()
+
+
+async def _delivered_behind(client: EngineClient, number: int) -> None:
+    """What is written and edited is found by its meaning before it is delivered, and is delivered then, without a sweep."""
+    for n, tenant in enumerate(TENANTS):
+        asked = Asked(tenant, (REPLICATED,), by="meaning", limit=200)
+        for m, kind in enumerate((Kind.WRITE, Kind.UPDATE, Kind.UPDATE), number + 3 * n):
+            client.process.begin(m)
+            await client.perform(Operation(m, 0, kind, f"d{number}-{n}", tenant, REPLICATED, 6 * m + 1, 0.0))
+            await client.found("search before it is delivered", asked)
+    await client.engine.deliveries.flush()
+    await client.found("search once it is delivered", asked)
+    Inspection(client).once_it_is_delivered()
 
 
 class Inspection:
@@ -142,6 +158,13 @@ class Inspection:
                 continue
             if standing.role is not Role.CACHED or standing.tier != "short" or standing.owed:
                 self._broken("foreign", standing.key.id, f"is no copy for the cache {name}, and is in it as one of {collection}: {standing}")
+
+    def once_it_is_delivered(self) -> None:
+        """What nothing struck needs no sweep: every replica stands, and no home owes anything."""
+        self._inspect_replicas(alone=True)
+        for name, home in [one for entry_id, homes in self._homes.items() if entry_id not in self._unreadable for one in homes]:
+            if home.owed:
+                self._broken("leftover", home.key.id, f"owes {[owed.id for owed in home.owed]} in {name}, though nothing failed")
 
     def before_anything_moves(self, client: EngineClient) -> None:
         """Once nothing is owed any more: a later edit or move would bring a replica that is missing now."""

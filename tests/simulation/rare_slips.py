@@ -60,8 +60,8 @@ RARE_SLIPS: dict[str, Slip] = {
     "a-write-is-stamped-only-before": Slip(
         entries,
         "Entries._replace",
-        "    await self._cache.invalidate(ENTRIES, old.key)\n    await self._outbox",
-        "    await self._outbox",
+        "    await self._cache.invalidate(ENTRIES, old.key)\n    await self._deliveries",
+        "    await self._deliveries",
         ("slow to edit what fills the cache",),
     ),
     "a-cache-keeps-copies-for-ever": Slip(

@@ -25,8 +25,8 @@ from tests.simulation.loop import seeded
 from tests.simulation.workload import Layout
 from tests.simulation.world import World
 
-SETTINGS = EngineSettings(batch=3, page=4)
-"""As delivered, but for small pages and batches, so that runs go through more than one."""
+SETTINGS = EngineSettings(batch=3, page=4, queued_records=4)
+"""As delivered, but for small pages, batches and queues, so that runs go through more than one and meet full ones."""
 
 RULES = (
     *DEFAULT_RULES,

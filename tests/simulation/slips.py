@@ -20,6 +20,7 @@ from memory.orchestrator import (
     browsing,
     cache,
     dangling,
+    deliveries,
     derivation,
     entries,
     entry_records,
@@ -34,6 +35,7 @@ from memory.orchestrator import (
     tiering,
     versions,
 )
+from memory.orchestrator.retrieval import pool
 from memory.policies import visibility
 from memory.ports import due
 
@@ -76,7 +78,7 @@ class Slip:
 
 
 _DERIVE, _KEEP, _ERASE, _LINK, _CACHE, _SWEEP = ("derive.",), ("version.",), ("erase.",), ("relat",), ("cache.",), ("sweep.",)
-_PASSAGES = ("passages.",)
+_PASSAGES, _DELIVER = ("passages.",), ("replica.", "version.")
 
 SLIPS: dict[str, Slip] = {
     # derivations
@@ -205,6 +207,26 @@ SLIPS: dict[str, Slip] = {
     "what-failed-is-taken-for-done": Slip(outbox, "Outbox._each", "return [error] * len(items)", "return [True] * len(items)", ("owed.", "replica.")),
     "an-edit-carries-replicas-and-nothing-else": Slip(
         outbox, "Outbox.carried", "Until.ERASED) > past", "Until.ERASED) <= past", ("version.keep", "update.")
+    ),
+    # what is delivered behind the write
+    "a-delivery-is-taken-for-done": Slip(
+        deliveries,
+        "Deliveries._deliver_some",
+        "left = await self._outbox.finish_all(",
+        "left = [()] * len(self._under_way) or await self._outbox.finish_all(",
+        _DELIVER,
+    ),
+    "the-first-version-waits-for-all": Slip(
+        deliveries,
+        "Deliveries._queue",
+        "there.pending.owner.version <= one.owner.version",
+        "there.pending.owner.version > one.owner.version",
+        _DELIVER,
+    ),
+    "flushing-waits-for-nothing": Slip(deliveries, "Deliveries.flush", "any(waits.place <= last for waits in self._all())", "False", _DELIVER),
+    "a-search-looks-past-what-is-queued": Slip(pool, "Gathering._answers", "(queued, *copied)", "copied", _DELIVER),
+    "queued-work-that-deletes-is-put-off-for-ever": Slip(
+        deliveries, "Deliveries.deliver", "await self._outbox.finish_all(now)", "pass", ("derive.",)
     ),
     # moves
     "a-move-within-a-store-at-any-version": Slip(

@@ -57,7 +57,7 @@ def program(redis: str) -> Iterator[subprocess.Popen[str]]:
 
 async def test_the_program_does_what_is_owed_and_ends_when_asked_to(redis: str, config: dict[str, Any]) -> None:
     async with Memory(config) as memory:
-        entry = await memory.write("the ferry runs on Sundays", scope="user:ada")
+        entry = await memory.write("the ferry runs on Sundays", scope="user:ada", consistency="replicated")
         await _forget_replica(config, entry.id)
         with program(redis) as process:
             while len(await memory.admin.where(entry.id)) < 2:
@@ -72,7 +72,7 @@ async def test_what_one_step_leaves_the_next_one_does_at_once(redis: str, config
     monkeypatch.setattr(maintenance, "READ_AT_ONCE", 1)
     monkeypatch.setattr(docket_worker, "BUDGET", timedelta(microseconds=1))  # each step delivers one replica
     async with Memory(config) as memory:
-        entries = [await memory.write(f"the ferry runs on day {day}", scope="user:ada") for day in range(4)]
+        entries = [await memory.write(f"the ferry runs on day {day}", scope="user:ada", consistency="replicated") for day in range(4)]
         for entry in entries:
             await _forget_replica(config, entry.id)
 

@@ -89,6 +89,26 @@ class Telemetry(Wrapper):
                 self._durations.record(time.perf_counter() - begun, shared)
 
 
+class DeliveryMetrics:
+    """How far behind their writes deliveries are, by `memory.store.tiers`: how many records wait (`memory.deliveries.queued`), and how long each took
+    from the acknowledgement on, in seconds (`memory.deliveries.delay`)."""
+
+    def __init__(self, *, meters: MeterProvider | None = None) -> None:
+        meter = metrics.get_meter(SCOPE, meter_provider=meters)
+        self._queued = meter.create_up_down_counter(
+            "memory.deliveries.queued", "{record}", "Records that wait in this process to be delivered to a tier"
+        )
+        self._delays = meter.create_histogram(
+            "memory.deliveries.delay", "s", "How long after a write its record was delivered", explicit_bucket_boundaries_advisory=BOUNDARIES
+        )
+
+    def queued(self, tier: str, by: int) -> None:
+        self._queued.add(by, {"memory.store.tiers": (tier,)})
+
+    def delivered(self, tier: str, seconds: float) -> None:
+        self._delays.record(seconds, {"memory.store.tiers": (tier,)})
+
+
 def operation_of(call: Call) -> str:
     """The name of the memory operation that a call amounts to."""
     if call.method != "apply":

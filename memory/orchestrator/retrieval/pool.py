@@ -2,8 +2,8 @@
 
 Only homes are measured, and what arrives at one, each store in the direction records move: two homes asked at once would hide what moves from one to
 the other between their answers. A store that finds nothing by meaning is served by the one that has copies of its records: that one is asked first,
-and what it found is measured at home with all the rest, in one question. Passages of long texts are asked for beside all that; what they alone
-have found is measured at home in a second one.
+and what it found is measured at home with all the rest, in one question. So is what this process has yet to deliver there: a search finds what was
+written before it. Passages of long texts are asked for beside all that; what they alone have found is measured at home in a second one.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from dataclasses import dataclass, field, replace
 from memory.orchestrator.at_once import both_at_once, each_at_once
 from memory.orchestrator.browsing import BROWSED, Browsing, Lacking
 from memory.orchestrator.collections import ENTRIES, SAID
+from memory.orchestrator.deliveries import Deliveries
 from memory.orchestrator.long_texts import LongTexts, nearer
 from memory.orchestrator.meaning import Meaning
 from memory.orchestrator.passages import Part as Passage
@@ -26,7 +27,9 @@ from memory.policies.asking import Question
 from memory.policies.ranking.fields import BESIDE, SELECT
 from memory.policies.routing import TIERS
 from memory.policies.visibility import filter_of
+from memory.ports.asking import condition
 from memory.ports.candidates import Candidates, Measured, joined, taken
+from memory.ports.nearness import best, by_nearness
 from memory.ports.query import Hit, Near, Search, all_of, within
 from memory.ports.record import Partition, Role
 from memory.ports.store import Store
@@ -60,12 +63,15 @@ class Part:
 class Gathering:
     """Asks the stores for candidates."""
 
-    def __init__(self, placement: Placement, browsing: Browsing, meaning: Meaning, long_texts: LongTexts, forms: Forms) -> None:
+    def __init__(
+        self, placement: Placement, browsing: Browsing, meaning: Meaning, *, long_texts: LongTexts, forms: Forms, deliveries: Deliveries
+    ) -> None:
         self._placement = placement
         self._browsing = browsing
         self._meaning = meaning
         self._long_texts = long_texts
         self._forms = forms
+        self._deliveries = deliveries
 
     def parts(self, asked: Asked) -> list[Part]:
         """Who can hold what is asked for, in the direction records move."""
@@ -103,8 +109,10 @@ class Gathering:
         self, parts: Sequence[Part], whole: Candidates, near: bytes | None, lacking: Lacking
     ) -> tuple[list[tuple[Store, Measured]], bool]:
         """What the homes answer, and whether there may be more."""
-        copied = await each_at_once([self._by_copies(part, whole, near, lacking) for part in parts if part.elsewhere]) if near else []
-        whole = replace(whole, among=tuple(dict.fromkeys(i for ids in copied for i in ids)))
+        if near:
+            queued = self._queued(parts, whole, near)  # first: what leaves the queue meanwhile is in the copies
+            copied = await each_at_once([self._by_copies(part, whole, near, lacking) for part in parts if part.elsewhere])
+            whole = replace(whole, among=tuple(dict.fromkeys(i for ids in (queued, *copied) for i in ids)))
         apart = replace(whole, near=None, dimensions=whole.width)
         answers: list[tuple[Store, Measured]] = []
         for part in parts:
@@ -134,6 +142,13 @@ class Gathering:
             select=SELECT,
             statistics=by_words,
         )
+
+    def _queued(self, parts: Sequence[Part], whole: Candidates, near: bytes) -> list[str]:
+        """The ids of the nearest of what is on its way to the copies."""
+        matches = condition(all_of(whole.filter, self._meaning.own))
+        asked = {partition for part in parts for partition in part.elsewhere}
+        waiting = [record for record in self._deliveries.records(ENTRIES, asked) if matches(record)]
+        return [record.key.id for record, _ in best(by_nearness(near, waiting), whole.limit)] if waiting else []
 
     async def _by_copies(self, part: Part, whole: Candidates, near: bytes, lacking: Lacking) -> list[str]:
         """The ids of what the copies of a store's records find by meaning."""

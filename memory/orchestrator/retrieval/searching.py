@@ -18,6 +18,7 @@ from memory.orchestrator.browsing import Browsing, Lacking
 from memory.orchestrator.collections import ENTRIES
 from memory.orchestrator.conversations.candidates import heard_in
 from memory.orchestrator.conversations.finding import Finding
+from memory.orchestrator.deliveries import Deliveries
 from memory.orchestrator.entry_records import entry_of, said_by
 from memory.orchestrator.long_texts import LongTexts
 from memory.orchestrator.meaning import Meaning
@@ -91,12 +92,22 @@ class MixedResult(Results[Found]):
 class Searching:
     """Search."""
 
-    def __init__(self, placement: Placement, browsing: Browsing, meaning: Meaning, messages: Finding, long_texts: LongTexts, forms: Forms) -> None:
+    def __init__(
+        self,
+        placement: Placement,
+        browsing: Browsing,
+        meaning: Meaning,
+        messages: Finding,
+        *,
+        long_texts: LongTexts,
+        forms: Forms,
+        deliveries: Deliveries,
+    ) -> None:
         self._placement = placement
         self._browsing = browsing
         self._meaning = meaning
         self._messages = messages
-        self._gathering = Gathering(placement, browsing, meaning, long_texts, forms)
+        self._gathering = Gathering(placement, browsing, meaning, long_texts=long_texts, forms=forms, deliveries=deliveries)
         self._past = Past(placement, browsing, self._gathering, meaning)
 
     async def search(self, asked: Asked, text: str, *, explain: bool = False) -> SearchResult:

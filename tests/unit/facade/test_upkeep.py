@@ -58,7 +58,7 @@ async def test_an_interval_of_nothing_means_never() -> None:
 async def test_an_open_memory_finishes_what_a_crash_left(tmp_path: Path) -> None:
     config = {"tiers": {t: f"sqlite:///{tmp_path / t}.db" for t in ("short", "mid", "long")}, "embedder": "none"}
     async with Memory(config) as memory:
-        entry = await memory.write("the ferry runs on Sundays", scope="user:ada")
+        entry = await memory.write("the ferry runs on Sundays", scope="user:ada", consistency="replicated")
         copies = {c.tier: c.role for c in await memory.admin.where(entry.id)}
         assert copies == {"mid": "home", "long": "replica"}
     await _forget_replica(config, entry.id)

@@ -44,6 +44,7 @@ async def owing(world: World, count: int) -> None:
     world.long.down = True
     for n in range(count):
         await world.write(f"text {n}", scope=USER)
+    await world.flush()
     world.heal()
 
 

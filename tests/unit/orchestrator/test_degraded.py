@@ -50,6 +50,7 @@ async def test_only_stores_that_can_hold_an_answer_are_asked(world: World) -> No
 
 async def test_hits_that_cannot_be_confirmed_are_left_out_and_the_answer_says_so(world: World) -> None:
     await world.write("text in mid", scope=USER)
+    await world.flush()
     world.mid.down = True
     found = await world.engine.searching.search(Asked(TENANT, (USER,)), "text")
     assert list(found) == []
@@ -183,10 +184,12 @@ async def test_a_stale_replica_finds_nothing_that_its_home_no_longer_is(world: W
     """Retired, expired or tagged otherwise since: the replica still matches what was asked, its home decides, and the next best takes its place."""
     retired, retagged, expired = [await world.write(f"text {word}", USER, tags=["old"]) for word in ("retired", "retagged", "expired")]
     kept = await world.write("another text with more words around it", USER, tags=["old"])
+    await world.flush()
     world.long.down = True
     assert await world.engine.entries.invalidate(TENANT, retired.id, None)
     await world.update(retagged, tags=["new"])
     await world.update(expired, expires_at=world.clock.advance())
+    await world.flush()
     world.clock.advance()
     world.long.heal()
     world.mid.fails_before.add("search")  # so that the replicas alone are asked
@@ -209,6 +212,7 @@ class TwoWays:
 async def test_of_a_home_that_cannot_search_the_copies_answer(by: Literal["words", "meaning"]) -> None:
     async with World(mid=replace(DURABLE, semantic=False), embedder=TwoWays()) as world:
         entry, gone = await world.write("text", scope=USER), await world.write("text too", scope=USER)
+        await world.flush()
         world.long.down = True
         await world.delete(gone)
         world.long.heal()

@@ -98,7 +98,7 @@ async def test_a_damaged_task_of_a_held_session_stays(world: World) -> None:
 
 
 async def test_an_erasure_that_had_begun_when_a_hold_was_placed_is_carried_out(world: World) -> None:
-    entry = await world.write(scope=USER)
+    entry = await world.write(scope=USER, consistency="replicated")
     world.long.fails_before.add("erase.delete")
     with pytest.raises(StoreUnavailable):
         await world.engine.erasure.erase_scope(TENANT, USER)

@@ -25,6 +25,7 @@ async def _something_due(world: World, count: int = 1) -> None:
     world.long.down = True
     for n in range(count):
         await world.write(f"text {n}", scope=USER)
+    await world.flush()
     world.heal()
 
 
@@ -83,6 +84,7 @@ async def _idle_sweep(count: int) -> Counter[tuple[str, str]]:
         for entry, other in zip(entries[::2], entries[1::2], strict=True):
             await world.update(entry, content="text, edited")
             await world.engine.relations.relate(TENANT, entry.id, "supports", other.id)
+        await world.flush()
         world.clock.advance(HOUR)
         await world.engine.setbacks.note()  # as every few minutes
         before = {store.name: (len(store.steps), store.rows_read) for store in world.stores}
@@ -113,6 +115,7 @@ async def test_a_store_that_is_down_waits_and_the_others_are_swept(world: World)
     world.mid.fails_before.add("version.keep")
     entry = await world.write()
     await world.update(entry, content="text, edited")
+    await world.flush()
     world.heal()
     world.long.down = True
     report = await world.engine.maintenance.sweep()
@@ -157,6 +160,7 @@ async def test_more_rows_than_a_page_are_all_swept() -> None:
         world.long.down = True
         entries = await world.engine.entries.write_many(TENANT, [])
         entries = [await world.write(f"text {n}", scope=USER) for n in range(7)]
+        await world.flush()
         world.heal()
         assert (await world.engine.maintenance.sweep()).finished == 7
         for entry in entries:
@@ -308,6 +312,7 @@ async def test_a_job_that_fails_of_a_mistake_is_told_and_the_others_are_done(wor
     monkeypatch.setattr(world.engine.erasure, "watch", mistaken)
     world.long.down = True
     await world.update(entry, content="text two")
+    await world.flush()
     world.heal()
     report = await world.engine.maintenance.sweep()
     assert report.finished == 1
@@ -390,6 +395,7 @@ async def test_an_expired_entry_that_cannot_be_deleted_costs_itself_alone(monkey
 async def test_a_record_whose_steps_cannot_be_taken_from_it_costs_itself_alone(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     world.long.down = True
     bad, *others = [await world.write(f"text {n}", scope=USER) for n in range(3)]
+    await world.flush()
     world.heal()
     apply = world.mid.apply
 

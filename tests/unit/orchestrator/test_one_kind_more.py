@@ -149,6 +149,7 @@ async def test_an_export_carries_it_to_another_tenant_with_what_it_belongs_to(dr
     assert (drawing.fields, drawing.body, drawing.texts, drawing.created_at) == (sketch.fields, sketch.body, sketch.texts, sketch.created_at)
     assert (note.fields, note.body) == ({"about_id": new.id}, margin.body)
     assert drawing.key.id != sketch.key.id
+    await drawn.flush()
     assert isinstance((await drawn.long.get(SKETCHES, [drawing.key]))[0], Record), "its replica was delivered"
 
     lost = Ids("elsewhere", same=False)

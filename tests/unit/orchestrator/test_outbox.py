@@ -227,6 +227,7 @@ async def test_sweeping_twice_at_once_does_the_work_once(world: World) -> None:
     world.long.down = True
     for n in range(3):
         await world.write(f"text {n}", scope=USER)
+    await world.flush()
     world.heal()
     first = await world.engine.maintenance.sweep()
     assert (first.finished, first.still_owed) == (3, 0)
@@ -384,6 +385,7 @@ async def test_what_many_owe_one_store_is_delivered_in_batches(world: World) -> 
     world.long.down = True
     for n in range(2 * READ_AT_ONCE + 1):
         await world.write(f"text {n}", scope=USER)
+    await world.flush()
     world.heal()
     world.long.steps.clear()
     world.mid.steps.clear()

@@ -24,7 +24,7 @@ async def test_a_replica_that_comes_after_its_scope_was_erased_is_refused(world:
             assert (await world.engine.maintenance.sweep()).waiting == ()
 
     world.long.before["replica.deliver"] = erased
-    entry = await world.write(scope=USER)
+    entry = await world.write(scope=USER, consistency="replicated")
     assert await world.seen(entry) == []
     assert await world.rows(world.long, ENTRIES) == []
 

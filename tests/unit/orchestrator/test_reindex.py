@@ -212,6 +212,7 @@ async def test_meanwhile_each_finds_by_meaning_what_is_its_own_and_all_by_words(
         await fill(world)
         engine = await process(world, new, reindex=True)
         old = await process(world, OLD)
+        await world.flush()
         assert await found(engine, "beverage") == set()
         assert await found(old, "beverage") == {"Ada prefers tea", "Tea again"}
         assert await heard(await opened(engine), "beverage") == set()
@@ -303,6 +304,7 @@ async def test_a_process_of_before_learns_of_the_beginning_and_of_the_end_by_its
         assert "by now" in (world.engine.meaning.lacks or "")
         assert await found(world.engine, "tea", by="both") == {"Ada prefers tea", "Tea again"}
         late = await world.write("Late tea", scope=USER)
+        await world.flush()
         assert await engine.reindexing.left(await new.fingerprint()) == 2
         assert (await engine.reindexing.run()).ended
         assert (await world.get(late)) == late

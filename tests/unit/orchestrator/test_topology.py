@@ -325,6 +325,7 @@ async def test_a_store_that_arrives_with_vectors_of_another_embedder_stays_out(m
     engine = await _open_without(world, "long", embedder("of today"))
     world.long.down = False
     await engine.entries.write(TENANT, EntryDraft(scope=USER, content="cab"))
+    await engine.deliveries.flush()
     assert await engine.maintenance.owed_in(engine.topology.home("mid")) == 1
     assert "of yesterday" in engine.topology.away["long"]
 

@@ -16,6 +16,7 @@ from memory.domain.errors import StoreUnavailable
 from memory.domain.scope import Scope
 from memory.orchestrator.collections import ENTRIES
 from memory.orchestrator.conversations.passages import Where
+from memory.orchestrator.deliveries import Consistency
 from memory.orchestrator.engine import Engine
 from memory.orchestrator.kinds import KINDS, Kinds
 from memory.orchestrator.settings import EngineSettings
@@ -183,8 +184,11 @@ class World:
 
     # -- what callers do ----------------------------------------------------------------------------------------------
 
-    async def write(self, content: str = "text", scope: Scope = SESSION, *, revive: bool = False, **more: Any) -> Entry:
-        return await self.engine.entries.write(TENANT, EntryDraft(scope=scope, content=content, **more), revive=revive)
+    async def write(
+        self, content: str = "text", scope: Scope = SESSION, *, revive: bool = False, consistency: Consistency | None = None, **more: Any
+    ) -> Entry:
+        draft = EntryDraft(scope=scope, content=content, **more)
+        return await self.engine.entries.write(TENANT, draft, revive=revive, consistency=consistency)
 
     async def update(self, entry: Entry, **changes: Any) -> Entry:
         return await self.engine.entries.update(TENANT, entry.id, changes)
@@ -223,9 +227,14 @@ class World:
         assert ways[0] == ways[1] == ways[2], ways
         return ways[0]
 
+    async def flush(self) -> None:
+        """Wait for what is delivered behind writes."""
+        await self.engine.deliveries.flush()
+
     # -- what stands in the stores ------------------------------------------------------------------------------------
 
     async def standing(self, store: Flaky, record_id: str, collection: Collection = ENTRIES) -> Stored | None:
+        await self.flush()
         return (await InMemoryStore.get(store, collection, [Key(TENANT, record_id)]))[0]
 
     async def stands(self, entry: Entry) -> list[str]:
@@ -233,6 +242,7 @@ class World:
         return [_describe(await self.standing(store, entry.id)) for store in self.stores]
 
     async def rows(self, store: Flaky, collection: Collection) -> list[Record]:
+        await self.flush()
         page = await InMemoryStore.query(store, Query(collection, Everywhere(), roles=frozenset(Role), types=frozenset({RowType.RECORD})))
         return [r for r in page.records if isinstance(r, Record)]
 
@@ -246,6 +256,7 @@ class World:
         return engine
 
     async def owed(self) -> int:
+        await self.flush()
         return await self.engine.maintenance.owed()
 
 

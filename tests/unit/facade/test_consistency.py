@@ -1,0 +1,136 @@
+"""When a write returns, as a user says it, and how far behind replicas are, as a user sees it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from opentelemetry.sdk.metrics import MeterProvider
+from opentelemetry.sdk.metrics.export import InMemoryMetricReader
+
+from memory import BlockingMemory, Memory
+from memory.adapters.wrappers.telemetry import DeliveryMetrics
+from memory.domain.errors import ConfigError, InvalidInput
+
+ADA = "user:ada"
+
+
+def three_files(folder: Path, **settings: Any) -> dict[str, Any]:
+    return {"tiers": {tier: f"sqlite:///{folder / tier}.db" for tier in ("short", "mid", "long")}, "embedder": "none", **settings}
+
+
+async def replicas(memory: Memory, entry_id: str) -> list[str]:
+    return [copy.tier for copy in await memory.admin.where(entry_id) if copy.role == "replica"]
+
+
+async def test_what_is_no_consistency_is_refused_by_name_and_nothing_is_written(tmp_path: Path) -> None:
+    async with Memory(three_files(tmp_path)) as memory:
+        entry = await memory.write("one", scope=ADA)
+        wrong: Any = "eventually"
+        for call in (
+            memory.write("two", scope=ADA, consistency=wrong),
+            memory.scoped(ADA).write("two", consistency=wrong),
+            memory.write_many([{"content": "two", "scope": ADA}], consistency=wrong),
+            memory.update(entry.id, content="two", consistency=wrong),
+            memory.promote(entry.id, "org:o1", consistency=wrong),
+        ):
+            with pytest.raises(InvalidInput, match="consistency"):
+                await call
+        assert [e.content async for e in memory.entries.all()] == ["one"]
+    with pytest.raises(ConfigError, match="consistency"):
+        Memory(three_files(tmp_path, consistency=wrong))
+
+
+@pytest.mark.parametrize("configured", [False, True])
+async def test_replicated_returns_once_replicas_stand(tmp_path: Path, configured: bool) -> None:
+    settings: dict[str, Any] = {"consistency": "replicated"} if configured else {}
+    mine: Any = {} if configured else {"consistency": "replicated"}
+    async with Memory(three_files(tmp_path, **settings)) as memory:
+        one = await memory.write("one", scope=ADA, **mine)
+        other = await memory.scoped(ADA).write("other", **mine)
+        (third,) = await memory.write_many([{"content": "third", "scope": ADA}], **mine)
+        wide = await memory.promote(one.id, "org:o1", **mine)
+        for entry in (one, other, third, wide):
+            assert await replicas(memory, entry.id) == ["long"]
+        edited = await memory.update(one.id, content="edited", **mine)
+        assert {copy.version for copy in await memory.admin.where(one.id)} == {edited.version}
+
+
+async def test_flushing_and_closing_wait_for_replicas(tmp_path: Path) -> None:
+    async with Memory(three_files(tmp_path)) as memory:
+        one = await memory.write("one", scope=ADA)
+        await memory.admin.flush()
+        assert await replicas(memory, one.id) == ["long"]
+        other = await memory.write("other", scope=ADA)
+    async with Memory(three_files(tmp_path, durations={"sweep_every": "0s"})) as memory:
+        assert await replicas(memory, other.id) == ["long"]
+
+
+def test_the_blocking_twin_delivers_and_flushes_too(tmp_path: Path) -> None:
+    with BlockingMemory(three_files(tmp_path)) as memory:
+        one = memory.write("one", scope=ADA)
+        memory.admin.flush()
+        assert [copy.tier for copy in memory.admin.where(one.id)] == ["mid", "long"]
+        memory.write("other", scope=ADA)
+    with BlockingMemory(three_files(tmp_path)) as memory:
+        assert [(tier.replicas, tier.owed) for tier in memory.admin.stats().tiers] == [(0, 0), (0, 0), (2, 0)]
+
+
+async def test_stats_tell_how_far_behind_a_tier_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async with Memory(three_files(tmp_path, durations={"sweep_every": "0s"})) as memory:
+        engine = memory._engine
+        monkeypatch.setattr(engine.placement, "settings", replace(engine.settings, linger=timedelta(hours=1)))
+        with monkeypatch.context() as dying:
+            dying.setattr(engine.deliveries, "deliver", leave)
+            await memory.write("left", scope=ADA)
+        for n in range(3):
+            await memory.write(f"queued {n}", scope=ADA)
+        await memory.for_tenant("globex").write("another's", scope=ADA)
+        told = {tier.tier: tier for tier in (await memory.admin.stats()).tiers}
+        assert told["mid"].queued == told["mid"].owed == 0
+        assert (told["long"].replicas, told["long"].owed, told["long"].queued) == (0, 4, 3)
+        assert told["long"].behind_seconds > 0
+        await memory.admin.flush()
+        told = {tier.tier: tier for tier in (await memory.admin.stats()).tiers}
+        assert (told["long"].replicas, told["long"].owed, told["long"].queued, told["long"].behind_seconds) == (3, 1, 0, 0.0)
+
+
+async def leave(*_: object) -> None:
+    """As a process that died before it delivered."""
+
+
+async def test_telemetry_counts_what_waits_and_how_long_it_took(tmp_path: Path) -> None:
+    reader = InMemoryMetricReader()
+    async with Memory(three_files(tmp_path)) as memory:
+        memory._engine.deliveries.watcher = DeliveryMetrics(meters=MeterProvider([reader]))
+        entry = await memory.write("one", scope=ADA)
+        await memory.update(entry.id, content="two")
+        await memory.admin.flush()
+        await memory.write("three", scope=ADA)
+        assert queued(reader) == {("long",): 1}
+        await memory.admin.flush()
+        assert queued(reader) == {("long",): 0}
+    delays = points(reader, "memory.deliveries.delay")
+    assert [point.attributes for point in delays] == [{"memory.store.tiers": ("long",)}]
+    assert delays[0].count >= 2
+
+
+async def test_a_configuration_with_telemetry_watches_deliveries(tmp_path: Path) -> None:
+    async with Memory(three_files(tmp_path, telemetry=True)) as memory:
+        assert isinstance(memory._engine.deliveries.watcher, DeliveryMetrics)
+    async with Memory(three_files(tmp_path)) as memory:
+        assert memory._engine.deliveries.watcher is None
+
+
+def queued(reader: InMemoryMetricReader) -> dict[Any, Any]:
+    return {point.attributes["memory.store.tiers"]: point.value for point in points(reader, "memory.deliveries.queued")}
+
+
+def points(reader: InMemoryMetricReader, name: str) -> list[Any]:
+    data = reader.get_metrics_data()
+    assert data is not None
+    metrics = [metric for scope in data.resource_metrics[0].scope_metrics for metric in scope.metrics]
+    return [point for metric in metrics if metric.name == name for point in metric.data.data_points]
