@@ -27,8 +27,9 @@ from memory.orchestrator.collections import MODEL
 from memory.orchestrator.placement import Placement
 from memory.orchestrator.topology import part_of
 from memory.policies.visibility import FILTERED
-from memory.ports.candidates import Candidates, Measured, joined
+from memory.ports.candidates import Candidates, Measured, joined, none_of
 from memory.ports.collections import Collection
+from memory.ports.gathering import measured
 from memory.ports.pace import paced
 from memory.ports.query import MAX_LIMIT, SYSTEM_FIELDS, VECTOR, Head, In, Order, Partitions, Query, within
 from memory.ports.record import Partition, Record
@@ -128,8 +129,11 @@ class Forms:
         others = [partition for partition in _partitions(asked) if partition not in served]
         parts = [replace(asked, where=within(*others))] if others else []
         among = tuple(dict.fromkeys([*asked.among, *chosen]))[:MAX_LIMIT]
-        parts.append(replace(asked, where=within(*served), near=None, dimensions=asked.width, among=among))
-        answer = joined(await each_at_once(store.candidates(part) for part in parts))
+        by_name = replace(asked, where=within(*served), near=None, dimensions=asked.width, among=among)
+        nothing = not (among or asked.text.strip() or asked.statistics)
+        parts += [] if nothing else [by_name]
+        answers = await each_at_once(store.candidates(part) for part in parts)
+        answer = joined([*answers, *([await measured(by_name, [], none_of(by_name))] if nothing else [])])
         return answer, set(chosen) & set(among) - set(answer.ids)
 
     def _views(self, store: Store, asked: Candidates) -> list[_View]:
