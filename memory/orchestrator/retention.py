@@ -223,7 +223,7 @@ class Retention:
             going: list[Goes] = []
             for row in _rows(page):
                 decision = retained(self.rules, "entries", facts_of(row, None if ranks is None else await ranks.of(row)), now)
-                if decision.then == "delete" and row.role is Role.HOME:
+                if decision.then == "delete" and decision.rule == rule.name and row.role is Role.HOME:
                     going.append(Goes(row, decision))
             for some in _portions(going):
                 yield Portion("entries", store, some)
@@ -236,7 +236,8 @@ class Retention:
         query = self._query(SESSIONS, asked, None, frozenset({Role.HOME}))
         async for page in self._in_turn(rule, "retention.sessions", archive, query):
             for row in page.records:
-                if isinstance(row, Record) and (goes := await self._judged_session(row, now)) is not None:
+                goes = await self._judged_session(row, now) if isinstance(row, Record) else None
+                if goes is not None and goes.decision.rule == rule.name:
                     yield Portion("sessions", archive, [goes])
 
     async def _judged_session(self, row: Record, now: datetime) -> Goes | None:
@@ -245,6 +246,8 @@ class Retention:
             return None  # its expiry takes it
         state = (await sessions.log(row).load()).state
         fields: Any = {**row.fields, "status": state.after.status, "touched_at": max(row.fields["touched_at"], state.created_at)}  # type: ignore[type-var]
+        if fields["touched_at"] > now:
+            return None  # by this sweep, which has ended it: the next one asks what then becomes of it
         facts = Facts(
             row.tier,
             "",
@@ -295,7 +298,7 @@ class Retention:
                 if head.fields["entry_id"] != entry:
                     entry, newer = str(head.fields["entry_id"]), count()
                 decision = self._judged_version(head, next(newer), now)
-                if decision.then == "delete":
+                if decision.then == "delete" and self._judged_version(head, 0, now).then == "keep":  # else it goes by its age
                     yield Goes(head, decision)
 
     def _judged_version(self, head: Head, newer: int, now: datetime) -> Retained:

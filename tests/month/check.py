@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+from collections import Counter
 from collections.abc import Sequence
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -19,7 +20,7 @@ from memory.ports.record import Mark, Record, Role, Tombstone
 from memory.ports.scanning import scan
 from tests.month.model import TIERS, Asked, Life, Version, words_in
 from tests.month.not_yet import NOT_YET
-from tests.month.said import Wrong, differences, plain
+from tests.month.said import Said, Wrong, differences, plain
 from tests.month.sessions import check as sessions
 from tests.month.words import OWN, TOPICS, is_own
 from tests.support.long_texts import astray
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
 SEARCHED_AT_ONCE = 25
 """How many entries are looked for by their own words when the whole is looked at; others the next time."""
 MOST = 1_000
+DONE = ("expired", "deleted", "ended", "dropped_versions", "moved")
 OURS = frozenset({"kept", "kept.before", "kept.new", "month.pickle", "operations.jsonl"})
 """What a run keeps beside its stores."""
 
@@ -211,11 +213,48 @@ def imported(exported: Sequence[Entry], found: Sequence[Entry], tenant: str) -> 
 
 
 async def swept(run: Run, worker: int = 0) -> None:
+    """The plan names what the sweep then does, and the sweep does all that the rules say, and no more."""
+    await sessions.touched(run, worker=worker)
     run.model.planned(await run.ask(None, "admin.plan", worker=worker))
     said = await run.ask(None, "admin.sweep", worker=worker)
-    over = run.talks.swept(said.begun)
-    run.model.swept_over(said, sessions_over=over, to_be_asked=sum(len(talk.owed) for talk in run.talks.all.values()))
-    await sessions.noted(run, said, list(run.talks.all.values()))
+    report, wanted = said.given(), await carried_out(run, said)
+    told = dict(ran=report.ran, more=report.more, still_owed=report.still_owed, waiting=len(report.waiting), stays=len(report.stays))
+    told |= {name: getattr(report, name) for name in DONE}
+    held = range(wanted.pop("held"), wanted["held_perhaps"] + 1)
+    del wanted["held_perhaps"]
+    if told != {"ran": True, "more": False, "waiting": 0} | wanted or report.held not in held:
+        said.wrong("does otherwise", f"{report}, wanted {wanted} and {held} held")
+
+
+async def carried_out(run: Run, said: Said) -> dict[str, int]:
+    """What a sweep has to do, done in the model, in the order of its jobs: what it is to report."""
+    model, owing = run.model, sessions.owing(run, said)
+    expired, held = model.expired(said)
+    deleted, held_by_rule = model.retire(said)
+    of_sessions = await sessions.retired(run, said, owing)
+    dropped, held_versions = model.let_go(said)
+    moved, failing = model.move_on(said)
+    await sessions.noted(run, said, owing)
+    held += held_by_rule + held_versions + of_sessions.held
+    return {
+        "still_owed": sum(len(owed) for _, owed in owing),
+        "stays": failing,
+        "expired": expired,
+        "deleted": deleted + of_sessions.deleted,
+        "ended": of_sessions.ended,
+        "dropped_versions": dropped,
+        "moved": moved,
+        "held": held,
+        "held_perhaps": held + of_sessions.perhaps_held,
+    }
+
+
+async def holds(run: Run, tenant: str) -> None:
+    said = await run.ask(None, "admin.holds", tenant=tenant)
+    found = sorted((hold.name, hold.over, hold.of) for hold in said.given())
+    wanted = sorted((name, *one) for (owner, name), held in run.model.holds.items() if owner == tenant for one in held)
+    if found != wanted:
+        raise Wrong("holds are others", f"{found}, wanted {wanted}")
 
 
 async def whole(run: Run) -> None:
@@ -290,8 +329,15 @@ async def _counted(run: Run, tenant: str) -> None:
         types[life.now.fields["type"]] = types.get(life.now.fields["type"], 0) + 1
     if stats.by_type != types:
         raise Wrong("stats count types otherwise", f"{stats.by_type}, wanted {types}")
-    if stats.owed:
-        raise Wrong("something is owed after a sweep", f"{stats.owed}")
+    if stats.owed != (owed := sum(len(talk.owed) for talk in run.talks.all.values())):
+        raise Wrong("something else is owed after a sweep", f"{stats.owed}, wanted {owed}")
+    evicted = Counter(stats.evicted)
+    for number in range(1, len(run.workers)):
+        evicted += Counter((await run.ask(None, "admin.stats", tenant=tenant, worker=number)).given().evicted)
+    wanted_gone = Counter({quota: count for (owner, quota), count in run.model.evicted.items() if owner == tenant and count})
+    if evicted != wanted_gone:
+        raise Wrong("evictions are counted otherwise", f"{evicted}, wanted {wanted_gone}")
+    await holds(run, tenant)
 
 
 # -- what is stored ---------------------------------------------------------------------------------------------------

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 TENANTS = ("acme", "acme", "globex")
 SCOPES = ("session:s1", "session:s2", "session:s3", "user:ada", "user:bob", "workspace:w 1", "org:o", "object:ticket:t1")
 SESSIONS = ("s1", "s2", "s3")
+CASES = ("case 1", "case 2", "case 3")
 TYPES = ("user", "feedback", "project", "reference", "learning", "context")
 TAGS = ("fact", "red", "Red", "blue", "to do", "ünï")
 LABELS = ("relates_to", "refines", "contradicts", "supersedes", "supports")
@@ -381,6 +382,23 @@ def _history(g: Generator, run: Run, tenant: str) -> Drawn | None:
     return ("history", {"entry": ref}) if ref else None
 
 
+def _hold(g: Generator, run: Run, tenant: str) -> Drawn | None:
+    """Mostly over an entry; never over so much for long that nothing goes any more."""
+    placed = [name for owner, name in run.model.holds if owner == tenant]
+    ref = g.ref(run, tenant)
+    if len(placed) > 2 or ref is None:
+        return "release_hold", {"name": g.chance.choice([*placed, *CASES])}
+    over = g.chance.choice(
+        [{"entry_id": ref}] * 5 + [{"scope": g.chance.choice(SCOPES)}] * 3 + [{"user": g.chance.choice(("ada", "bob"))}] * 2 + [{"tenant": tenant}]
+    )
+    return "place_hold", {"name": g.chance.choice(CASES), "over": over}
+
+
+def _release(g: Generator, run: Run, tenant: str) -> Drawn | None:
+    placed = [name for owner, name in run.model.holds if owner == tenant]
+    return ("release_hold", {"name": g.chance.choice(placed)}) if placed else None
+
+
 def _reopen(g: Generator, run: Run, tenant: str) -> Drawn | None:
     return ("reopen", {}) if run.topology.reopens else None
 
@@ -404,6 +422,8 @@ _WEIGHTS: dict[str, float] = {
     "reopen": 0.3,
     "months": 0.4,
     "boundary": 1,
+    "place_hold": 1.2,
+    "release_hold": 1.4,
     "transfer_all": 0.3,
     "get": 6,
     "foreign": 1,
@@ -434,6 +454,8 @@ _DRAWS: dict[str, Callable[[Generator, Run, str], Drawn | None]] = {
     "reopen": _reopen,
     "months": _simple("months", days=(31, 45, 200)),
     "boundary": _boundary,
+    "place_hold": _hold,
+    "release_hold": _release,
     "transfer_all": _simple("transfer_all"),
     "get": _get,
     "foreign": _foreign,

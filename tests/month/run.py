@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -24,7 +24,7 @@ REMEMBERED = 20_000
 """Operations back that the moment of which can be asked about; a long run is not to grow."""
 GRAVES_KEPT = 500
 READING = frozenset(
-    {"get", "retrieve", "search", "entries.history", "entries.all", "relations.related", "relations.all", "admin.where", "admin.stats"}
+    {"get", "retrieve", "search", "entries.history", "entries.all", "relations.related", "relations.all", "admin.where", "admin.stats", "admin.holds"}
     | {f"session.{method}" for method in ("info", "context", "history", "compactions", "search", "tasks.list", "runs.list")}
     | {"sessions.get", "sessions.list", "sessions.runs", "search_messages"}
 )
@@ -40,8 +40,8 @@ class Run:
         self.config = config
         self.folder = folder
         self.clock = MonthClock()
-        self.model = Model()
         self.talks = Talks()
+        self.model = Model(self.talks)
         self.made: dict[str, Id] = {}
         """By operation, the ids of the entries it made."""
         self.made_links: dict[str, str | None] = {}
@@ -59,6 +59,7 @@ class Run:
         if self.topology.shared and not self.alone:
             self.workers.append(Elsewhere(self.config, self.clock))
         self.talks.lets_go()
+        self.model.evicted.clear()
         for worker in self.workers:
             await worker.open()
         return self
@@ -84,9 +85,18 @@ class Run:
     # -- asking -------------------------------------------------------------------------------------------------------
 
     async def ask(
-        self, op: Operation | None, name: str, *args: Any, tenant: str | None = None, worker: int | None = None, reading: bool = False, **kwargs: Any
+        self,
+        op: Operation | None,
+        name: str,
+        *args: Any,
+        tenant: str | None = None,
+        worker: int | None = None,
+        reading: bool = False,
+        more: Mapping[str, Any] | None = None,
+        **kwargs: Any,
     ) -> Said:
-        """Call the facade. While something is only read, time stands still."""
+        """Call the facade. While something is only read, time stands still. `more`: arguments that are called as one of these is."""
+        kwargs |= more or {}
         number = (worker if worker is not None else op.worker if op is not None else 0) % len(self.workers)
         owner = tenant or (op.tenant if op is not None else "acme")
         self.clock.ticking = not (reading or name in READING)

@@ -10,6 +10,7 @@ from typing import Any, Protocol
 
 from memory import Memory
 from tests.month.clock import MonthClock
+from tests.month.rules import Seen
 from tests.month.said import Failure
 from tests.month.sessions.calls import Handles, as_told, noted
 from tests.month.words import embed
@@ -36,7 +37,7 @@ class Here:
 
     def _new(self) -> Memory:
         self._handles = Handles(self._clock)
-        return Memory(self._config, tenant="acme", embedder=embed, clock=self._clock, onward=noted)
+        return Memory(self._config, tenant="acme", embedder=embed, clock=self._clock, onward=noted, policies=[Seen()])
 
     async def open(self) -> None:
         await self.memory.open()
