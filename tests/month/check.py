@@ -18,7 +18,7 @@ from memory.ports.collections import Collection
 from memory.ports.query import Everywhere, Query, RowType
 from memory.ports.record import Mark, Record, Role, Tombstone
 from memory.ports.scanning import scan
-from tests.month.model import TIERS, Asked, Life, Version, words_in
+from tests.month.model import TIERS, Asked, Id, Life, Version, words_in
 from tests.month.not_yet import NOT_YET
 from tests.month.said import Said, Wrong, differences, plain
 from tests.month.sessions import check as sessions
@@ -234,7 +234,7 @@ async def carried_out(run: Run, said: Said) -> dict[str, int]:
     of_sessions = await sessions.retired(run, said, owing)
     dropped, held_versions = model.let_go(said)
     moved, failing = model.move_on(said)
-    await sessions.noted(run, said, owing)
+    moved += await _crowded_beside(run, said, await sessions.noted(run, said, owing))
     held += held_by_rule + held_versions + of_sessions.held
     return {
         "still_owed": sum(len(owed) for _, owed in owing),
@@ -247,6 +247,19 @@ async def carried_out(run: Run, said: Said) -> dict[str, int]:
         "held": held,
         "held_perhaps": held + of_sessions.perhaps_held,
     }
+
+
+async def _crowded_beside(run: Run, said: Said, noted: Sequence[Id]) -> int:
+    """What is noted while a sweep is under way may crowd others of its session out in it, or in the next one: how many it did."""
+    places = {(tenant, run.model.lives[tenant, entry_id].scope) for tenant, entry_id in noted}
+    taken = run.model.taken(said.begun)[0] if any(scope.startswith("session:") for _, scope in places) else {}
+    crowded = [key for key, (_, _, rule) in taken.items() if rule == "crowded" and (key[0], run.model.lives[key].scope) in places]
+    moved = 0
+    for tenant, entry_id in crowded:
+        copies = (await run.ask(None, "admin.where", entry_id, tenant=tenant)).given()
+        if any((copy.role, copy.tier) == ("home", "mid") for copy in copies):
+            run.model.lives[tenant, entry_id].tier, moved = "mid", moved + 1
+    return moved
 
 
 async def holds(run: Run, tenant: str) -> None:

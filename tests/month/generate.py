@@ -389,7 +389,7 @@ def _hold(g: Generator, run: Run, tenant: str) -> Drawn | None:
     if len(placed) > 2 or ref is None:
         return "release_hold", {"name": g.chance.choice([*placed, *CASES])}
     over = g.chance.choice(
-        [{"entry_id": ref}] * 5 + [{"scope": g.chance.choice(SCOPES)}] * 3 + [{"user": g.chance.choice(("ada", "bob"))}] * 2 + [{"tenant": tenant}]
+        [{"entry_id": ref}] * 5 + [{"scope": g.chance.choice(SCOPES)}] * 3 + [{"user": g.chance.choice(("ada", "bob"))}] * 4 + [{"tenant": tenant}]
     )
     return "place_hold", {"name": g.chance.choice(CASES), "over": over}
 
@@ -422,8 +422,8 @@ _WEIGHTS: dict[str, float] = {
     "reopen": 0.3,
     "months": 0.4,
     "boundary": 1,
-    "place_hold": 1.2,
-    "release_hold": 1.4,
+    "place_hold": 1.7,
+    "release_hold": 1.3,
     "transfer_all": 0.3,
     "get": 6,
     "foreign": 1,

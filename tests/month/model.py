@@ -520,9 +520,9 @@ class Model:
 
     def session_over(
         self, said: Said, tenant: str, session: str, report: PromotionReport | None, copying: Sequence[tuple[Life, str | None]], found: Mapping[Any, Entry]
-    ) -> None:
+    ) -> list[str]:
         """Facts and what is nearly certain go to `long`, copies go where the rules say; the rest stays. Entries past their expiry are not spoken of.
-        `found`: by original and scope, the copies that are there and that nobody knew of."""
+        `found`: by original and scope, the copies that are there and that nobody knew of. The ids of those that were made."""
         copied, failed = list[tuple[str, str, str]](), list[str]()
         for life, to in copying:
             made = None if to is None else self._copied_by_rule(said, tenant, life, to, found.get((life.id, to)))
@@ -539,6 +539,7 @@ class Model:
             self._told_moves(said, going, "long", {moved.entry_id: (moved.from_tier, moved.to_tier) for moved in report.moved})
         for life in going:
             life.tier = "long"
+        return [copy_id for _, copy_id, _ in copied]
 
     def _copied_by_rule(self, said: Said, tenant: str, source: Life, to: str, found: Entry | None) -> str | None:
         """The id of the copy that was made now; empty where it stood before, None where it cannot be made."""
@@ -733,9 +734,12 @@ class Model:
     # -- made of what was said ----------------------------------------------------------------------------------------
 
     def noted(self, said: Said, tenant: str, scope: str, content: str, session: str, found: dict[str, Any]) -> None:
-        """An entry that was made of a message that left the window of a session."""
+        """An entry that was made of a message that left the window of a session. Of many made at once a sweep moves the first on."""
         wanted: dict[str, Any] = {"tenant": tenant, "scope": scope, "type": "context", "title": None, "content": content, "source": None, "tags": []}
-        self._begin(said, found, wanted | {"metadata": {"created_in_session_id": session}, "expires_at": None})
+        birth = birth_tier(scope)
+        key = self._begin(said, found | {"tier": birth}, wanted | {"metadata": {"created_in_session_id": session}, "expires_at": None})
+        if found["tier"] != birth and (birth, found["tier"]) != ("short", "mid"):
+            said.wrong("notes it in another tier", found["tier"])
 
     # -- reading many -------------------------------------------------------------------------------------------------
 

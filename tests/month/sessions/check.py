@@ -19,6 +19,7 @@ from tests.month.sessions.talk import Line, Talk, arranged, fitting, made_of, no
 if TYPE_CHECKING:
     from memory.domain.entry import Entry
     from memory.orchestrator.promotion import PromotionReport
+    from tests.month.model import Id
     from tests.month.run import Run
 
 COLLECTIONS = (SESSIONS, MESSAGES, TASKS, RUNS, CLAIMS)
@@ -294,9 +295,9 @@ def owing(run: Run, said: Said) -> Owing:
     return found
 
 
-async def noted(run: Run, said: Said, owing: Owing) -> list[str]:
+async def noted(run: Run, said: Said, owing: Owing) -> list[Id]:
     """What was to be noted of these sessions is, each text once; the ids of the entries, which are known from now on."""
-    made: list[str] = []
+    made: list[Id] = []
     for talk, owed in owing:
         texts = [(text, made_of(lines, summary)) for lines, summary in owed for text in notes_of(told_of(lines))]
         scope = f"session:{talk.id}" if talk.user is None else f"user:{talk.user}"
@@ -312,7 +313,7 @@ async def noted(run: Run, said: Said, owing: Owing) -> list[str]:
             fresh.remove(entry)
             run.model.noted(said, talk.tenant, scope, text, talk.id, plain(entry))
             run.talks.has_noted(talk, entry.id, lines)
-            made.append(entry.id)
+            made.append((talk.tenant, entry.id))
     return made
 
 
@@ -364,7 +365,8 @@ async def session_over(run: Run, said: Said, tenant: str, session: str, report: 
     for scope in sorted({to for _, to in copying if to is not None}):
         entries = (await run.ask(None, "entries.all", scope, tenant=tenant, retired=True)).given()
         found |= {(entry.promoted_from_id, scope): entry for entry in entries if (tenant, entry.id) not in run.model.lives}
-    run.model.session_over(said, tenant, session, report, copying, found)
+    made = run.model.session_over(said, tenant, session, report, copying, found)
+    run.made |= {f"{run.begun[-1][0]}.{session}{place}": (tenant, entry_id) for place, entry_id in enumerate(made)}
 
 
 # -- the whole --------------------------------------------------------------------------------------------------------

@@ -379,7 +379,7 @@ async def end_session(run: Run, op: Operation) -> None:
         talk.ended()
         owed, talk.owed = talk.owed, []
         noted = await check.noted(run, said, [(talk, owed)])
-        if sorted(report.onward) != sorted(noted) or report.waiting:
+        if sorted(report.onward) != sorted(entry_id for _, entry_id in noted) or report.waiting:
             said.wrong("notes others", f"{report}, wanted {noted}")
     await check.session_over(run, said, op.tenant, op.args["session"], report)
 
