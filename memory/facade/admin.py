@@ -20,7 +20,7 @@ from memory.facade.importing import Import, Imported, Source, Told, opened
 from memory.facade.reports import Copy, Stats, StoreAudit, StoreReport, Vacuumed
 from memory.facade.transfer import exported, exported_record, exported_relation, exported_version
 from memory.facade.why import WhyReport, why
-from memory.orchestrator.collections import MESSAGES
+from memory.orchestrator.collections import ARTIFACTS, MESSAGES, SESSIONS
 from memory.orchestrator.entry_records import entry_of
 from memory.orchestrator.kinds import KINDS
 from memory.orchestrator.maintenance import SweepReport
@@ -117,8 +117,10 @@ class Admin:
             if relation.source_id in there and relation.target_id in there:
                 yield exported_relation(relation)
         async for kind, record in engine.transfer.records(tenant, wanted):
+            if kind.collection is SESSIONS and engine.conversations.sessions.is_over(record):
+                continue
             named = {record.fields.get(field) for field in KINDS.parents(kind.collection)} - {None}
-            if kind.collection is MESSAGES:  # whose session is written, or was created since
+            if kind.collection in (MESSAGES, ARTIFACTS):  # whose session is written, or has expired, or was created since
                 named = {record.scope}
             if named <= there:
                 there.add(record.scope if kind.conversational else record.key.id)

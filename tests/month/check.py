@@ -218,8 +218,8 @@ async def swept(run: Run, worker: int = 0) -> None:
     run.model.planned(await run.ask(None, "admin.plan", worker=worker))
     said = await run.ask(None, "admin.sweep", worker=worker)
     report, wanted = said.given(), await carried_out(run, said)
-    told = dict(ran=report.ran, more=report.more, still_owed=report.still_owed, waiting=len(report.waiting), stays=len(report.stays))
-    told |= {name: getattr(report, name) for name in DONE}
+    told = {name: getattr(report, name) for name in ("ran", "more", "still_owed", *DONE)}
+    told |= {"waiting": len(report.waiting), "stays": len(report.stays)}
     held = range(wanted.pop("held"), wanted["held_perhaps"] + 1)
     del wanted["held_perhaps"]
     if told != {"ran": True, "more": False, "waiting": 0} | wanted or report.held not in held:

@@ -382,6 +382,13 @@ def _history(g: Generator, run: Run, tenant: str) -> Drawn | None:
     return ("history", {"entry": ref}) if ref else None
 
 
+def _end_session(g: Generator, run: Run, tenant: str) -> Drawn | None:
+    """Mostly one of which something is copied."""
+    copied = [name for name in SESSIONS if any(to for _, to in run.model.to_copy(tenant, name, run.clock.now))]
+    session = g.chance.choice(copied if copied and g.chance.random() < 0.7 else [*SESSIONS, "c1"])
+    return "end_session", {"session": session, "again": g.chance.random() < 0.5}
+
+
 def _hold(g: Generator, run: Run, tenant: str) -> Drawn | None:
     """Mostly over an entry; never over so much for long that nothing goes any more."""
     placed = [name for owner, name in run.model.holds if owner == tenant]
@@ -416,7 +423,7 @@ _WEIGHTS: dict[str, float] = {
     "compact": 3,
     "relate": 6,
     "unrelate": 1,
-    "end_session": 1.5,
+    "end_session": 1.7,
     "move": 3,
     "sweep": 1,
     "reopen": 0.3,
@@ -448,7 +455,7 @@ _DRAWS: dict[str, Callable[[Generator, Run, str], Drawn | None]] = {
     "compact": _compact,
     "relate": _relate,
     "unrelate": _unrelate,
-    "end_session": _simple("end_session", session=(*SESSIONS, "c1")),
+    "end_session": _end_session,
     "move": _move,
     "sweep": _simple("sweep"),
     "reopen": _reopen,

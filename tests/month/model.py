@@ -513,13 +513,18 @@ class Model:
         copying: list[tuple[Life, str | None]] = []
         there = [life for life in self.in_scopes(tenant, [f"session:{session}"]) if life.tier == "short" and not life.now.expired(now)]
         for life in sorted(there, key=lambda life: (life.now.fields["created_at"], life.id)):
-            tags = life.now.fields["tags"]
-            copying += [(life, user)] if rules.COPIED in tags else []
-            copying += [(life, rules.SHARED_WITH)] if rules.SHARED in tags and rules.is_sure(life.now.fields, 0.3) else []
+            copying += [(life, user)] if rules.FACT not in life.now.fields["tags"] else []
+            copying += [(life, rules.SHARED_WITH)] if rules.is_sure(life.now.fields, rules.SHARED) else []
         return copying
 
     def session_over(
-        self, said: Said, tenant: str, session: str, report: PromotionReport | None, copying: Sequence[tuple[Life, str | None]], found: Mapping[Any, Entry]
+        self,
+        said: Said,
+        tenant: str,
+        session: str,
+        report: PromotionReport | None,
+        copying: Sequence[tuple[Life, str | None]],
+        found: Mapping[Any, Entry],
     ) -> list[str]:
         """Facts and what is nearly certain go to `long`, copies go where the rules say; the rest stays. Entries past their expiry are not spoken of.
         `found`: by original and scope, the copies that are there and that nobody knew of. The ids of those that were made."""
@@ -640,7 +645,7 @@ class Model:
         taken, failing = self.taken(now)
         gone = {(tenant, entry_id) for then, _, tenant, entry_id, *_ in wanted if then == "delete"}
         wanted += [("move", "entries", *key, rule, tier, to) for key, (tier, to, rule) in taken.items() if key not in gone]
-        told = [
+        told: list[tuple[str, ...]] = [
             (one.action, one.collection, one.tenant, one.id, one.rule, one.tier, one.to)
             if one.collection == "entries"
             else (one.action, one.collection, one.tenant, one.scope, one.rule, "", "")
@@ -651,8 +656,8 @@ class Model:
             said.wrong("plans otherwise", f"more {more}, less {less}, waiting {plan.waiting}, wanted {failing}")
 
     def taken(self, now: datetime) -> tuple[dict[Id, tuple[str, str, str]], int]:
-        """What a sweep moves, by which rule: what nobody touched for a week and what is beyond the newest of its session leave `short`, what is settled and
-        what was seen goes to `long`; and of how many the policy cannot speak."""
+        """What a sweep moves, by which rule: what nobody touched for a week and what is beyond the newest of its session leave `short`, what is
+        settled and what was seen goes to `long`; and of how many the policy cannot speak."""
         found: dict[Id, tuple[str, str, str]] = {}
         newer, failing = dict[Id, int](), 0
         for key, life in sorted(self.lives.items(), key=lambda one: (one[1].now.fields["created_at"], one[1].id), reverse=True):
@@ -702,7 +707,9 @@ class Model:
         for quota in sorted(rules.QUOTAS, key=lambda quota: str(quota["name"])):
             for scope in sorted(_places(quota, tenant, list(scopes))) if quota.get("then") == "evict" else ():
                 there = self.in_scopes(tenant, [scope])
-                may = [life for life in there if (tenant, life.id) not in written and not self.held(tenant, life) and not rules.kept_by(life.now.fields)]
+                may = [
+                    life for life in there if (tenant, life.id) not in written and not self.held(tenant, life) and not rules.kept_by(life.now.fields)
+                ]
                 may.sort(key=lambda life: _first_to_go(life, quota.get("evict", "oldest")))
                 going = may[: max(0, len(there) - quota["entries"])]
                 self.bury(tenant, [life.id for life in going], said.ended)
@@ -737,7 +744,7 @@ class Model:
         """An entry that was made of a message that left the window of a session. Of many made at once a sweep moves the first on."""
         wanted: dict[str, Any] = {"tenant": tenant, "scope": scope, "type": "context", "title": None, "content": content, "source": None, "tags": []}
         birth = birth_tier(scope)
-        key = self._begin(said, found | {"tier": birth}, wanted | {"metadata": {"created_in_session_id": session}, "expires_at": None})
+        self._begin(said, found | {"tier": birth}, wanted | {"metadata": {"created_in_session_id": session}, "expires_at": None})
         if found["tier"] != birth and (birth, found["tier"]) != ("short", "mid"):
             said.wrong("notes it in another tier", found["tier"])
 

@@ -35,7 +35,8 @@ MUTANTS: dict[str, tuple[str, Fault]] = {}
 
 
 def mutant(method: str) -> Callable[[Callable[..., Awaitable[Any]]], None]:
-    """A fault of a method of `Memory`, of one of its nouns, or of what is beneath: it is called with the method as it was and all that the method is called with."""
+    """A fault of a method of `Memory`, of one of its nouns or of what is beneath: it is called with the method as it was and all that the method is
+    called with."""
 
     def declare(broken: Callable[..., Awaitable[Any]]) -> None:
         def fault(whole: Method) -> Method:

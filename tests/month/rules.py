@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 FACT, SURE = "fact", 0.8
 IDLE = timedelta(days=7)
 CROWDED, SETTLED = 6, timedelta(days=20)
-COPIED, SHARED, SHARED_WITH = "red", "blue", "org:o"
+SHARED, SHARED_WITH = 0.3, "org:o"
 PROMOTION: list[dict[str, Any]] = [
     {"name": "facts-last", "on": "session_end", "source": "short", "target": "long", "tags": [FACT], "min_confidence": SURE},
     {"name": "idle-sessions", "on": "sweep", "source": "short", "target": "mid", "idle_for": "7d"},
@@ -32,8 +32,8 @@ PROMOTION: list[dict[str, Any]] = [
         "tenants": ["acme"],
         "when": {"older_than": "20d", "any": [{"type": "context"}, {"not": {"confidence_at_least": 0.5}}]},
     },
-    {"name": "known", "on": "session_end", "to_scope": "user", "when": {"tag": COPIED}},
-    {"name": "shared", "on": "session_end", "to_scope": SHARED_WITH, "when": {"all": [{"tag": SHARED}, {"confidence_at_least": 0.3}]}},
+    {"name": "known", "on": "session_end", "to_scope": "user", "when": {"not": {"tag": FACT}}},
+    {"name": "shared", "on": "session_end", "to_scope": SHARED_WITH, "when": {"confidence_at_least": SHARED}},
 ]
 """The first two as delivered. Rules for writes are asked by sweeps here: nothing runs by itself."""
 

@@ -326,7 +326,9 @@ async def touched(run: Run, *, worker: int = 0) -> None:
         if not talk.is_over(run.clock.now):
             last = (await _ask(run, talk, "info", worker=worker)).updated_at
             if not talk.created_at <= last <= run.clock.now or (talk.touched is not None and last < talk.touched):
-                raise Wrong("a session was touched at another time", f"{talk.id} of {talk.tenant}: {last}, created {talk.created_at}, before {talk.touched}")
+                raise Wrong(
+                    "a session was touched at another time", f"{talk.id} of {talk.tenant}: {last}, created {talk.created_at}, before {talk.touched}"
+                )
             talk.touched = last
 
 
@@ -358,8 +360,8 @@ async def retired(run: Run, said: Said, owing: Owing) -> Retired:
     return done
 
 
-async def session_over(run: Run, said: Said, tenant: str, session: str, report: PromotionReport | None = None) -> None:
-    """What the end of a session does with the entries of its scope; copies are known from now on."""
+async def session_over(run: Run, said: Said, tenant: str, session: str, report: PromotionReport | None = None) -> list[str]:
+    """What the end of a session does with the entries of its scope; copies are known from now on: their ids."""
     copying = run.model.to_copy(tenant, session, said.begun)
     found: dict[tuple[str | None, str], Entry] = {}
     for scope in sorted({to for _, to in copying if to is not None}):
@@ -367,6 +369,7 @@ async def session_over(run: Run, said: Said, tenant: str, session: str, report: 
         found |= {(entry.promoted_from_id, scope): entry for entry in entries if (tenant, entry.id) not in run.model.lives}
     made = run.model.session_over(said, tenant, session, report, copying, found)
     run.made |= {f"{run.begun[-1][0]}.{session}{place}": (tenant, entry_id) for place, entry_id in enumerate(made)}
+    return made
 
 
 # -- the whole --------------------------------------------------------------------------------------------------------

@@ -372,7 +372,15 @@ def _due(talk: Talk, policy: str, keep_last: int) -> list[Line]:
 
 @operation
 async def end_session(run: Run, op: Operation) -> None:
-    """What was said goes onward, and the promotion rules move what the session's entries are to become."""
+    """What was said goes onward, and the promotion rules move what the session's entries are to become, or copy it. At times a copy is deleted,
+    and the session is ended once more."""
+    made = await _ended(run, op)
+    if op.args.get("again") and made:
+        run.model.deleted(await run.ask(op, "delete", made[0]), op.tenant, made[0])
+        await _ended(run, op)
+
+
+async def _ended(run: Run, op: Operation) -> list[str]:
     said = await run.ask(op, "sessions.end", op.args["session"])
     talk, report = run.talks.get(op.tenant, op.args["session"], said.begun), said.given()
     if talk is not None:
@@ -381,7 +389,7 @@ async def end_session(run: Run, op: Operation) -> None:
         noted = await check.noted(run, said, [(talk, owed)])
         if sorted(report.onward) != sorted(entry_id for _, entry_id in noted) or report.waiting:
             said.wrong("notes others", f"{report}, wanted {noted}")
-    await check.session_over(run, said, op.tenant, op.args["session"], report)
+    return await check.session_over(run, said, op.tenant, op.args["session"], report)
 
 
 @operation
