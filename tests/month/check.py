@@ -6,6 +6,7 @@ import asyncio
 import random
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,6 +15,7 @@ from memory.domain.entry import Entry
 from memory.domain.ids import keyed_id
 from memory.orchestrator.collections import ENTRIES, ENTRY_VERSIONS, OPERATIONS, RELATIONS
 from memory.orchestrator.kinds import KINDS
+from memory.orchestrator.maintenance import SweepReport
 from memory.ports.collections import Collection
 from memory.ports.query import Everywhere, Query, RowType
 from memory.ports.record import Mark, Record, Role, Tombstone
@@ -23,6 +25,7 @@ from tests.month.not_yet import NOT_YET
 from tests.month.said import Said, Wrong, differences, plain
 from tests.month.sessions import check as sessions
 from tests.month.words import OWN, TOPICS, is_own
+from tests.month.workers import Here
 from tests.support.long_texts import astray
 
 if TYPE_CHECKING:
@@ -31,6 +34,11 @@ if TYPE_CHECKING:
 SEARCHED_AT_ONCE = 25
 """How many entries are looked for by their own words when the whole is looked at; others the next time."""
 MOST = 1_000
+LEASE = timedelta(milliseconds=2)
+"""When that of who died has run out; no rule's moment lies within it."""
+ROUNDS, SETTLED_AFTER = 12, 4
+"""How many rounds each worker does; and how many sweeps it takes at most until nothing is left: to end a session, note what was said, delete it, and once
+more for what was made of it."""
 DONE = ("expired", "deleted", "ended", "dropped_versions", "moved")
 OURS = frozenset({"kept", "kept.before", "kept.new", "month.pickle", "operations.jsonl"})
 """What a run keeps beside its stores."""
@@ -224,6 +232,46 @@ async def swept(run: Run, worker: int = 0) -> None:
     del wanted["held_perhaps"]
     if told != {"ran": True, "more": False, "waiting": 0} | wanted or report.held not in held:
         said.wrong("does otherwise", f"{report}, wanted {wanted} and {held} held")
+
+
+async def in_rounds(run: Run, workers: Sequence[int], *, dies: int | None = None) -> None:
+    """Workers take turns at rounds that end after the first thing they do, each going on where its last one ended, until none has more to do or
+    there were many; then at sweeps, until nothing is left: in all they do what the rules say, each thing once. `dies`: after so many turns one dies over it, and others take
+    over, once its lease has run out; what that one did nobody tells."""
+    await sessions.touched(run)
+    begun, done, more = run.clock.now, Counter[str](), dict.fromkeys(workers, True)
+    if dies is not None:
+        await _dies(run, workers[-1], dies)
+    for _ in range(ROUNDS):
+        for number in [number for number in workers if more[number]]:
+            said = await run.ask(None, "maintain", worker=number, budget="1us")
+            more[number] = _counted_in(done, said).more
+    for number in [number for number in workers for _ in range(SETTLED_AFTER)]:
+        said = await run.ask(None, "admin.sweep", worker=number)
+        _counted_in(done, said)
+    wanted, all_of_it = Counter[str](), replace(said, begun=begun)
+    for _ in range(SETTLED_AFTER):
+        one = await carried_out(run, all_of_it)
+        wanted.update({name: one[name] for name in DONE})
+    if dies is None and +done != +wanted:
+        said.wrong("of many rounds does otherwise", f"{done}, wanted {wanted}")
+    await swept(run, workers[0])
+
+
+def _counted_in(done: Counter[str], said: Said) -> SweepReport:
+    report: SweepReport = said.given()
+    if not report.ran or report.waiting:
+        said.wrong("is kept from it", repr(report))
+    done.update({name: getattr(report, name) for name in DONE})
+    return report
+
+
+async def _dies(run: Run, number: int, turns: int) -> None:
+    if not isinstance(run.workers[number], Here):
+        await run.forgets(number)
+    run.clock.ticking = True
+    await run.workers[number].dies("admin.sweep", turns)
+    run.clock.now += LEASE
 
 
 async def carried_out(run: Run, said: Said) -> dict[str, int]:

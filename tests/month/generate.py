@@ -389,6 +389,10 @@ def _end_session(g: Generator, run: Run, tenant: str) -> Drawn | None:
     return "end_session", {"session": session, "again": g.chance.random() < 0.5}
 
 
+def _rounds(g: Generator, run: Run, tenant: str) -> Drawn | None:
+    return "in_rounds", {"dies": g.chance.randrange(60) if g.chance.random() < 0.5 else None}
+
+
 def _hold(g: Generator, run: Run, tenant: str) -> Drawn | None:
     """Mostly over an entry; never over so much for long that nothing goes any more."""
     placed = [name for owner, name in run.model.holds if owner == tenant]
@@ -426,6 +430,7 @@ _WEIGHTS: dict[str, float] = {
     "end_session": 1.7,
     "move": 3,
     "sweep": 1,
+    "in_rounds": 0.5,
     "reopen": 0.3,
     "months": 0.4,
     "boundary": 1,
@@ -458,6 +463,7 @@ _DRAWS: dict[str, Callable[[Generator, Run, str], Drawn | None]] = {
     "end_session": _end_session,
     "move": _move,
     "sweep": _simple("sweep"),
+    "in_rounds": _rounds,
     "reopen": _reopen,
     "months": _simple("months", days=(31, 45, 200)),
     "boundary": _boundary,

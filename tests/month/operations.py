@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Any
 
 from tests.month import check
 from tests.month.model import Asked
-from tests.month.rules import TENANTS
 from tests.month.said import Said, Wrong, plain
 from tests.month.sessions import check as sessions
 
@@ -221,11 +220,17 @@ async def sweep(run: Run, op: Operation) -> None:
 @operation
 async def reopen(run: Run, op: Operation) -> None:
     number = op.worker % len(run.workers)
-    for tenant in TENANTS:  # what it has evicted it forgets
-        stats = (await run.ask(op, "admin.stats", tenant=tenant, worker=number)).given()
-        run.model.evicted.subtract({(tenant, quota): count for quota, count in stats.evicted.items()})
+    await run.forgets(number)
     await run.workers[number].reopen()
     run.talks.lets_go(number)
+
+
+@operation
+async def in_rounds(run: Run, op: Operation) -> None:
+    """Maintenance in small rounds by all workers in turn; at times one dies over it."""
+    first = op.worker % len(run.workers)
+    workers = [*range(first, len(run.workers)), *range(first)]
+    await check.in_rounds(run, workers, dies=op.args["dies"])
 
 
 @operation

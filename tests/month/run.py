@@ -12,6 +12,7 @@ from memory import Memory
 from tests.month.clock import MonthClock
 from tests.month.model import Id, Model
 from tests.month.operations import Operation, perform
+from tests.month.rules import TENANTS
 from tests.month.said import Failure, Said
 from tests.month.script import Script
 from tests.month.sessions import operations as _of_sessions  # noqa: F401 - declares what is done with sessions
@@ -107,6 +108,14 @@ class Run:
         ended = self.clock.now
         failure = answer if isinstance(answer, Failure) else None
         return Said(f"{name} of {owner}", begun, ended, None if failure else answer, failure)
+
+    async def forgets(self, number: int) -> None:
+        """A worker is about to end: it tells what sessions have come to, and forgets how much it has evicted."""
+        for tenant in TENANTS:
+            await self.ask(None, "sessions.list", tenant=tenant, worker=number, limit=1)
+            stats = (await self.ask(None, "admin.stats", tenant=tenant, worker=number)).given()
+            self.model.evicted.subtract({(tenant, quota): count for quota, count in stats.evicted.items()})
+        self.talks.lets_go(number)
 
     # -- remembering --------------------------------------------------------------------------------------------------
 

@@ -51,7 +51,7 @@ class Topology:
 
     def config(self, folder: Path) -> dict[str, Any]:
         return self.placing.config(folder) | {
-            "durations": {"sweep_every": 0},
+            "durations": {"sweep_every": 0, "lease": "1ms"},
             "promotion": PROMOTION,
             "retention": RETENTION,
             "quotas": QUOTAS,

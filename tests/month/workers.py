@@ -25,6 +25,8 @@ class Worker(Protocol):
     async def close(self) -> None: ...
     async def reopen(self) -> None: ...
     async def call(self, tenant: str, name: str, args: Sequence[Any], kwargs: dict[str, Any]) -> Any: ...
+    async def dies(self, name: str, turns: int) -> None:
+        """Begin a call, and end in the middle of it, after some turns of the loop or as many half milliseconds; then begin anew."""
 
 
 class Here:
@@ -60,6 +62,13 @@ class Here:
         except Exception as error:  # noqa: BLE001 - the judge says which may be
             return Failure(type(error).__name__, str(error), getattr(error, "written", None))
 
+    async def dies(self, name: str, turns: int) -> None:
+        begun = asyncio.create_task(self.call("acme", name, (), {}))
+        for _ in range(turns):
+            await asyncio.sleep(0)
+        begun.cancel()
+        await asyncio.wait([begun])
+
 
 class Elsewhere:
     """A memory of another process. It is told the time with every call, and tells it back."""
@@ -91,15 +100,28 @@ class Elsewhere:
             self._clock.now = max(self._clock.now, now)
             return answer
 
+    async def dies(self, name: str, turns: int) -> None:
+        assert self._process is not None
+        assert self._process.stdin is not None
+        self._process.stdin.write(_framed((self._clock.now, self._clock.ticking, "acme", name, (), {})))
+        await asyncio.sleep(turns / 2_000)
+        self._process.kill()
+        await self._process.wait()
+        await self.open()
+
     async def _exchange(self, message: Any) -> Any:
         assert self._process is not None
         assert self._process.stdin is not None
         assert self._process.stdout is not None
-        sent = pickle.dumps(message)
-        self._process.stdin.write(len(sent).to_bytes(LENGTH) + sent)
+        self._process.stdin.write(_framed(message))
         await self._process.stdin.drain()
         size = int.from_bytes(await self._process.stdout.readexactly(LENGTH))
         return pickle.loads(await self._process.stdout.readexactly(size))  # noqa: S301 - from our own process
+
+
+def _framed(message: Any) -> bytes:
+    sent = pickle.dumps(message)
+    return len(sent).to_bytes(LENGTH) + sent
 
 
 async def _serve() -> None:
