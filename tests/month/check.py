@@ -37,8 +37,8 @@ MOST = 1_000
 LEASE = timedelta(milliseconds=2)
 """When that of who died has run out; no rule's moment lies within it."""
 ROUNDS, SETTLED_AFTER = 12, 4
-"""How many rounds each worker does; and how many sweeps it takes at most until nothing is left: to end a session, note what was said, delete it, and once
-more for what was made of it."""
+"""How many rounds each worker does; and how many sweeps it takes at most until nothing is left: to end a session, note what was said, delete it, and
+once more for what was made of it."""
 DONE = ("expired", "deleted", "ended", "dropped_versions", "moved")
 OURS = frozenset({"kept", "kept.before", "kept.new", "month.pickle", "operations.jsonl"})
 """What a run keeps beside its stores."""
@@ -235,9 +235,9 @@ async def swept(run: Run, worker: int = 0) -> None:
 
 
 async def in_rounds(run: Run, workers: Sequence[int], *, dies: int | None = None) -> None:
-    """Workers take turns at rounds that end after the first thing they do, each going on where its last one ended, until none has more to do or
-    there were many; then at sweeps, until nothing is left: in all they do what the rules say, each thing once. `dies`: after so many turns one dies over it, and others take
-    over, once its lease has run out; what that one did nobody tells."""
+    """Workers take turns at rounds that end after the first thing they do, each going on where its last one ended, until none has more to do or there
+    were many; then at sweeps, until nothing is left: in all they do what the rules say, each thing once. `dies`: after so many turns one dies over it,
+    and others take over, once its lease has run out; what that one did nobody tells."""
     await sessions.touched(run)
     begun, done, more = run.clock.now, Counter[str](), dict.fromkeys(workers, True)
     if dies is not None:

@@ -129,16 +129,6 @@ async def a_policy_is_not_asked(whole: Method, promotion: Promotion, *args: Any)
         promotion._judging.policies = policies
 
 
-@mutant("Maintenance._apply_rules")
-async def a_round_that_is_over_does_not_tell_what_it_moved(whole: Method, maintenance: Maintenance, report: Any, *args: Any) -> Any:
-    moved = report.moved
-    try:
-        return await whole(maintenance, report, *args)
-    except Enough:
-        report.moved = moved
-        raise
-
-
 @mutant("Maintenance._retain")
 async def a_round_of_retention_that_is_over_leaves_the_rest(whole: Method, maintenance: Maintenance, report: Any, *args: Any) -> Any:
     try:
