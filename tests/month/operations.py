@@ -236,8 +236,8 @@ async def in_rounds(run: Run, op: Operation) -> None:
 @operation
 async def months(run: Run, op: Operation) -> None:
     """Months pass; two sweeps later nothing is left of what was deleted before. Whatever rules take they have taken by then: a session is ended by
-    one, what was said in it is noted by the next, it is deleted by a third."""
-    for _ in range(4):
+    one, what was said in it is noted by the next, and what is noted goes from tier to tier by two more."""
+    for _ in range(5):
         await check.swept(run, op.worker)
         run.clock.go_on(op.args["days"] * 86_400)
     await check.swept(run, op.worker)
