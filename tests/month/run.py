@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -13,6 +13,7 @@ from memory.orchestrator.retrieval.forms import LASTS
 from tests.month.clock import MonthClock
 from tests.month.model import Id, Model
 from tests.month.operations import Operation, perform
+from tests.month.rules import TENANTS
 from tests.month.said import Failure, Said
 from tests.month.script import Script
 from tests.month.sessions import operations as _of_sessions  # noqa: F401 - declares what is done with sessions
@@ -25,7 +26,7 @@ REMEMBERED = 20_000
 """Operations back that the moment of which can be asked about; a long run is not to grow."""
 GRAVES_KEPT = 500
 READING = frozenset(
-    {"get", "retrieve", "search", "entries.history", "entries.all", "relations.related", "relations.all", "admin.where", "admin.stats"}
+    {"get", "retrieve", "search", "entries.history", "entries.all", "relations.related", "relations.all", "admin.where", "admin.stats", "admin.holds"}
     | {f"session.{method}" for method in ("info", "context", "history", "compactions", "search", "tasks.list", "runs.list")}
     | {"sessions.get", "sessions.list", "sessions.runs", "search_messages"}
 )
@@ -41,8 +42,8 @@ class Run:
         self.config = config
         self.folder = folder
         self.clock = MonthClock()
-        self.model = Model()
         self.talks = Talks()
+        self.model = Model(self.talks)
         self.made: dict[str, Id] = {}
         """By operation, the ids of the entries it made."""
         self.made_links: dict[str, str | None] = {}
@@ -62,6 +63,7 @@ class Run:
         if self.topology.shared and not self.alone:
             self.workers.append(Elsewhere(self.config, self.clock))
         self.talks.lets_go()
+        self.model.evicted.clear()
         for worker in self.workers:
             await worker.open()
         return self
@@ -93,9 +95,18 @@ class Run:
     # -- asking -------------------------------------------------------------------------------------------------------
 
     async def ask(
-        self, op: Operation | None, name: str, *args: Any, tenant: str | None = None, worker: int | None = None, reading: bool = False, **kwargs: Any
+        self,
+        op: Operation | None,
+        name: str,
+        *args: Any,
+        tenant: str | None = None,
+        worker: int | None = None,
+        reading: bool = False,
+        more: Mapping[str, Any] | None = None,
+        **kwargs: Any,
     ) -> Said:
-        """Call the facade. While something is only read, time stands still."""
+        """Call the facade. While something is only read, time stands still. `more`: arguments that are called as one of these is."""
+        kwargs |= more or {}
         number = (worker if worker is not None else op.worker if op is not None else 0) % len(self.workers)
         owner = tenant or (op.tenant if op is not None else "acme")
         self.clock.ticking = not (reading or name in READING)
@@ -108,6 +119,14 @@ class Run:
             self.wrote[number] = ended
         failure = answer if isinstance(answer, Failure) else None
         return Said(f"{name} of {owner}", begun, ended, None if failure else answer, failure)
+
+    async def forgets(self, number: int) -> None:
+        """A worker is about to end: it tells what sessions have come to, and forgets how much it has evicted."""
+        for tenant in TENANTS:
+            await self.ask(None, "sessions.list", tenant=tenant, worker=number, limit=1)
+            stats = (await self.ask(None, "admin.stats", tenant=tenant, worker=number)).given()
+            self.model.evicted.subtract({(tenant, quota): count for quota, count in stats.evicted.items()})
+        self.talks.lets_go(number)
 
     # -- remembering --------------------------------------------------------------------------------------------------
 
