@@ -240,8 +240,10 @@ async def swept(run: Run, worker: int = 0) -> None:
 
 async def in_rounds(run: Run, workers: Sequence[int], *, dies: int | None = None) -> None:
     """Workers take turns at rounds that end after the first thing they do, each going on where its last one ended, until none has more to do or
-    there were many; then at sweeps, until nothing is left: in all they do what the rules say, each thing once. `dies`: after so many turns one dies over it,
-    and others take over, once its lease has run out; what that one did nobody tells."""
+    there were many; then at sweeps, until nothing is left: in all they do what the rules say, each thing once.
+
+    `dies`: after so many turns one dies over it, and others take over, once its lease has run out; what that one did nobody tells.
+    """
     await sessions.touched(run)
     begun, done, more = run.clock.now, Counter[str](), dict.fromkeys(workers, True)
     if dies is not None:
