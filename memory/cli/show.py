@@ -154,6 +154,7 @@ def explained(explanation: Mapping[str, Any]) -> list[Text]:
     factors = [f"× {_named(name)} {by:.2f}" for name, by in explanation.get("multipliers", {}).items() if f"{by:.2f}" != "1.00"]
     order = [] if (reached := explanation.get("order")) is None else [f"= {reached:.2f}"]
     where = f"in {explanation['store']}" if explanation.get("store") else ""
+    where += f", its vectors as of {age:.0f} s ago" if (age := explanation.get("vectors_age")) is not None else ""
     supposed = ", ".join(f"'{said}' taken for '{meant}'" for said, meant in explanation.get("corrected", {}).items())
     nearest = f"nearest in part {part['number']} of {part['of']}, from character {part['characters'][0]}" if (part := explanation.get("part")) else ""
     lines = (supposed, ranked(explanation.get("ranks", {})), nearest, _sum(explanation.get("terms", {})), " ".join(factors + order), where)

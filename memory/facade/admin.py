@@ -119,11 +119,12 @@ class Admin:
             if relation.source_id in there and relation.target_id in there:
                 yield exported_relation(relation)
         async for kind, record in engine.transfer.records(tenant, wanted):
+            if kind.collection is SESSIONS and engine.conversations.sessions.is_over(record):
+                continue
             named = {record.fields.get(field) for field in KINDS.parents(kind.collection)} - {None}
             if kind.collection in (MESSAGES, ARTIFACTS):  # whose session is written; or has expired, or was created since
                 named = {record.scope}
-            has_expired = kind.collection is SESSIONS and engine.conversations.sessions.is_over(record)
-            if named <= there and not has_expired:
+            if named <= there:
                 there.add(record.scope if kind.conversational else record.key.id)
                 yield exported_record(kind, record)
 

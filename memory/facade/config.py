@@ -245,6 +245,14 @@ class ConversationSettings(BaseModel):
     meaning: Literal["home", "long", "off"] = "home"
 
 
+class SearchSettings(BaseModel):
+    """`cache_bytes` bounds what searches by meaning keep in memory of stores that have no index for it; nought: nothing."""
+
+    model_config = _FROZEN
+
+    cache_bytes: Annotated[int, Field(ge=0)] = EngineSettings().search_cache_bytes
+
+
 @dataclass(frozen=True)
 class ServingStore:
     """One distinct store that serves one tier or several."""
@@ -294,6 +302,7 @@ class MemoryConfig(BaseModel):
     """How much scopes and tenants may hold."""
     durations: Durations = Durations()
     conversations: ConversationSettings = ConversationSettings()
+    search: SearchSettings = SearchSettings()
 
     _origins: dict[str, str] = PrivateAttr(default_factory=dict)
 
@@ -359,7 +368,7 @@ class MemoryConfig(BaseModel):
     @property
     def engine(self) -> EngineSettings:
         lengths = {name: getattr(self.durations, name) for name in Durations.model_fields}
-        return EngineSettings(**lengths, consistency=self.consistency)
+        return EngineSettings(**lengths, consistency=self.consistency, search_cache_bytes=self.search.cache_bytes)
 
     def serving(self) -> dict[str, ServingStore]:
         """The store of each tier, routes aside. Tiers with the same store, or the same URL, get the very same one."""
@@ -419,7 +428,7 @@ class MemoryConfig(BaseModel):
         shown |= {f"retention.{number}": rule.name + ": " + rule.describe() for number, rule in enumerate(self.retention, start=1)}
         shown |= {f"quotas.{number}": quota.name + ": " + quota.describe() for number, quota in enumerate(self.quotas, start=1)}
         shown |= {"policies": ", ".join(self.policies)} if self.policies else {}
-        shown["conversations.meaning"] = self.conversations.meaning
+        shown |= {"conversations.meaning": self.conversations.meaning, "search.cache_bytes": self.search.cache_bytes}
         return shown | {f"durations.{name}": show_duration(getattr(self.durations, name)) for name in Durations.model_fields}
 
 
@@ -501,6 +510,7 @@ def _settings_under(location: tuple[int | str, ...]) -> list[str]:
         "quotas": Quota,
         "durations": Durations,
         "conversations": ConversationSettings,
+        "search": SearchSettings,
     }
     inner = next((str(part) for part in reversed(location) if part in sections), "")
     return list(sections.get(inner, MemoryConfig).model_fields)

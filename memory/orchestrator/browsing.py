@@ -40,13 +40,20 @@ BROWSED = frozenset({Role.HOME, Role.ARRIVING})
 
 @dataclass(slots=True)
 class Lacking:
-    """What an answer lacks: what is said of it, each thing once, and the stores that did not answer in time."""
+    """What an answer lacks: what is said of it, each thing once, the stores that did not answer in time, and what others stored since what was chosen
+    by meaning had been read."""
 
     notes: dict[str, None] = field(default_factory=dict)
     silent: set[Store] = field(default_factory=set)
+    chosen_from: dict[Store, datetime] = field(default_factory=dict)
+    """When that was, of stores that were not asked by meaning (see `retrieval.forms`)."""
 
     def say(self, note: str) -> None:
         self.notes[note] = None
+
+    def chose(self, store: Store, read: datetime) -> None:
+        """What was chosen for this store had been read then."""
+        self.chosen_from[store] = min(read, self.chosen_from.get(store, read))
 
     async def answered(self, placement: Placement, store: Store, call: Coroutine[Any, Any, T]) -> T | None:
         """The call's answer within the deadline; None where the store failed, which is then named. One that did not answer is not asked again."""

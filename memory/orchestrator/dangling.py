@@ -43,7 +43,7 @@ class Dangling:
             for key, parents in named.items():
                 if not parents <= there:
                     await hold()
-                    dropped += await self._erasure.delete(child, key, held="left")
+                    dropped += await self._erasure.delete(child, key, held="deleted")
         return dropped
 
 

@@ -41,6 +41,7 @@ from memory.orchestrator.relations import Relations
 from memory.orchestrator.remaking import Remaking
 from memory.orchestrator.retention import Retention
 from memory.orchestrator.retrieval.advised import Advised
+from memory.orchestrator.retrieval.forms import Forms
 from memory.orchestrator.retrieval.searching import Searching
 from memory.orchestrator.setbacks import Setbacks
 from memory.orchestrator.settings import EngineSettings
@@ -95,8 +96,9 @@ class Engine:
         self.meaning = Meaning(self.placement, embedder)
         self.erasure = Erasure(self.placement, self.outbox, self.cache, self.generations)
         self.turns = Turns()
+        self.forms = Forms(self.placement)
         self.quotas = Quotas(self.placement, self.erasure, quotas, retention)
-        self.long_texts = LongTexts(self.placement, meaning=self.meaning, outbox=self.outbox)
+        self.long_texts = LongTexts(self.placement, meaning=self.meaning, outbox=self.outbox, forms=self.forms)
         lives = Lives(self.placement, outbox=self.outbox, cache=self.cache)
         self.entries = Entries(
             self.placement,
@@ -128,12 +130,23 @@ class Engine:
         self.dangling = Dangling(self.placement, self.erasure)
         self.browsing = Browsing(self.placement)
         self.transfer = Transfer(
-            self.placement, browsing=self.browsing, meaning=self.meaning, deliveries=self.deliveries, erasure=self.erasure, quotas=self.quotas
+            self.placement,
+            browsing=self.browsing,
+            meaning=self.meaning,
+            deliveries=self.deliveries,
+            erasure=self.erasure,
+            quotas=self.quotas,
         )
         passages_made = self.conversations.passages
         self.reindexing = Reindexing(self.placement, meaning=self.meaning, outbox=self.outbox, passages=passages_made, long_texts=self.long_texts)
         self.searching = Searching(
-            self.placement, self.browsing, self.meaning, self.conversations.finding, long_texts=self.long_texts, deliveries=self.deliveries
+            self.placement,
+            self.browsing,
+            self.meaning,
+            self.conversations.finding,
+            long_texts=self.long_texts,
+            forms=self.forms,
+            deliveries=self.deliveries,
         )
         self.advised = Advised(self.searching, self.placement, advisor=advisor, reranker=reranker)
         self.tiering = Tiering(self.placement, self.outbox, self.cache, self.generations)
@@ -190,6 +203,7 @@ class Engine:
         """Deliver what is queued, tell how often entries were read and what sessions have come to, make what messages are found by, as far as the
         stores answer within the deadline, and close the stores."""
         try:
+            await self.forms.close()
             await self.conversations.onward.close()
             async with asyncio.timeout(self.settings.deadline.total_seconds()):
                 await self.deliveries.close()

@@ -317,8 +317,7 @@ class Erasure:
         """`version`: one for all that an erasure takes, in every store, so that what is born over one of its tombstones outdoes the others too: those
         of its copies and of its passages, which may be left later."""
         query = Query(kind.collection, within(*partitions), filter=older, roles=roles)
-        with step("erase.delete"):
-            return await store.delete_matching(query, version, self._placement.tombstone_until(), self._generations.carried)
+        return await self._placement.delete_matching("erase.delete", store, query, version, self._generations.carried)
 
     async def _arriving(self, store: Store, collection: Collection, partition: Partition, older: Lt | None) -> list[Key]:
         """The arriving copies here whose source has let go in favour of this store."""

@@ -169,8 +169,7 @@ class Generations:
         older, erased = And((Lt("generation", generation), Lt("version", micros(before)))), 0
         for kind in self._placement.kinds.within(partition):
             query = Query(kind.collection, within(partition), filter=older, roles=frozenset(Role))
-            with step("erase.delete"):
-                erased += await store.delete_matching(query, version, self._placement.tombstone_until(), self.carried)
+            erased += await self._placement.delete_matching("erase.delete", store, query, version, self.carried)
         return erased
 
     async def _restamp(self, store: Store, partition: Partition, generation: int) -> int:

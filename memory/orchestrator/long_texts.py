@@ -17,6 +17,7 @@ from memory.orchestrator.meaning import Meaning
 from memory.orchestrator.outbox import FORGET_PASSAGES, MAKE_PASSAGES, Came, Item, Outbox, Pending, Until
 from memory.orchestrator.passages import Form, Making, Part, by_record
 from memory.orchestrator.placement import Placement
+from memory.orchestrator.retrieval.forms import Forms
 from memory.orchestrator.steps import step
 from memory.ports.candidates import Candidates, Measured, with_vectors
 from memory.ports.collections import Collection
@@ -34,9 +35,10 @@ LATER_TIERS = ("long", "mid")
 class LongTexts:
     """The passages of the kinds that have such by the table."""
 
-    def __init__(self, placement: Placement, *, meaning: Meaning, outbox: Outbox) -> None:
+    def __init__(self, placement: Placement, *, meaning: Meaning, outbox: Outbox, forms: Forms) -> None:
         self._placement = placement
         self._meaning = meaning
+        self._forms = forms
         self.making = {
             kind.collection: Making(
                 Form(kind.collection, kind.passages, "part_of", parts_in, parts_before, said_at), placement, meaning=meaning, outbox=outbox
@@ -76,7 +78,7 @@ class LongTexts:
             form.collection, where, near=near, limit=wanted, filter=self._meaning.own, select=frozenset({form.named, "part"}), statistics=False
         )
         with step("passages.search"):
-            found = await lacking.answered(self._placement, store, store.candidates(asked))
+            found = await lacking.answered(self._placement, store, self._forms.candidates(store, asked, lacking))
         parts = {} if found is None else by_record(near, found, form.named)
         return dict([(i, nearest) for i, nearest in parts.items() if nearest[0].cosine > 0][:limit])
 

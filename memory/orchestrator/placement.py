@@ -7,7 +7,7 @@ import secrets
 from collections.abc import AsyncIterator, Coroutine, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from memory.domain import ids
 from memory.domain.errors import CorruptRecord, StoreError, StoreTimeout
@@ -48,6 +48,22 @@ class Located:
         return None if self.record is None or self.store is None else (self.record, self.store)
 
 
+class Watcher(Protocol):
+    """Hears of what this process changes in the stores, once that has ended."""
+
+    def wrote(self, writes: Sequence[Write]) -> None:
+        """The writes were answered."""
+        ...
+
+    def broke_off(self, writes: Sequence[Write]) -> None:
+        """They were cut off or failed: each may have landed, or land yet."""
+        ...
+
+    def deleted(self, query: Query) -> None:
+        """What matches was deleted, or some of it, however that ended."""
+        ...
+
+
 class Placement:
     """The stores by tier and the kinds of record in them, with one clock."""
 
@@ -59,6 +75,7 @@ class Placement:
         self.clock = clock
         self.settings = settings
         self.random_bits = random_bits
+        self.watchers: list[Watcher] = []
 
     # -- versions and ids ---------------------------------------------------------------------------------------------
 
@@ -177,10 +194,28 @@ class Placement:
         if store is self.topology.cache and any(isinstance(w, Put) and w.record.role is not Role.CACHED for w in writes):
             raise not_a_home(store)
         portion = store.capabilities.max_batch or len(writes)
-        with step(name):
-            if together or len(writes) <= portion:
-                return await store.apply(writes, together=together)
-            return [outcome for start in range(0, len(writes), portion) for outcome in await store.apply(writes[start : start + portion])]
+        try:
+            with step(name):
+                if together or len(writes) <= portion:
+                    outcomes = await store.apply(writes, together=together)
+                else:
+                    outcomes = [o for start in range(0, len(writes), portion) for o in await store.apply(writes[start : start + portion])]
+        except BaseException:
+            for watcher in self.watchers:
+                watcher.broke_off(writes)
+            raise
+        for watcher in self.watchers:
+            watcher.wrote(writes)
+        return outcomes
+
+    async def delete_matching(self, name: str, store: Store, query: Query, version: int, carry: frozenset[str]) -> int:
+        """Leave tombstones, kept for as long as such are, for all that matches, under a step's name; how many there were."""
+        try:
+            with step(name):
+                return await store.delete_matching(query, version, self.tombstone_until(), carry)
+        finally:
+            for watcher in self.watchers:
+                watcher.deleted(query)
 
     async def write_one(self, name: str, store: Store, write: Write) -> Outcome:
         return (await self.write(name, store, write))[0]

@@ -26,6 +26,7 @@ from memory.orchestrator.judging import LOOKED_AT, facts_of, fields_of
 from memory.orchestrator.lease import Hold
 from memory.orchestrator.placement import Placement
 from memory.orchestrator.planned import Outlook, Planned
+from memory.orchestrator.promotion import PromotionReport
 from memory.orchestrator.ranks import OLDEST_FIRST, STANDING, Ranks
 from memory.orchestrator.rounds import Round
 from memory.orchestrator.steps import step
@@ -47,7 +48,7 @@ _VERSIONS = frozenset({"entry_id", "stored_version", "replaced_version"})
 _SESSIONS = {"created_at": "created_at", "updated_at": "touched_at", "tags": "tags"}
 """The fields by which sessions can be asked for, by the facts that they say."""
 
-EndSession: TypeAlias = Callable[[str, Scope], Awaitable[object]]
+EndSession: TypeAlias = Callable[[str, Scope], Awaitable[PromotionReport]]
 """What the end of a session of a tenant does with its entries."""
 
 
@@ -136,8 +137,9 @@ class Retention:
         tenant, session_id = one.row.key.tenant, str(one.row.fields["session_id"])
         try:
             if one.decision.then == "end" or one.row.fields["status"] != "ended":
-                await self._end(tenant, session_id)
-                report.ended += 1
+                waiting = await self._end(tenant, session_id)
+                report.ended += not waiting
+                report.waiting += waiting
             elif not await self._leaves(one.row.partition):
                 await self._erasure.erase(one.row.partition, older_than=(one.row.generation or 0) + 1)
                 report.deleted += 1
@@ -146,10 +148,13 @@ class Retention:
         except NotFound:
             pass  # deleted meanwhile
 
-    async def _end(self, tenant: str, session_id: str) -> None:
+    async def _end(self, tenant: str, session_id: str) -> list[str]:
+        """Its entries first: what a crash leaves of them, or a store that is away, is done by the next sweep, since the session has not ended."""
         conversation = await self._conversations.open(tenant, SessionDraft(session_id), create=False)
+        if waiting := (await self._end_session(tenant, Scope.session(session_id))).waiting:
+            return waiting
         await conversation.close("ended")
-        await self._end_session(tenant, Scope.session(session_id))
+        return []
 
     async def _leaves(self, partition: Partition) -> bool:
         """Whether messages of a session have yet to go onward: its text is needed for that."""
@@ -223,7 +228,7 @@ class Retention:
             going: list[Goes] = []
             for row in _rows(page):
                 decision = retained(self.rules, "entries", facts_of(row, None if ranks is None else await ranks.of(row)), now)
-                if decision.then == "delete" and row.role is Role.HOME:
+                if decision.then == "delete" and decision.rule == rule.name and row.role is Role.HOME:
                     going.append(Goes(row, decision))
             for some in _portions(going):
                 yield Portion("entries", store, some)
@@ -236,7 +241,8 @@ class Retention:
         query = self._query(SESSIONS, asked, None, frozenset({Role.HOME}))
         async for page in self._in_turn(rule, "retention.sessions", archive, query):
             for row in page.records:
-                if isinstance(row, Record) and (goes := await self._judged_session(row, now)) is not None:
+                goes = await self._judged_session(row, now) if isinstance(row, Record) else None
+                if goes is not None and goes.decision.rule == rule.name:
                     yield Portion("sessions", archive, [goes])
 
     async def _judged_session(self, row: Record, now: datetime) -> Goes | None:
@@ -245,6 +251,8 @@ class Retention:
             return None  # its expiry takes it
         state = (await sessions.log(row).load()).state
         fields: Any = {**row.fields, "status": state.after.status, "touched_at": max(row.fields["touched_at"], state.created_at)}  # type: ignore[type-var]
+        if fields["touched_at"] >= now:
+            return None  # by this sweep, which has ended it: the next one asks what then becomes of it
         facts = Facts(
             row.tier,
             "",
@@ -295,7 +303,7 @@ class Retention:
                 if head.fields["entry_id"] != entry:
                     entry, newer = str(head.fields["entry_id"]), count()
                 decision = self._judged_version(head, next(newer), now)
-                if decision.then == "delete":
+                if decision.then == "delete" and self._judged_version(head, 0, now).then == "keep":  # else it goes by its age
                     yield Goes(head, decision)
 
     def _judged_version(self, head: Head, newer: int, now: datetime) -> Retained:

@@ -16,6 +16,7 @@ class EngineSettings:
     `deadline` is how long a read waits for a store, and how long a write tries where others are writing the same record.
     `expired_grace` is how long what has expired is kept, hidden, before a sweep deletes it; zero: for ever.
     `advice` is how long a search waits for an advisor's or a reranker's answer, each time it asks.
+    `search_cache_bytes` is how much the process keeps of the vectors of stores that have no index for meaning; nought: nothing.
     `consistency`: when a write returns, unless it says so itself; see `Deliveries`. What is delivered behind it waits `linger` for others to go with,
     as many together as are a `batch`; while so many records or bytes are queued, writers wait.
     """
@@ -31,6 +32,7 @@ class EngineSettings:
     attempts: int = 16
     batch: int = 500
     page: int = 500
+    search_cache_bytes: int = 256 * 2**20
     consistency: Literal["acknowledged", "replicated"] = "acknowledged"
     linger: timedelta = timedelta(milliseconds=20)
     queued_records: int = 2_000

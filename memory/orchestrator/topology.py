@@ -11,6 +11,7 @@ from memory.orchestrator.split import SplitStore, close_all, open_all
 from memory.policies.routing import TIERS
 from memory.ports.capabilities import Capabilities
 from memory.ports.collections import Collection as CollectionDeclaration
+from memory.ports.record import Partition
 from memory.ports.store import Store
 
 HOME_NEEDS = Capabilities(conditional=True, filter=True, order=True, tenant_wide=True)
@@ -167,3 +168,8 @@ def refuse_away(store: Store, away: Collection[str]) -> None:
 
 def leaves_of(store: Store) -> tuple[Store, ...]:
     return store.parts if isinstance(store, SplitStore) else (store,)
+
+
+def part_of(store: Store, partition: Partition, collection: CollectionDeclaration) -> Store:
+    """The part of a store, or the store itself, that holds this partition's records of the collection."""
+    return store.holder(partition, collection) if isinstance(store, SplitStore) else store

@@ -23,6 +23,10 @@ PRESENT = timedelta(seconds=1)
 """How long ago a moment may be that is asked about as now: the time from a caller's look at its clock to ours."""
 
 
+FILTERED = frozenset({"created_at", "expires_at", "valid_from", "valid_to", "type", "tags"})
+"""The fields that `filter_of` names where nothing is asked of what was known at a moment."""
+
+
 def is_expired(record: Record, now: datetime) -> bool:
     """Strictly past its expiry: at that very moment it is still visible (A34)."""
     return record.expires_at is not None and record.expires_at < now

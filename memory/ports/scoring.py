@@ -31,6 +31,12 @@ def candidates_of(asked: Candidates, forms: Sequence[Form]) -> Measured:
     return pool.measured(list(found))
 
 
+def nearest(asked: Candidates, forms: Sequence[Form]) -> list[str]:
+    """The ids of the best by meaning among these forms' records, all of which lie in its partitions; best first."""
+    pool = _Pool(asked, forms)
+    return [pool.record(place).key.id for place in pool.by_meaning()]
+
+
 class _Pool:
     """The forms' places behind each other."""
 
@@ -74,7 +80,7 @@ class _Pool:
         around = self._asked.around
         if around is None:
             return []
-        there = {stands for place in found if (stands := stands_at(self._record(place), around.group, around.number)) is not None}
+        there = {stands for place in found if (stands := stands_at(self.record(place), around.group, around.number)) is not None}
         wanted = beside(there, around.reach)
         return self._passing([start + at for start, form in self._forms for w in wanted for at in form.beside(around).get(w, ())])
 
@@ -94,16 +100,16 @@ class _Pool:
             looked *= 4
         these = places[passing].tolist()
         told = scores[passing].tolist() if exactly is None else exactly(these)
-        ranked = sorted(zip(told, these, strict=True), key=lambda one: (-one[0], self._record(one[1]).key.id))
+        ranked = sorted(zip(told, these, strict=True), key=lambda one: (-one[0], self.record(one[1]).key.id))
         return [place for _, place in ranked[:limit]]
 
     def _passing(self, places: Sequence[int]) -> list[int]:
         return [place for place in places if self._passes(place)]
 
     def _passes(self, place: int) -> bool:
-        return bool(self._there[place]) and self._lets_through(self._record(place))
+        return bool(self._there[place]) and self._lets_through(self.record(place))
 
-    def _record(self, place: int) -> Record:
+    def record(self, place: int) -> Record:
         """Of a place where one stands."""
         return cast("Record", self._records[place])
 
@@ -111,7 +117,7 @@ class _Pool:
 
     def measured(self, places: Sequence[int]) -> Measured:
         asked, counted = self._asked, self._asked.counted
-        records = [self._record(place) for place in places]
+        records = [self.record(place) for place in places]
         counts, containing = np.zeros((len(places), len(counted))), dict.fromkeys(counted, 0)
         for column, stem in enumerate(counted):
             holding, frequencies = self._holding(stem)

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import random
+from collections import Counter
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,15 +15,17 @@ from memory.domain.entry import Entry
 from memory.domain.ids import keyed_id
 from memory.orchestrator.collections import ENTRIES, ENTRY_VERSIONS, OPERATIONS, RELATIONS
 from memory.orchestrator.kinds import KINDS
+from memory.orchestrator.maintenance import SweepReport
 from memory.ports.collections import Collection
 from memory.ports.query import Everywhere, Query, RowType
 from memory.ports.record import Mark, Record, Role, Tombstone
 from memory.ports.scanning import scan
-from tests.month.model import TIERS, Asked, Life, Version, words_in
+from tests.month.model import TIERS, Asked, Id, Life, Version, words_in
 from tests.month.not_yet import NOT_YET
-from tests.month.said import Wrong, differences, plain
+from tests.month.said import Said, Wrong, differences, plain
 from tests.month.sessions import check as sessions
 from tests.month.words import OWN, TOPICS, is_own
+from tests.month.workers import Here
 from tests.support.delivered import undelivered
 from tests.support.long_texts import astray
 
@@ -31,6 +35,12 @@ if TYPE_CHECKING:
 SEARCHED_AT_ONCE = 25
 """How many entries are looked for by their own words when the whole is looked at; others the next time."""
 MOST = 1_000
+LEASE = timedelta(milliseconds=2)
+"""When that of who died has run out; no rule's moment lies within it."""
+ROUNDS, SETTLED_AFTER = 12, 4
+"""How many rounds each worker does; and how many sweeps it takes at most until nothing is left: to end a session, note what was said, delete it, and
+once more for what was made of it."""
+DONE = ("expired", "deleted", "ended", "dropped_versions", "moved")
 OURS = frozenset({"kept", "kept.before", "kept.new", "month.pickle", "operations.jsonl"})
 """What a run keeps beside its stores."""
 
@@ -133,6 +143,9 @@ async def search_topic(
     found = [hit.entry for hit in said.given()]
     if not certain or len(wanted) > 100:
         return
+    if (since := run.unseen_since(worker, said.begun)) is not None:
+        there = {entry.id for entry in found}
+        wanted = {i: version for i, version in wanted.items() if i in there or version.stored[1] < since}
     if {entry.id for entry in found} != wanted.keys() or len(found) != len(wanted):
         what = (
             "shows what it must not"
@@ -212,11 +225,103 @@ def imported(exported: Sequence[Entry], found: Sequence[Entry], tenant: str) -> 
 
 
 async def swept(run: Run, worker: int = 0) -> None:
+    """The plan names what the sweep then does, and the sweep does all that the rules say, and no more."""
+    await sessions.touched(run, worker=worker)
     run.model.planned(await run.ask(None, "admin.plan", worker=worker))
     said = await run.ask(None, "admin.sweep", worker=worker)
-    over = run.talks.swept(said.begun)
-    run.model.swept_over(said, sessions_over=over, to_be_asked=sum(len(talk.owed) for talk in run.talks.all.values()))
-    await sessions.noted(run, said, list(run.talks.all.values()))
+    report, wanted = said.given(), await carried_out(run, said)
+    told = {name: getattr(report, name) for name in ("ran", "more", "still_owed", *DONE)}
+    told |= {"waiting": len(report.waiting), "stays": len(report.stays)}
+    held = range(wanted.pop("held"), wanted["held_perhaps"] + 1)
+    del wanted["held_perhaps"]
+    if told != {"ran": True, "more": False, "waiting": 0} | wanted or report.held not in held:
+        said.wrong("does otherwise", f"{report}, wanted {wanted} and {held} held")
+
+
+async def in_rounds(run: Run, workers: Sequence[int], *, dies: int | None = None) -> None:
+    """Workers take turns at rounds that end after the first thing they do, each going on where its last one ended, until none has more to do or
+    there were many; then at sweeps, until nothing is left: in all they do what the rules say, each thing once.
+
+    `dies`: after so many turns one dies over it, and others take over, once its lease has run out; what that one did nobody tells.
+    """
+    await sessions.touched(run)
+    begun, done, more = run.clock.now, Counter[str](), dict.fromkeys(workers, True)
+    if dies is not None:
+        await _dies(run, workers[-1], dies)
+    for _ in range(ROUNDS):
+        for number in [number for number in workers if more[number]]:
+            said = await run.ask(None, "maintain", worker=number, budget="1us")
+            more[number] = _counted_in(done, said).more
+    for number in [number for number in workers for _ in range(SETTLED_AFTER)]:
+        said = await run.ask(None, "admin.sweep", worker=number)
+        _counted_in(done, said)
+    wanted, all_of_it = Counter[str](), replace(said, begun=begun)
+    for _ in range(SETTLED_AFTER):
+        one = await carried_out(run, all_of_it)
+        wanted.update({name: one[name] for name in DONE})
+    if dies is None and +done != +wanted:
+        said.wrong("of many rounds does otherwise", f"{done}, wanted {wanted}")
+    await swept(run, workers[0])
+
+
+def _counted_in(done: Counter[str], said: Said) -> SweepReport:
+    report: SweepReport = said.given()
+    if not report.ran or report.waiting:
+        said.wrong("is kept from it", repr(report))
+    done.update({name: getattr(report, name) for name in DONE})
+    return report
+
+
+async def _dies(run: Run, number: int, turns: int) -> None:
+    if not isinstance(run.workers[number], Here):
+        await run.forgets(number)
+    run.clock.ticking = True
+    await run.workers[number].dies("admin.sweep", turns)
+    run.clock.now += LEASE
+
+
+async def carried_out(run: Run, said: Said) -> dict[str, int]:
+    """What a sweep has to do, done in the model, in the order of its jobs: what it is to report."""
+    model, owing = run.model, sessions.owing(run, said)
+    expired, held = model.expired(said)
+    deleted, held_by_rule = model.retire(said)
+    of_sessions = await sessions.retired(run, said, owing)
+    dropped, held_versions = model.let_go(said)
+    moved, failing = model.move_on(said)
+    moved += await _crowded_beside(run, said, await sessions.noted(run, said, owing))
+    held += held_by_rule + held_versions + of_sessions.held
+    return {
+        "still_owed": sum(len(owed) for _, owed in owing),
+        "stays": failing,
+        "expired": expired,
+        "deleted": deleted + of_sessions.deleted,
+        "ended": of_sessions.ended,
+        "dropped_versions": dropped,
+        "moved": moved,
+        "held": held,
+        "held_perhaps": held + of_sessions.perhaps_held,
+    }
+
+
+async def _crowded_beside(run: Run, said: Said, noted: Sequence[Id]) -> int:
+    """What is noted while a sweep is under way may crowd others of its session out in it, or in the next one: how many it did."""
+    places = {(tenant, run.model.lives[tenant, entry_id].scope) for tenant, entry_id in noted}
+    taken = run.model.taken(said.begun)[0] if any(scope.startswith("session:") for _, scope in places) else {}
+    crowded = [key for key, (_, _, rule) in taken.items() if rule == "crowded" and (key[0], run.model.lives[key].scope) in places]
+    moved = 0
+    for tenant, entry_id in crowded:
+        copies = (await run.ask(None, "admin.where", entry_id, tenant=tenant)).given()
+        if any((copy.role, copy.tier) == ("home", "mid") for copy in copies):
+            run.model.lives[tenant, entry_id].tier, moved = "mid", moved + 1
+    return moved
+
+
+async def holds(run: Run, tenant: str) -> None:
+    said = await run.ask(None, "admin.holds", tenant=tenant)
+    found = sorted((hold.name, hold.over, hold.of) for hold in said.given())
+    wanted = sorted((name, *one) for (owner, name), held in run.model.holds.items() if owner == tenant for one in held)
+    if found != wanted:
+        raise Wrong("holds are others", f"{found}, wanted {wanted}")
 
 
 async def delivered(run: Run) -> None:
@@ -300,8 +405,15 @@ async def _counted(run: Run, tenant: str) -> None:
         types[life.now.fields["type"]] = types.get(life.now.fields["type"], 0) + 1
     if stats.by_type != types:
         raise Wrong("stats count types otherwise", f"{stats.by_type}, wanted {types}")
-    if stats.owed:
-        raise Wrong("something is owed after a sweep", f"{stats.owed}")
+    if stats.owed != (owed := sum(len(talk.owed) for talk in run.talks.all.values())):
+        raise Wrong("something else is owed after a sweep", f"{stats.owed}, wanted {owed}")
+    evicted = Counter(stats.evicted)
+    for number in range(1, len(run.workers)):
+        evicted += Counter((await run.ask(None, "admin.stats", tenant=tenant, worker=number)).given().evicted)
+    wanted_gone = Counter({quota: count for (owner, quota), count in run.model.evicted.items() if owner == tenant and count})
+    if evicted != wanted_gone:
+        raise Wrong("evictions are counted otherwise", f"{evicted}, wanted {wanted_gone}")
+    await holds(run, tenant)
 
 
 # -- what is stored ---------------------------------------------------------------------------------------------------

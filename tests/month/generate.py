@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 TENANTS = ("acme", "acme", "globex")
 SCOPES = ("session:s1", "session:s2", "session:s3", "user:ada", "user:bob", "workspace:w 1", "org:o", "object:ticket:t1")
 SESSIONS = ("s1", "s2", "s3")
+CASES = ("case 1", "case 2", "case 3")
 TYPES = ("user", "feedback", "project", "reference", "learning", "context")
 TAGS = ("fact", "red", "Red", "blue", "to do", "ünï")
 LABELS = ("relates_to", "refines", "contradicts", "supersedes", "supports")
@@ -381,6 +382,34 @@ def _history(g: Generator, run: Run, tenant: str) -> Drawn | None:
     return ("history", {"entry": ref}) if ref else None
 
 
+def _end_session(g: Generator, run: Run, tenant: str) -> Drawn | None:
+    """Mostly one of which something is copied."""
+    copied = [name for name in SESSIONS if any(to for _, to in run.model.to_copy(tenant, name, run.clock.now))]
+    session = g.chance.choice(copied if copied and g.chance.random() < 0.7 else [*SESSIONS, "c1"])
+    return "end_session", {"session": session, "again": g.chance.random() < 0.5}
+
+
+def _rounds(g: Generator, run: Run, tenant: str) -> Drawn | None:
+    return "in_rounds", {"dies": g.chance.randrange(60) if g.chance.random() < 0.5 else None}
+
+
+def _hold(g: Generator, run: Run, tenant: str) -> Drawn | None:
+    """Mostly over an entry; never over so much for long that nothing goes any more."""
+    placed = [name for owner, name in run.model.holds if owner == tenant]
+    ref = g.ref(run, tenant)
+    if len(placed) > 2 or ref is None:
+        return "release_hold", {"name": g.chance.choice([*placed, *CASES])}
+    over = g.chance.choice(
+        [{"entry_id": ref}] * 5 + [{"scope": g.chance.choice(SCOPES)}] * 3 + [{"user": g.chance.choice(("ada", "bob"))}] * 4 + [{"tenant": tenant}]
+    )
+    return "place_hold", {"name": g.chance.choice(CASES), "over": over}
+
+
+def _release(g: Generator, run: Run, tenant: str) -> Drawn | None:
+    placed = [name for owner, name in run.model.holds if owner == tenant]
+    return ("release_hold", {"name": g.chance.choice(placed)}) if placed else None
+
+
 def _reopen(g: Generator, run: Run, tenant: str) -> Drawn | None:
     return ("reopen", {}) if run.topology.reopens else None
 
@@ -398,12 +427,15 @@ _WEIGHTS: dict[str, float] = {
     "compact": 3,
     "relate": 6,
     "unrelate": 1,
-    "end_session": 1.5,
+    "end_session": 1.7,
     "move": 3,
     "sweep": 1,
+    "in_rounds": 0.5,
     "reopen": 0.3,
     "months": 0.4,
     "boundary": 1,
+    "place_hold": 1.7,
+    "release_hold": 1.3,
     "transfer_all": 0.3,
     "get": 6,
     "foreign": 1,
@@ -428,12 +460,15 @@ _DRAWS: dict[str, Callable[[Generator, Run, str], Drawn | None]] = {
     "compact": _compact,
     "relate": _relate,
     "unrelate": _unrelate,
-    "end_session": _simple("end_session", session=(*SESSIONS, "c1")),
+    "end_session": _end_session,
     "move": _move,
     "sweep": _simple("sweep"),
+    "in_rounds": _rounds,
     "reopen": _reopen,
     "months": _simple("months", days=(31, 45, 200)),
     "boundary": _boundary,
+    "place_hold": _hold,
+    "release_hold": _release,
     "transfer_all": _simple("transfer_all"),
     "get": _get,
     "foreign": _foreign,

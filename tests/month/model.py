@@ -5,13 +5,20 @@ Ids, moments and versions are the memory's to choose: they are taken over from i
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from memory.orchestrator.settings import EngineSettings
+from tests.month import rules
 from tests.month.said import Said, differences, plain
+
+if TYPE_CHECKING:
+    from memory.domain.entry import Entry
+    from memory.orchestrator.promotion import PromotionReport
+    from tests.month.sessions.talks import Talks
 
 TIERS = ("short", "mid", "long")
 PROMOTABLE = {
@@ -23,26 +30,8 @@ PROMOTABLE = {
 }
 MICROSECOND = timedelta(microseconds=1)
 SKEW = timedelta(minutes=5)
-IDLE = timedelta(days=7)
 EXPIRED_GRACE = EngineSettings().expired_grace
 TOMBSTONE_LIFE = timedelta(days=30)
-FACT, SURE = "fact", 0.8
-CROWDED, SETTLED = 6, timedelta(days=20)
-RULES: list[dict[str, Any]] = [
-    {"name": "facts-last", "on": "session_end", "source": "short", "target": "long", "tags": [FACT], "min_confidence": SURE},
-    {"name": "idle-sessions", "on": "sweep", "source": "short", "target": "mid", "idle_for": "7d"},
-    {"name": "crowded", "on": "write", "source": "short", "target": "mid", "when": {"scope_over": {"count": CROWDED}, "not": {"tag": FACT}}},
-    {
-        "name": "settled",
-        "on": "sweep",
-        "source": "mid",
-        "target": "long",
-        "scope_kinds": ["user", "org"],
-        "tenants": ["acme"],
-        "when": {"older_than": "20d", "any": [{"type": "context"}, {"not": {"confidence_at_least": 0.5}}]},
-    },
-]
-"""The first two as delivered. Rules for writes are asked by sweeps here: nothing runs by itself."""
 
 Id = tuple[str, str]
 """Tenant and id."""
@@ -172,13 +161,20 @@ class Asked:
 class Model:
     """Every tenant's memory."""
 
-    def __init__(self) -> None:
+    def __init__(self, talks: Talks) -> None:
+        self.talks = talks
         self.lives: dict[Id, Life] = {}
         self.graves: dict[Id, Grave] = {}
         self.keys: dict[tuple[str, str, str | None], str] = {}
         """By tenant, scope and key: the id of the entry that was written under it."""
         self.links: dict[str, dict[str, Link]] = {}
         self.summaries: dict[tuple[Any, ...], Id] = {}
+        self.copies: dict[tuple[str, str, str], str] = {}
+        """By tenant, original and scope: the id of the copy that was made, of one that was deleted since too."""
+        self.holds: dict[tuple[str, str], set[tuple[str, str]]] = {}
+        """By tenant and name: what is held, over what and of which."""
+        self.evicted = Counter[tuple[str, str]]()
+        """By tenant and quota, since the memories that are open were opened."""
 
     # -- finding ------------------------------------------------------------------------------------------------------
 
@@ -206,6 +202,16 @@ class Model:
         if any(draft.get("created_at") is not None and draft["created_at"] > said.ended + SKEW for draft in drafts):
             said.refused("InvalidInput")
             return []
+        if self._beyond_quotas(said, tenant, [draft["scope"] for draft in drafts if not self._was_written(tenant, draft)]):
+            return []
+        made = self._written(said, tenant, drafts, revive=revive)
+        self.evict(said, tenant, {draft["scope"] for draft in drafts}, made)
+        return made
+
+    def _was_written(self, tenant: str, draft: dict[str, Any]) -> bool:
+        return (tenant, self.keys.get((tenant, draft["scope"], draft.get("key")), "")) in self.lives
+
+    def _written(self, said: Said, tenant: str, drafts: Sequence[dict[str, Any]], *, revive: bool) -> list[Id]:
         used = [self.keys.get((tenant, draft["scope"], draft.get("key"))) for draft in drafts]
         clashes = [n for n, entry_id in enumerate(used) if entry_id is not None and self._clashes((tenant, entry_id), drafts[n], said, revive)]
         if clashes:
@@ -323,10 +329,17 @@ class Model:
         self._next(said, life, read_again, {"valid_to": end})
 
     def deleted(self, said: Said, tenant: str, entry_id: str) -> None:
-        said.equals((tenant, entry_id) in self.lives)
+        life = self.life(tenant, entry_id)
+        if life is not None and self.held(tenant, life):
+            said.refused("Held")
+            return
+        said.equals(life is not None)
         self.bury(tenant, [entry_id], said.ended)
 
     def erased(self, said: Said, tenant: str, scope: str) -> None:
+        if self.holds_any(tenant, scope):
+            said.refused("Held")
+            return
         there = [life.id for life in self.in_scopes(tenant, [scope])]
         said.equals(len(there))
         self.bury(tenant, there, said.ended)
@@ -348,6 +361,7 @@ class Model:
             self.graves.pop(key, None)
         self.summaries = {identity: made for identity, made in self.summaries.items() if made in self.lives}
         self.keys = {name: used_by for name, used_by in self.keys.items() if {(name[0], used_by)} & (self.lives.keys() | self.graves.keys())}
+        self.copies = {made: copy for made, copy in self.copies.items() if made[:2] in self.lives}
 
     # -- derived ------------------------------------------------------------------------------------------------------
 
@@ -360,16 +374,27 @@ class Model:
         if kind_of(to) not in PROMOTABLE[kind_of(source.scope)]:
             said.refused("InvalidScopePromotion")
             return None
+        if delete_original and self.held(tenant, source):
+            said.refused("Held")
+            return None
+        if self._beyond_quotas(said, tenant, [to] if copy is None else []):
+            return None
         if copy is None:
-            found = plain(said.given())
-            key = self._begin(said, found, self._copied(tenant, source, to, overrides))
-            made = self.lives[key]
-            made.made_of, made.overrides = (entry_id, source.now.fields["version"]), overrides
+            key = self._copy(said, tenant, source, to, overrides, said.given())
         elif not self._promoted_again(said, copy, source, overrides, delete_original):
             return None
         if delete_original:
             self.bury(tenant, [entry_id], said.ended)
-        return tenant, (copy.id if copy is not None else key[1])
+        made = tenant, (copy.id if copy is not None else key[1])
+        self.evict(said, tenant, {to}, [made])
+        return made
+
+    def _copy(self, said: Said, tenant: str, source: Life, to: str, overrides: dict[str, Any], found: Entry) -> Id:
+        key = self._begin(said, plain(found), self._copied(tenant, source, to, overrides))
+        made = self.lives[key]
+        made.made_of, made.overrides = (source.id, source.now.fields["version"]), overrides
+        self.copies[tenant, source.id, to] = key[1]
+        return key
 
     @staticmethod
     def _copied(tenant: str, source: Life, to: str, overrides: dict[str, Any]) -> dict[str, Any]:
@@ -427,6 +452,11 @@ class Model:
             repr(sorted(wanted["metadata"].items(), key=lambda item: item[0])),
         )
         there = self.lives.get(self.summaries.get(identity, ("", "")))
+        if delete_sources and any(self.held(tenant, life) for life in sources):
+            said.refused("Held")
+            return None
+        if not delete_sources and self._beyond_quotas(said, tenant, [] if there is not None else list(scopes)):
+            return None
         if there is not None:
             self._match(said, plain(said.given()), there.current())
             key = (tenant, there.id)
@@ -434,6 +464,8 @@ class Model:
             key = self.summaries[identity] = self._begin(said, plain(said.given()), wanted)
         if delete_sources:
             self.bury(tenant, distinct, said.ended)
+        else:
+            self.evict(said, tenant, scopes, [key])
         return key
 
     # -- relations ----------------------------------------------------------------------------------------------------
@@ -455,6 +487,12 @@ class Model:
         return str(made.id)
 
     def unrelated(self, said: Said, tenant: str, link_id: str) -> None:
+        """A link goes with the scope of its source: held by that, and with either of the entries."""
+        link = self.links.get(tenant, {}).get(link_id)
+        ends = [] if link is None else [("entry", link.source_id), ("entry", link.target_id)]
+        if link is not None and (set(ends) & self._held(tenant) or self.holds_all(tenant, self.lives[tenant, link.source_id].scope)):
+            said.refused("Held")
+            return
         said.equals(self.links.get(tenant, {}).pop(link_id, None) is not None)
 
     def related_to(self, tenant: str, source_id: str | None = None, target_id: str | None = None, label: str | None = None) -> list[Link]:
@@ -468,74 +506,247 @@ class Model:
 
     # -- tiers --------------------------------------------------------------------------------------------------------
 
-    def session_over(self, said: Said, tenant: str, session: str) -> None:
-        """Facts and what is nearly certain go to `long`; the rest stays. Entries past their expiry are not spoken of."""
-        report = said.given()
+    def to_copy(self, tenant: str, session: str, now: datetime) -> list[tuple[Life, str | None]]:
+        """What the end of a session copies, and where: None where that is to the user, and nobody says who that is."""
+        talk = self.talks.get(tenant, session, now)
+        user = None if talk is None or talk.user is None else f"user:{talk.user}"
+        copying: list[tuple[Life, str | None]] = []
+        there = [life for life in self.in_scopes(tenant, [f"session:{session}"]) if life.tier == "short" and not life.now.expired(now)]
+        for life in sorted(there, key=lambda life: (life.now.fields["created_at"], life.id)):
+            copying += [(life, user)] if rules.FACT not in life.now.fields["tags"] else []
+            copying += [(life, rules.SHARED_WITH)] if rules.is_sure(life.now.fields, rules.SHARED) else []
+        return copying
+
+    def session_over(
+        self,
+        said: Said,
+        tenant: str,
+        session: str,
+        report: PromotionReport | None,
+        copying: Sequence[tuple[Life, str | None]],
+        found: Mapping[Any, Entry],
+    ) -> list[str]:
+        """Facts and what is nearly certain go to `long`, copies go where the rules say; the rest stays. Entries past their expiry are not spoken of.
+        `found`: by original and scope, the copies that are there and that nobody knew of. The ids of those that were made."""
+        copied, failed = list[tuple[str, str, str]](), list[str]()
+        for life, to in copying:
+            made = None if to is None else self._copied_by_rule(said, tenant, life, to, found.get((life.id, to)))
+            copied += [(life.id, made, str(to))] if made else []
+            failed += [life.id] if made is None else []
         there = [life for life in self.in_scopes(tenant, [f"session:{session}"]) if not life.now.expired(said.begun)]
         going = [life for life in there if life.tier == "short" and _is_fact(life.now)]
-        self._move(said, going, "long", {moved.entry_id: (moved.from_tier, moved.to_tier) for moved in report.moved})
-        staying = {life.id for life in there} - {life.id for life in going}
-        if {kept.entry_id for kept in report.kept} != staying:
-            said.wrong("keeps others", f"{report.kept}, wanted {staying}")
+        if report is not None:
+            staying = {life.id for life in there} - {life.id for life in going}
+            if sorted(kept.entry_id for kept in report.kept) != sorted([*failed, *staying]):
+                said.wrong("keeps others", f"{report.kept}, wanted {staying} and {failed}")
+            if sorted((one.entry_id, one.copy_id, one.to_scope) for one in report.copied) != sorted(copied):
+                said.wrong("copies others", f"{report.copied}, wanted {copied}")
+            self._told_moves(said, going, "long", {moved.entry_id: (moved.from_tier, moved.to_tier) for moved in report.moved})
+        for life in going:
+            life.tier = "long"
+        return [copy_id for _, copy_id, _ in copied]
+
+    def _copied_by_rule(self, said: Said, tenant: str, source: Life, to: str, found: Entry | None) -> str | None:
+        """The id of the copy that was made now; empty where it stood before, None where it cannot be made."""
+        copy = next((life for life in self.in_scopes(tenant, [to]) if life.made_of is not None and life.made_of[0] == source.id), None)
+        if copy is not None:
+            there = not copy.overrides and (source.active(said.begun) or copy.active(said.begun))
+            return "" if there else None
+        before = self.copies.get((tenant, source.id, to))
+        if before is not None and found is None:
+            return None  # as long as its tombstone stands
+        if not source.active(said.begun) or self._is_full(tenant, [to]):
+            if found is not None:
+                said.wrong("copies what it must not", repr(found))
+            return None
+        if found is None:
+            said.wrong("copies not", f"{source.id} to {to}")
+        grave = None if before is None else self.graves.get((tenant, before))
+        if grave is not None and said.begun - grave.fallen < TOMBSTONE_LIFE:
+            said.wrong("copies again what was deleted", repr(found))
+        key = self._copy(said, tenant, source, to, {}, found)
+        self.evict(said, tenant, {to}, [key])
+        return key[1]
 
     def moved(self, said: Said, tenant: str, ids: Sequence[str], to: str) -> None:
         report = said.given()
         there = [self.lives[tenant, i] for i in dict.fromkeys(ids) if (tenant, i) in self.lives]
         going = [life for life in there if TIERS.index(to) > TIERS.index(life.tier)]
-        self._move(said, going, to, {moved.entry_id: (moved.from_tier, moved.to_tier) for moved in report.moved})
-
-    def _move(self, said: Said, going: Sequence[Life], to: str, told: dict[str, tuple[str, str]]) -> None:
-        wanted = {life.id: (life.tier, to) for life in going}
-        if told != wanted:
-            said.wrong("moves others", f"{told}, wanted {wanted}")
+        self._told_moves(said, going, to, {moved.entry_id: (moved.from_tier, moved.to_tier) for moved in report.moved})
         for life in going:
             life.tier = to
 
-    def swept_over(self, said: Said, *, sessions_over: int, to_be_asked: int) -> None:
-        """What the rules take moves; what expired a day ago goes; nothing remains owed but what the callback is asked beside
-        the sweep."""
-        report = said.given()
-        over = {key: life.now.fields["expires_at"] for key, life in self.lives.items()}
-        forgotten = [key for key, end in over.items() if end is not None and end + EXPIRED_GRACE < said.begun]
-        for tenant, entry_id in forgotten:
-            self.bury(tenant, [entry_id], said.ended)
-        taken = self.taken(said.begun)
-        for key, (_, to) in taken.items():
+    @staticmethod
+    def _told_moves(said: Said, going: Sequence[Life], to: str, told: dict[str, tuple[str, str]]) -> None:
+        wanted = {life.id: (life.tier, to) for life in going}
+        if told != wanted:
+            said.wrong("moves others", f"{told}, wanted {wanted}")
+
+    def expired(self, said: Said) -> tuple[int, int]:
+        """What expired a day ago goes, entries and sessions, but for what is held: how many went and how many are held."""
+        gone, held = 0, 0
+        for (tenant, _), life in list(self.lives.items()):
+            end = life.now.fields["expires_at"]
+            if end is None or end + EXPIRED_GRACE >= said.begun:
+                continue
+            stays = self.held(tenant, life)
+            gone, held = gone + (not stays), held + stays
+            if not stays:
+                self.bury(tenant, [life.id], said.ended)
+        for (tenant, session), talk in list(self.talks.all.items()):
+            if talk.is_over(said.begun - EXPIRED_GRACE):
+                stays = self.holds_all(tenant, f"session:{session}")
+                gone, held = gone + (not stays), held + stays
+                if not stays:
+                    self.talks.goes(talk)
+        return gone, held
+
+    def retire(self, said: Said) -> tuple[int, int]:
+        """The entries that rules delete go: how many, and how many are held."""
+        going = [(tenant, life) for (tenant, _), life in self.lives.items() if rules.deletes(tenant, life, said.begun)]
+        free = [(tenant, life) for tenant, life in going if not self.held(tenant, life)]
+        for tenant, life in free:
+            self.bury(tenant, [life.id], said.ended)
+        return len(free), len(going) - len(free)
+
+    def let_go(self, said: Said) -> tuple[int, int]:
+        """The kept versions that rules let go: how many, and how many are held."""
+        gone, held = 0, 0
+        for (tenant, _), life in self.lives.items():
+            going = rules.lets_go(tenant, life, said.begun)
+            if self.held(tenant, life):
+                held += going
+            else:
+                gone += going
+                del life.versions[:going]
+        return gone, held
+
+    def move_on(self, said: Said) -> tuple[int, int]:
+        """What rules and the policy take moves: how many, and how many the policy fails on."""
+        taken, failing = self.taken(said.begun)
+        for key, (_, to, _) in taken.items():
             self.lives[key].tier = to
-        told = (report.ran, report.still_owed, report.waiting, report.moved, report.expired)
-        if told != (True, to_be_asked, (), len(taken), len(forgotten) + sessions_over):
-            wanted = f"{len(taken)} moved, {len(forgotten)} + {sessions_over} expired and {to_be_asked} owed"
-            said.wrong("does otherwise", f"{report}, wanted {wanted}")
+        return len(taken), failing
 
     def planned(self, said: Said) -> None:
-        """The plan names what the rules take, and nothing else."""
-        plan = said.given()
-        told = {(one.tenant, one.id): (one.tier, one.to) for one in plan.planned}
-        if (told, len(plan.planned), plan.waiting) != (wanted := self.taken(said.begun), len(told), []):
-            said.wrong("plans otherwise", f"{plan.planned}, wanted {wanted}")
+        """The plan names what the rules take, each once, and nothing else."""
+        plan, now, wanted = said.given(), said.begun, list[tuple[str, ...]]()
+        for (tenant, _), life in self.lives.items():
+            rule = rules.deletes(tenant, life, now)
+            if not self.held(tenant, life):
+                wanted += [("delete", "entries", tenant, life.id, rule, life.tier, "")] if rule else []
+                versions = "newest" if tenant == "acme" else "past"
+                wanted += [("delete", "entry_versions", tenant, life.scope, versions, "", "")] * rules.lets_go(tenant, life, now)
+        for talk in self.talks.all.values():
+            if (rule := talk.taken(now)) is not None:
+                then = "delete" if talk.status == "ended" else "end"
+                held = then == "delete" and self.holds_all(talk.tenant, f"session:{talk.id}")
+                wanted += [] if held else [(then, "sessions", talk.tenant, f"conversation:{talk.id}", rule, "", "")]
+        taken, failing = self.taken(now)
+        gone = {(tenant, entry_id) for then, _, tenant, entry_id, *_ in wanted if then == "delete"}
+        wanted += [("move", "entries", *key, rule, tier, to) for key, (tier, to, rule) in taken.items() if key not in gone]
+        told: list[tuple[str, ...]] = [
+            (one.action, one.collection, one.tenant, one.id, one.rule, one.tier, one.to)
+            if one.collection == "entries"
+            else (one.action, one.collection, one.tenant, one.scope, one.rule, "", "")
+            for one in plan.planned
+        ]
+        if sorted(told) != sorted(wanted) or len(plan.waiting) != failing:
+            more, less = Counter(told) - Counter(wanted), Counter(wanted) - Counter(told)
+            said.wrong("plans otherwise", f"more {more}, less {less}, waiting {plan.waiting}, wanted {failing}")
 
-    def taken(self, now: datetime) -> dict[Id, tuple[str, str]]:
-        """What the rules of a sweep move: what nobody touched for a week and what is beyond the newest of its session leave `short`, what is settled
-        goes to `long`."""
-        found: dict[Id, tuple[str, str]] = {}
-        newer: dict[Id, int] = {}
+    def taken(self, now: datetime) -> tuple[dict[Id, tuple[str, str, str]], int]:
+        """What a sweep moves, by which rule: what nobody touched for a week and what is beyond the newest of its session leave `short`, what is
+        settled and what was seen goes to `long`; and of how many the policy cannot speak."""
+        found: dict[Id, tuple[str, str, str]] = {}
+        newer, failing = dict[Id, int](), 0
         for key, life in sorted(self.lives.items(), key=lambda one: (one[1].now.fields["created_at"], one[1].id), reverse=True):
             fields, place = life.now.fields, (key[0], life.scope)
             if life.tier == "short":
                 newer[place] = newer.get(place, 0) + 1
-                crowded = newer[place] > CROWDED and FACT not in fields["tags"]
-                if not life.now.expired(now) and (crowded or now - fields["updated_at"] >= IDLE):
-                    found[key] = ("short", "mid")
-            elif life.tier == "mid" and not life.now.expired(now) and key[0] == "acme" and kind_of(life.scope) in ("user", "org"):
-                doubted = not _is_sure(life.now, 0.5)
-                if now - fields["created_at"] >= SETTLED and (fields["type"] == "context" or doubted):
-                    found[key] = ("mid", "long")
+                crowded = newer[place] > rules.CROWDED and rules.FACT not in fields["tags"]
+                idle = now - rules.idle_since(fields) >= rules.IDLE
+                if not life.now.expired(now) and (crowded or idle):
+                    found[key] = ("short", "mid", "idle-sessions" if idle else "crowded")
+            elif life.tier == "mid" and not life.now.expired(now):
+                settles = fields["type"] == "context" or not rules.is_sure(fields, 0.5)
+                if key[0] == "acme" and kind_of(life.scope) in ("user", "org") and now - fields["created_at"] >= rules.SETTLED and settles:
+                    found[key] = ("mid", "long", "settled")
+                elif now - fields["created_at"] >= rules.STANDS:
+                    said = fields["content"].split()
+                    failing += rules.REFUSED in said
+                    found |= {key: ("mid", "long", "seen")} if rules.SEEN in said and rules.REFUSED not in said else {}
+        return found, failing
+
+    # -- quotas -------------------------------------------------------------------------------------------------------
+
+    def _beyond_quotas(self, said: Said, tenant: str, scopes: Sequence[str]) -> bool:
+        """Whether newcomers of these scopes are too many, and were refused. What a process found free a minute ago it may take still."""
+        beyond = self._is_full(tenant, scopes)
+        if not beyond or (beyond == "perhaps" and said.failure is None):
+            return False
+        said.refused("QuotaExceeded")
+        return True
+
+    def _is_full(self, tenant: str, scopes: Sequence[str]) -> str:
+        """Empty where there is room; "perhaps" where a process may know no better."""
+        found = ""
+        for quota in rules.QUOTAS:
+            for place, newcomers in _places(quota, tenant, scopes).items():
+                there = sum(bool(_places(quota, tenant, [life.scope]).get(place)) for life in self.of(tenant))
+                if newcomers > quota["entries"] or (quota.get("then") != "evict" and there + newcomers > quota["entries"]):
+                    spare = quota["entries"] // 16
+                    if newcomers > spare or there + newcomers > quota["entries"] + 2 * spare:
+                        return "full"
+                    found = "perhaps"
         return found
 
+    def evict(self, said: Said, tenant: str, scopes: Collection[str], written: Collection[Id]) -> None:
+        """Behind a write: the first in order go, until there are as many as may be. What was written just now stays, what a rule keeps, and what is
+        held."""
+        for quota in sorted(rules.QUOTAS, key=lambda quota: str(quota["name"])):
+            for scope in sorted(_places(quota, tenant, list(scopes))) if quota.get("then") == "evict" else ():
+                there = self.in_scopes(tenant, [scope])
+                may = [
+                    life for life in there if (tenant, life.id) not in written and not self.held(tenant, life) and not rules.kept_by(life.now.fields)
+                ]
+                may.sort(key=lambda life: _first_to_go(life, quota.get("evict", "oldest")))
+                going = may[: max(0, len(there) - quota["entries"])]
+                self.bury(tenant, [life.id for life in going], said.ended)
+                self.evicted[tenant, quota["name"]] += len(going)
+
+    # -- legal holds --------------------------------------------------------------------------------------------------
+
+    def _held(self, tenant: str) -> set[tuple[str, str]]:
+        return {one for (owner, _), held in self.holds.items() if owner == tenant for one in held}
+
+    def holds_all(self, tenant: str, scope: str) -> bool:
+        """Whether all of a scope is held: by itself, with the tenant or with a user."""
+        kind, _, name = scope.partition(":")
+        talk = self.talks.all.get((tenant, name)) if kind == "session" else None
+        user = name if kind == "user" else None if talk is None else talk.user
+        return bool({("tenant", tenant), ("scope", scope), ("user", user)} & self._held(tenant))
+
+    def held(self, tenant: str, life: Life) -> bool:
+        return ("entry", life.id) in self._held(tenant) or self.holds_all(tenant, life.scope)
+
+    def holds_any(self, tenant: str, scope: str) -> bool:
+        """Whether a scope is held, or an entry in it."""
+        return self.holds_all(tenant, scope) or any(self.held(tenant, life) for life in self.in_scopes(tenant, [scope]))
+
+    def bury_free(self, tenant: str, ids: Iterable[str], at: datetime) -> None:
+        """Those of them go that are not held."""
+        self.bury(tenant, [entry_id for entry_id in ids if (life := self.life(tenant, entry_id)) is not None and not self.held(tenant, life)], at)
+
+    # -- made of what was said ----------------------------------------------------------------------------------------
+
     def noted(self, said: Said, tenant: str, scope: str, content: str, session: str, found: dict[str, Any]) -> None:
-        """An entry that was made of a message that left the window of a session."""
+        """An entry that was made of a message that left the window of a session. Of many made at once a sweep moves the first on."""
         wanted: dict[str, Any] = {"tenant": tenant, "scope": scope, "type": "context", "title": None, "content": content, "source": None, "tags": []}
-        self._begin(said, found, wanted | {"metadata": {"created_in_session_id": session}, "expires_at": None})
+        birth = birth_tier(scope)
+        self._begin(said, found | {"tier": birth}, wanted | {"metadata": {"created_in_session_id": session}, "expires_at": None})
+        if found["tier"] != birth and (birth, found["tier"]) != ("short", "mid"):
+            said.wrong("notes it in another tier", found["tier"])
 
     # -- reading many -------------------------------------------------------------------------------------------------
 
@@ -564,12 +775,18 @@ def _passes(version: Version, asked: Asked) -> bool:
 
 
 def _is_fact(version: Version) -> bool:
-    return FACT in version.fields["tags"] or _is_sure(version, SURE)
+    return rules.FACT in version.fields["tags"] or rules.is_sure(version.fields, rules.SURE)
 
 
-def _is_sure(version: Version, least: float) -> bool:
-    confidence = version.fields["metadata"].get("confidence")
-    return isinstance(confidence, int | float) and not isinstance(confidence, bool) and confidence >= least
+def _places(quota: dict[str, Any], tenant: str, scopes: Sequence[str]) -> Counter[str]:
+    """What a quota counts together, a scope or the tenant, and how many of these scopes are of it."""
+    counted = [scope for scope in scopes if tenant in quota["tenants"] and kind_of(scope) in quota["scope_kinds"]]
+    return Counter("" if quota.get("per") == "tenant" else scope for scope in counted)
+
+
+def _first_to_go(life: Life, order: str) -> tuple[Any, ...]:
+    confidence = rules.confidence_of(life.now.fields) if order == "least_confident" else None
+    return (confidence is not None, confidence or 0, life.now.fields["created_at"], life.id)
 
 
 def _compacted(tenant: str, sources: Sequence[Life], text: str, patch: dict[str, Any]) -> dict[str, Any]:

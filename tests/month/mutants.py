@@ -16,9 +16,17 @@ from memory.facade.memory import NOUNS
 from memory.facade.relations import Relations
 from memory.facade.sessions import Sessions
 from memory.orchestrator.browsing import Retrieved
+from memory.orchestrator.derivation import Derivation
+from memory.orchestrator.erasure import Erasure
+from memory.orchestrator.holds import Holds
+from memory.orchestrator.maintenance import Maintenance
+from memory.orchestrator.promotion import Promotion
+from memory.orchestrator.quotas import Quotas
+from memory.orchestrator.retention import Retention
 from memory.orchestrator.retrieval.searching import SearchResult
 
-OWNERS: dict[str, Any] = {"": Memory, **NOUNS, "session": Session}
+BENEATH = (Derivation, Erasure, Holds, Maintenance, Promotion, Quotas, Retention)
+OWNERS: dict[str, Any] = {"": Memory, **NOUNS, "session": Session} | {owner.__name__: owner for owner in BENEATH}
 Method = Callable[..., Awaitable[Any]]
 Fault = Callable[[Method], Method]
 
@@ -27,7 +35,8 @@ MUTANTS: dict[str, tuple[str, Fault]] = {}
 
 
 def mutant(method: str) -> Callable[[Callable[..., Awaitable[Any]]], None]:
-    """A fault of a method of `Memory` or of one of its nouns: it is called with the method as it was and all that the method is called with."""
+    """A fault of a method of `Memory`, of one of its nouns or of what is beneath: it is called with the method as it was and all that the method is
+    called with."""
 
     def declare(broken: Callable[..., Awaitable[Any]]) -> None:
         def fault(whole: Method) -> Method:

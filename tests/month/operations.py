@@ -220,14 +220,24 @@ async def sweep(run: Run, op: Operation) -> None:
 @operation
 async def reopen(run: Run, op: Operation) -> None:
     number = op.worker % len(run.workers)
+    await run.forgets(number)
     await run.workers[number].reopen()
     run.talks.lets_go(number)
 
 
 @operation
+async def in_rounds(run: Run, op: Operation) -> None:
+    """Maintenance in small rounds by all workers in turn; at times one dies over it."""
+    first = op.worker % len(run.workers)
+    workers = [*range(first, len(run.workers)), *range(first)]
+    await check.in_rounds(run, workers, dies=op.args["dies"])
+
+
+@operation
 async def months(run: Run, op: Operation) -> None:
-    """Months pass; two sweeps later nothing is left of what was deleted before."""
-    for _ in range(2):
+    """Months pass; two sweeps later nothing is left of what was deleted before. Whatever rules take they have taken by then: a session is ended by
+    one, what was said in it is noted by the next, and what is noted goes from tier to tier by two more."""
+    for _ in range(5):
         await check.swept(run, op.worker)
         run.clock.go_on(op.args["days"] * 86_400)
     await check.swept(run, op.worker)
@@ -249,6 +259,30 @@ async def boundary(run: Run, op: Operation) -> None:
         await check.get(run, op.tenant, life.id, worker=op.worker)
         await check.retrieve(run, Asked(op.tenant, (life.scope,)), worker=op.worker)
     run.clock.go_on(0)
+
+
+@operation
+async def place_hold(run: Run, op: Operation) -> None:
+    """Over an entry, a scope, a user or all of the tenant, under a name that may hold other things too."""
+    name, given = op.args["name"], dict(op.args["over"])
+    over, of = next(iter(given.items()))
+    of = op.tenant if over == "tenant" else _id(run, of) if over == "entry_id" else of
+    said = await run.ask(op, "admin.hold", name, reason="a case", more={over: True if over == "tenant" else of})
+    if over == "entry_id" and run.model.life(op.tenant, of) is None:
+        said.refused("NotFound")
+        return
+    said.given()
+    run.model.holds.setdefault((op.tenant, name), set()).add(("entry" if over == "entry_id" else over, of))
+    await check.holds(run, op.tenant)
+
+
+@operation
+async def release_hold(run: Run, op: Operation) -> None:
+    said = await run.ask(op, "admin.release_hold", op.args["name"])
+    held = run.model.holds.pop((op.tenant, op.args["name"]), set())
+    if sorted((one.over, one.of) for one in said.given()) != sorted(held):
+        said.wrong("releases others", f"{said.value}, wanted {held}")
+    await check.holds(run, op.tenant)
 
 
 @operation

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 from memory import Memory
+from memory.orchestrator.retrieval.forms import LASTS
 from tests.month.clock import MonthClock
 from tests.month.model import Id, Model
 from tests.month.operations import Operation, perform
+from tests.month.rules import TENANTS
 from tests.month.said import Failure, Said
 from tests.month.script import Script
 from tests.month.sessions import operations as _of_sessions  # noqa: F401 - declares what is done with sessions
@@ -24,7 +26,7 @@ REMEMBERED = 20_000
 """Operations back that the moment of which can be asked about; a long run is not to grow."""
 GRAVES_KEPT = 500
 READING = frozenset(
-    {"get", "retrieve", "search", "entries.history", "entries.all", "relations.related", "relations.all", "admin.where", "admin.stats"}
+    {"get", "retrieve", "search", "entries.history", "entries.all", "relations.related", "relations.all", "admin.where", "admin.stats", "admin.holds"}
     | {f"session.{method}" for method in ("info", "context", "history", "compactions", "search", "tasks.list", "runs.list")}
     | {"sessions.get", "sessions.list", "sessions.runs", "search_messages"}
 )
@@ -40,14 +42,16 @@ class Run:
         self.config = config
         self.folder = folder
         self.clock = MonthClock()
-        self.model = Model()
         self.talks = Talks()
+        self.model = Model(self.talks)
         self.made: dict[str, Id] = {}
         """By operation, the ids of the entries it made."""
         self.made_links: dict[str, str | None] = {}
         self.drafts: dict[str, tuple[str, dict[str, Any]]] = {}
         """By operation, the keyed drafts it wrote, for which tenant."""
         self.begun: list[tuple[int, datetime]] = []
+        self.wrote: dict[int, datetime] = {}
+        """When each worker was done with its last call that may have written."""
         self.script = Script()
         self.workers: list[Worker] = []
 
@@ -59,6 +63,7 @@ class Run:
         if self.topology.shared and not self.alone:
             self.workers.append(Elsewhere(self.config, self.clock))
         self.talks.lets_go()
+        self.model.evicted.clear()
         for worker in self.workers:
             await worker.open()
         return self
@@ -81,12 +86,27 @@ class Run:
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state | {"topology": TOPOLOGIES[state["topology"]]})
 
+    def unseen_since(self, worker: int, now: datetime) -> datetime | None:
+        """Since when a search by meaning of a worker may miss what others wrote; None where it may not, since none did or the stores would tell."""
+        can = [leaf.capabilities for leaf in self.memory._engine.topology.leaves]
+        others = max((ended for number, ended in self.wrote.items() if number != worker % len(self.workers)), default=now - LASTS)
+        return now - LASTS if any(one.lexical and not one.semantic for one in can) and others > now - LASTS else None
+
     # -- asking -------------------------------------------------------------------------------------------------------
 
     async def ask(
-        self, op: Operation | None, name: str, *args: Any, tenant: str | None = None, worker: int | None = None, reading: bool = False, **kwargs: Any
+        self,
+        op: Operation | None,
+        name: str,
+        *args: Any,
+        tenant: str | None = None,
+        worker: int | None = None,
+        reading: bool = False,
+        more: Mapping[str, Any] | None = None,
+        **kwargs: Any,
     ) -> Said:
-        """Call the facade. While something is only read, time stands still."""
+        """Call the facade. While something is only read, time stands still. `more`: arguments that are called as one of these is."""
+        kwargs |= more or {}
         number = (worker if worker is not None else op.worker if op is not None else 0) % len(self.workers)
         owner = tenant or (op.tenant if op is not None else "acme")
         self.clock.ticking = not (reading or name in READING)
@@ -95,8 +115,18 @@ class Run:
         answer = await self.workers[number].call(owner, name, args, kwargs)
         self.script.answered(answer)
         ended = self.clock.now
+        if name not in READING:
+            self.wrote[number] = ended
         failure = answer if isinstance(answer, Failure) else None
         return Said(f"{name} of {owner}", begun, ended, None if failure else answer, failure)
+
+    async def forgets(self, number: int) -> None:
+        """A worker is about to end: it tells what sessions have come to, and forgets how much it has evicted."""
+        for tenant in TENANTS:
+            await self.ask(None, "sessions.list", tenant=tenant, worker=number, limit=1)
+            stats = (await self.ask(None, "admin.stats", tenant=tenant, worker=number)).given()
+            self.model.evicted.subtract({(tenant, quota): count for quota, count in stats.evicted.items()})
+        self.talks.lets_go(number)
 
     # -- remembering --------------------------------------------------------------------------------------------------
 

@@ -18,6 +18,7 @@ from memory.policies.thresholds import MessageThreshold, TurnThreshold
 from memory.policies.window import Threshold
 from tests.month.clock import MonthClock
 from tests.month.operations import Joined
+from tests.month.rules import Seen
 from tests.month.sessions.calls import Handles, Of, Summed, noted
 from tests.month.words import embed
 
@@ -26,7 +27,7 @@ CONFIG = {config!r}
 
 async def main():
     clock = MonthClock()
-    async with Memory(CONFIG, tenant="acme", embedder=embed, clock=clock, onward=noted) as memory:
+    async with Memory(CONFIG, tenant="acme", embedder=embed, clock=clock, onward=noted, policies=[Seen()]) as memory:
         of, got, handles = memory.for_tenant, {{}}, Handles(clock)
 
         async def call(name, number, tenant, moment, ticking, *args, **kwargs):

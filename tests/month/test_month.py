@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.month import mutants_of_rules as _of_rules  # noqa: F401 - declares those of rules, holds and quotas
 from tests.month.__main__ import main, report
 from tests.month.generate import Generator
 from tests.month.long import Failed, month

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tests.month.model import RULES
+from tests.month.rules import PROMOTION, QUOTAS, RETENTION
 from tests.support import quick_folders
 from tests.support.placings import MONTHS, Placing, forget
 
@@ -50,7 +50,12 @@ class Topology:
         return set(self.placing.backends) <= READABLE
 
     def config(self, folder: Path) -> dict[str, Any]:
-        return self.placing.config(folder) | {"durations": {"sweep_every": 0}, "promotion": RULES}
+        return self.placing.config(folder) | {
+            "durations": {"sweep_every": 0, "lease": "1ms"},
+            "promotion": PROMOTION,
+            "retention": RETENTION,
+            "quotas": QUOTAS,
+        }
 
 
 TOPOLOGIES = {placing.name: Topology(placing) for placing in MONTHS}

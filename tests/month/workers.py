@@ -10,6 +10,7 @@ from typing import Any, Protocol
 
 from memory import Memory
 from tests.month.clock import MonthClock
+from tests.month.rules import Seen
 from tests.month.said import Failure
 from tests.month.sessions.calls import Handles, as_told, noted
 from tests.month.words import embed
@@ -24,6 +25,8 @@ class Worker(Protocol):
     async def close(self) -> None: ...
     async def reopen(self) -> None: ...
     async def call(self, tenant: str, name: str, args: Sequence[Any], kwargs: dict[str, Any]) -> Any: ...
+    async def dies(self, name: str, turns: int) -> None:
+        """Begin a call, and end in the middle of it, after some turns of the loop or as many half milliseconds; then begin anew."""
 
 
 class Here:
@@ -36,7 +39,7 @@ class Here:
 
     def _new(self) -> Memory:
         self._handles = Handles(self._clock)
-        return Memory(self._config, tenant="acme", embedder=embed, clock=self._clock, onward=noted)
+        return Memory(self._config, tenant="acme", embedder=embed, clock=self._clock, onward=noted, policies=[Seen()])
 
     async def open(self) -> None:
         await self.memory.open()
@@ -58,6 +61,13 @@ class Here:
             return found
         except Exception as error:  # noqa: BLE001 - the judge says which may be
             return Failure(type(error).__name__, str(error), getattr(error, "written", None))
+
+    async def dies(self, name: str, turns: int) -> None:
+        begun = asyncio.create_task(self.call("acme", name, (), {}))
+        for _ in range(turns):
+            await asyncio.sleep(0)
+        begun.cancel()
+        await asyncio.wait([begun])
 
 
 class Elsewhere:
@@ -90,15 +100,28 @@ class Elsewhere:
             self._clock.now = max(self._clock.now, now)
             return answer
 
+    async def dies(self, name: str, turns: int) -> None:
+        assert self._process is not None
+        assert self._process.stdin is not None
+        self._process.stdin.write(_framed((self._clock.now, self._clock.ticking, "acme", name, (), {})))
+        await asyncio.sleep(turns / 2_000)
+        self._process.kill()
+        await self._process.wait()
+        await self.open()
+
     async def _exchange(self, message: Any) -> Any:
         assert self._process is not None
         assert self._process.stdin is not None
         assert self._process.stdout is not None
-        sent = pickle.dumps(message)
-        self._process.stdin.write(len(sent).to_bytes(LENGTH) + sent)
+        self._process.stdin.write(_framed(message))
         await self._process.stdin.drain()
         size = int.from_bytes(await self._process.stdout.readexactly(LENGTH))
         return pickle.loads(await self._process.stdout.readexactly(size))  # noqa: S301 - from our own process
+
+
+def _framed(message: Any) -> bytes:
+    sent = pickle.dumps(message)
+    return len(sent).to_bytes(LENGTH) + sent
 
 
 async def _serve() -> None:

@@ -4,6 +4,7 @@ found by words, and compared by them alone. Where there is one embedder, which i
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -11,18 +12,17 @@ from memory.orchestrator.collections import MODEL
 from memory.orchestrator.meaning import Meaning
 from memory.ports.candidates import Candidates, Measured, joined
 from memory.ports.query import all_of
-from memory.ports.store import Store
 
 if TYPE_CHECKING:
     from memory.ports.query import Filter
 
 
-async def candidates_of(store: Store, asked: Candidates, meaning: Meaning) -> Measured:
-    """What the store answers, without the vectors of another embedder. What both ways found comes twice."""
+async def candidates_of(ask: Callable[[Candidates], Awaitable[Measured]], asked: Candidates, meaning: Meaning) -> Measured:
+    """What a store answers, without the vectors of another embedder. What both ways found comes twice."""
     own = meaning.own
     if own is None or not asked.width:
-        return await store.candidates(asked)
-    answer = joined([await store.candidates(one) for one in _apart(replace(asked, select=asked.select | {MODEL}), own)])
+        return await ask(asked)
+    answer = joined([await ask(one) for one in _apart(replace(asked, select=asked.select | {MODEL}), own)])
     vectors = answer.vectors.copy()
     vectors[[row for row, model in enumerate(answer.fields[MODEL]) if not meaning.is_own(model)]] = 0.0
     return replace(answer, vectors=vectors, fields={name: answer.fields[name] for name in asked.select})

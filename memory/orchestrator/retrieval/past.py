@@ -61,7 +61,7 @@ class Past:
     async def _of(self, store: Store, there: Candidates, asked: Asked, lacking: Lacking) -> tuple[list[Record], Statistics]:
         """What counts of one store's candidates, as they were measured, and what is on its way to the archive."""
         with step("search"):
-            answer = await candidates_of(store, there, self._meaning)
+            answer = await candidates_of(store.candidates, there, self._meaning)
             rows = await store.get(there.collection, [Key(asked.tenant, i) for i in answer.ids])
         stood = [row for row, version in zip(rows, answer.versions, strict=True) if isinstance(row, Record) and row.version == version]
         counting = await self._browsing.counting(store, there.collection, stood, lacking)

@@ -19,6 +19,7 @@ from memory.orchestrator.long_texts import LongTexts, nearer
 from memory.orchestrator.meaning import Meaning
 from memory.orchestrator.passages import Part as Passage
 from memory.orchestrator.placement import Placement
+from memory.orchestrator.retrieval.forms import Forms
 from memory.orchestrator.retrieval.own import candidates_of
 from memory.orchestrator.steps import step
 from memory.policies.asked import Asked
@@ -62,11 +63,14 @@ class Part:
 class Gathering:
     """Asks the stores for candidates."""
 
-    def __init__(self, placement: Placement, browsing: Browsing, meaning: Meaning, *, long_texts: LongTexts, deliveries: Deliveries) -> None:
+    def __init__(
+        self, placement: Placement, browsing: Browsing, meaning: Meaning, *, long_texts: LongTexts, forms: Forms, deliveries: Deliveries
+    ) -> None:
         self._placement = placement
         self._browsing = browsing
         self._meaning = meaning
         self._long_texts = long_texts
+        self._forms = forms
         self._deliveries = deliveries
 
     def parts(self, asked: Asked) -> list[Part]:
@@ -163,19 +167,19 @@ class Gathering:
 
     async def _answered(self, part: Part, asked: Candidates, near: bytes | None, lacking: Lacking) -> list[tuple[Store, Measured]]:
         """What a home store answers. Where it fails its copies tell what there is; whether that may be shown is asked at home."""
-        answer = await self._browsing.guarded(part.store, lacking, self._candidates(part.store, asked))
+        answer = await self._browsing.guarded(part.store, lacking, self._candidates(part.store, asked, lacking))
         if answer is not None:
             return [(part.store, answer)]
         answers: list[tuple[Store, Measured]] = []
         for store in part.copies if part.store not in lacking.silent else ():  # which would not confirm in time either
             copies = replace(asked, near=near if store.capabilities.semantic else None, dimensions=asked.width, among=(), roles=COPIES)
-            answer = await self._browsing.guarded(store, lacking, self._candidates(store, copies))
+            answer = await self._browsing.guarded(store, lacking, self._candidates(store, copies, lacking))
             answers += [] if answer is None else [(store, answer)]
         return answers
 
-    async def _candidates(self, store: Store, asked: Candidates) -> Measured:
+    async def _candidates(self, store: Store, asked: Candidates, lacking: Lacking) -> Measured:
         with step("search"):
-            return await candidates_of(store, asked, self._meaning)
+            return await candidates_of(lambda one: self._forms.candidates(store, one, lacking), asked, self._meaning)
 
 
 def pooled(answers: Sequence[tuple[Store, Measured]], full: bool) -> Pool | None:

@@ -25,6 +25,7 @@ from memory.orchestrator.meaning import Meaning
 from memory.orchestrator.past import locate_each
 from memory.orchestrator.placement import Placement
 from memory.orchestrator.retrieval.choosing import NOT_CONFIRMED, OTHER_METADATA, Behind, Choosing, Reading, chosen
+from memory.orchestrator.retrieval.forms import Forms
 from memory.orchestrator.retrieval.past import Past
 from memory.orchestrator.retrieval.pool import Gathering, Pool
 from memory.orchestrator.steps import step
@@ -45,7 +46,8 @@ T = TypeVar("T")
 class FoundEntry(Shown):
     """One search hit. `score` says how well it answers, from 0 to 1, and compares across questions: the larger of its likeness in meaning above what
     texts with nothing in common have, and of the part of the question's words that it holds, rare ones counting more. The order of hits is another
-    matter: `explanation` tells what it was made of, the ranks on the way, where the entry lives, and which part of a long text was the nearest.
+    matter: `explanation` tells what it was made of, the ranks on the way, where the entry lives, which part of a long text was the nearest, and of a
+    store without an index for meaning how many seconds old the vectors were that chose (`vectors_age`).
     """
 
     entry: Entry
@@ -91,13 +93,21 @@ class Searching:
     """Search."""
 
     def __init__(
-        self, placement: Placement, browsing: Browsing, meaning: Meaning, messages: Finding, *, long_texts: LongTexts, deliveries: Deliveries
+        self,
+        placement: Placement,
+        browsing: Browsing,
+        meaning: Meaning,
+        messages: Finding,
+        *,
+        long_texts: LongTexts,
+        forms: Forms,
+        deliveries: Deliveries,
     ) -> None:
         self._placement = placement
         self._browsing = browsing
         self._meaning = meaning
         self._messages = messages
-        self._gathering = Gathering(placement, browsing, meaning, long_texts=long_texts, deliveries=deliveries)
+        self._gathering = Gathering(placement, browsing, meaning, long_texts=long_texts, forms=forms, deliveries=deliveries)
         self._past = Past(placement, browsing, self._gathering, meaning)
 
     async def search(self, asked: Asked, text: str, *, explain: bool = False) -> SearchResult:
@@ -237,7 +247,10 @@ class _Homes:
         return said_by(one)
 
     def hit(self, row: int, one: Record, score: float, explanation: dict[str, Any]) -> FoundEntry:
-        where: dict[str, Any] = {"tier": one.tier, "store": self._pool.stores[row].name} if explanation else {}
+        store = self._pool.stores[row]
+        where: dict[str, Any] = {"tier": one.tier, "store": store.name} if explanation else {}
+        if explanation and (read := self._lacking.chosen_from.get(store)) is not None:
+            where["vectors_age"] = round((self._placement.now() - read).total_seconds(), 1)
         if (
             explanation
             and (part := self._pool.parts.get(one.key.id)) is not None

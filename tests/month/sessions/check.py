@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from memory.domain.session import HistoryItem, SessionInfo
@@ -16,6 +17,9 @@ from tests.month.sessions.calls import Of
 from tests.month.sessions.talk import Line, Talk, arranged, fitting, made_of, notes_of, shown, told_of
 
 if TYPE_CHECKING:
+    from memory.domain.entry import Entry
+    from memory.orchestrator.promotion import PromotionReport
+    from tests.month.model import Id
     from tests.month.run import Run
 
 COLLECTIONS = (SESSIONS, MESSAGES, TASKS, RUNS, CLAIMS)
@@ -279,25 +283,92 @@ async def search(run: Run, tenant: str, word: str, talk: Talk | None, asked: dic
 # -- onward -----------------------------------------------------------------------------------------------------------
 
 
-async def noted(run: Run, said: Said, talks: Sequence[Talk]) -> list[str]:
+Owing = Sequence[tuple[Talk, Sequence[tuple[list[Line], Line | None]]]]
+"""Sessions, each with what left it together and has not been noted."""
+
+
+def owing(run: Run, said: Said) -> Owing:
+    """What is to be noted at a sweep: of what ends in it only the next one hears. Of what has expired nothing is noted any more."""
+    found = [(talk, talk.owed) for talk in run.talks.all.values() if talk.owed and not talk.is_over(said.begun)]
+    for talk in run.talks.all.values():
+        talk.owed = []
+    return found
+
+
+async def noted(run: Run, said: Said, owing: Owing) -> list[Id]:
     """What was to be noted of these sessions is, each text once; the ids of the entries, which are known from now on."""
-    made: list[str] = []
-    for talk in talks:
-        owed, talk.owed = talk.owed, []
+    made: list[Id] = []
+    for talk, owed in owing:
         texts = [(text, made_of(lines, summary)) for lines, summary in owed for text in notes_of(told_of(lines))]
         scope = f"session:{talk.id}" if talk.user is None else f"user:{talk.user}"
         if not texts:
             continue
         entries = (await run.ask(None, "entries.all", scope, tenant=talk.tenant)).given()
         fresh = [e for e in entries if (talk.tenant, e.id) not in run.model.lives and e.metadata.get("created_in_session_id") == talk.id]
+        fresh = [entry for entry in fresh if entry.promoted_from_id is None]
         if sorted(entry.content for entry in fresh) != sorted(text for text, _ in texts):
             raise Wrong("what is noted is otherwise", f"{talk.id}: {[entry.content for entry in fresh]}, wanted {[text for text, _ in texts]}")
         for text, lines in texts:
             entry = next(entry for entry in fresh if entry.content == text)
             fresh.remove(entry)
             run.model.noted(said, talk.tenant, scope, text, talk.id, plain(entry))
-            talk.noted[entry.id] = lines
-            made.append(entry.id)
+            run.talks.has_noted(talk, entry.id, lines)
+            made.append((talk.tenant, entry.id))
+    return made
+
+
+# -- over -------------------------------------------------------------------------------------------------------------
+
+
+async def touched(run: Run, *, worker: int = 0) -> None:
+    """When something was last done in each session is its own to say."""
+    for talk in list(run.talks.all.values()):
+        if not talk.is_over(run.clock.now):
+            last = (await _ask(run, talk, "info", worker=worker)).updated_at
+            if not talk.created_at <= last <= run.clock.now or (talk.touched is not None and last < talk.touched):
+                raise Wrong(
+                    "a session was touched at another time", f"{talk.id} of {talk.tenant}: {last}, created {talk.created_at}, before {talk.touched}"
+                )
+            talk.touched = last
+
+
+@dataclass(slots=True)
+class Retired:
+    """How many sessions rules have ended and deleted, and how many are held. `perhaps_held`: it is held, or waits for what is noted of it."""
+
+    ended: int = 0
+    deleted: int = 0
+    held: int = 0
+    perhaps_held: int = 0
+
+
+async def retired(run: Run, said: Said, owing: Owing) -> Retired:
+    """Rules end sessions and delete those that have ended and of which nothing is to be noted, each session one of these in a sweep."""
+    done, waits = Retired(), [talk for talk, _ in owing]
+    taken = [(rule, talk) for talk in run.talks.all.values() if (rule := talk.taken(said.begun)) is not None]
+    for _, talk in sorted(taken, key=lambda one: (one[0] != "quiet", one[1].created_at)):
+        if talk.status != "ended":
+            talk.ended()
+            done.ended += 1
+            await session_over(run, said, talk.tenant, talk.id)
+        elif run.model.holds_all(talk.tenant, f"session:{talk.id}"):
+            done.held += talk not in waits
+            done.perhaps_held += talk in waits
+        elif talk not in waits or (await run.ask(None, "sessions.get", talk.id, tenant=talk.tenant)).given() is None:
+            run.talks.goes(talk)
+            done.deleted += 1
+    return done
+
+
+async def session_over(run: Run, said: Said, tenant: str, session: str, report: PromotionReport | None = None) -> list[str]:
+    """What the end of a session does with the entries of its scope; copies are known from now on: their ids."""
+    copying = run.model.to_copy(tenant, session, said.begun)
+    found: dict[tuple[str | None, str], Entry] = {}
+    for scope in sorted({to for _, to in copying if to is not None}):
+        entries = (await run.ask(None, "entries.all", scope, tenant=tenant, retired=True)).given()
+        found |= {(entry.promoted_from_id, scope): entry for entry in entries if (tenant, entry.id) not in run.model.lives}
+    made = run.model.session_over(said, tenant, session, report, copying, found)
+    run.made |= {f"{run.begun[-1][0]}.{session}{place}": (tenant, entry_id) for place, entry_id in enumerate(made)}
     return made
 
 

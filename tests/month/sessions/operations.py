@@ -61,6 +61,9 @@ async def create(run: Run, op: Operation) -> None:
     session_id, draft = op.args["session"], resolved(run, op.args["draft"])
     there = run.talks.get(op.tenant, session_id, run.clock.now)
     said = await run.ask(op, "sessions.create", session_id, **draft)
+    if run.talks.hides(run, op.tenant, session_id):
+        said.refused("Held")
+        return
     if there is not None:
         said.refused("Conflict")
         return
@@ -85,6 +88,9 @@ async def fork(run: Run, op: Operation) -> None:
         raise Gone
     there = run.talks.get(op.tenant, to, run.clock.now)
     said = await _ask(run, op, "fork", talk, None if at is None else at.id, to)
+    if run.talks.hides(run, op.tenant, to):
+        said.refused("Held")
+        return
     if there is not None:
         said.refused("Conflict")
         return
@@ -111,6 +117,9 @@ async def say(run: Run, op: Operation) -> None:
     talk = run.talks.get(op.tenant, session_id, run.clock.now)
     of = Of(session_id, draft) if talk is None else await run.talks.handle(run, op.tenant, session_id, op.worker)
     said = await run.ask(op, "session.append", of, messages if op.args.get("several") else messages[0], in_history=in_history)
+    if run.talks.hides(run, op.tenant, session_id):
+        said.refused("Held")
+        return
     if talk is None:
         said.given()
         talk = await _begun(run, op, said, session_id, draft, held=True)
@@ -300,9 +309,12 @@ async def erase_message(run: Run, op: Operation) -> None:
     talk = _talk(run, op)
     line = _line(talk, op.args["message"])
     said = await _ask(run, op, "erase", talk, line.id)
+    if run.model.holds_all(op.tenant, f"session:{talk.id}"):
+        said.refused("Held")
+        return
     said.equals(not line.is_redacted)
     if not line.is_redacted:
-        run.model.bury(op.tenant, talk.erased(line), said.ended)
+        run.model.bury_free(op.tenant, talk.erased(line), said.ended)
 
 
 # -- compacting -------------------------------------------------------------------------------------------------------
@@ -360,15 +372,24 @@ def _due(talk: Talk, policy: str, keep_last: int) -> list[Line]:
 
 @operation
 async def end_session(run: Run, op: Operation) -> None:
-    """What was said goes onward, and the promotion rules move what the session's entries are to become."""
+    """What was said goes onward, and the promotion rules move what the session's entries are to become, or copy it. At times a copy is deleted,
+    and the session is ended once more."""
+    made = await _ended(run, op)
+    if op.args.get("again") and made:
+        run.model.deleted(await run.ask(op, "delete", made[0]), op.tenant, made[0])
+        await _ended(run, op)
+
+
+async def _ended(run: Run, op: Operation) -> list[str]:
     said = await run.ask(op, "sessions.end", op.args["session"])
     talk, report = run.talks.get(op.tenant, op.args["session"], said.begun), said.given()
     if talk is not None:
         talk.ended()
-        noted = await check.noted(run, said, [talk])
-        if sorted(report.onward) != sorted(noted) or report.waiting:
+        owed, talk.owed = talk.owed, []
+        noted = await check.noted(run, said, [(talk, owed)])
+        if sorted(report.onward) != sorted(entry_id for _, entry_id in noted) or report.waiting:
             said.wrong("notes others", f"{report}, wanted {noted}")
-    run.model.session_over(said, op.tenant, op.args["session"])
+    return await check.session_over(run, said, op.tenant, op.args["session"], report)
 
 
 @operation
@@ -405,26 +426,37 @@ async def drop(run: Run, op: Operation) -> None:
     session_id = op.args["session"]
     talk = run.talks.get(op.tenant, session_id, run.clock.now)
     said = await run.ask(op, "sessions.delete", session_id)
+    if run.model.holds_any(op.tenant, f"session:{session_id}"):
+        said.refused("Held")
+        return
     scoped = run.talks.deleted(run, op.tenant, session_id, said.ended)
     said.equals(talk is not None or scoped > 0)
 
 
 @operation
 async def erase_user(run: Run, op: Operation) -> None:
-    """The user's sessions, what the user said in others, and the entries of the user's scope."""
+    """The user's sessions, what the user said in others, and the entries of the user's scope; what is held stays, and the answer says so."""
     user, now = op.args["user"], run.clock.now
     said = await run.ask(op, "admin.erase_user", user)
+    if run.model.holds_all(op.tenant, f"user:{user}"):
+        said.refused("Held")
+        return
     theirs = [talk for talk in run.talks.of(op.tenant, now) if talk.user == user]
-    for talk in theirs:
+    free = [talk for talk in theirs if not run.model.holds_any(op.tenant, f"session:{talk.id}")]
+    for talk in free:
         run.talks.deleted(run, op.tenant, talk.id, said.ended)
     lines = list(run.talks.speakers(op.tenant, user, now))
-    for talk, place in lines:
-        run.model.bury(op.tenant, talk.erased(talk.lines[place]), said.ended)
+    erased = [(talk, place) for talk, place in lines if not run.model.holds_all(op.tenant, f"session:{talk.id}")]
+    for talk, place in erased:
+        run.model.bury_free(op.tenant, talk.erased(talk.lines[place]), said.ended)
     entries = [life.id for life in run.model.in_scopes(op.tenant, [f"user:{user}"])]
+    stays = run.model.holds_any(op.tenant, f"user:{user}")
     told = said.given()
-    if (told.sessions, told.messages, told.entries) != (len(theirs), len(lines), len(entries)):
-        said.wrong("counts otherwise", f"{told}, wanted {len(theirs)}, {len(lines)}, {len(entries)}")
-    run.model.bury(op.tenant, entries, said.ended)
+    wanted = (len(free), len(erased), 0 if stays else len(entries), stays or len(free) < len(theirs) or len(erased) < len(lines))
+    if (told.sessions, told.messages, told.entries, bool(told.held)) != wanted:
+        said.wrong("counts otherwise", f"{told}, wanted {wanted}")
+    if not stays:
+        run.model.bury(op.tenant, entries, said.ended)
 
 
 @operation

@@ -11,6 +11,7 @@ from datetime import datetime
 from typing import Any
 
 from memory.domain.message import Message
+from tests.month import rules
 from tests.month.said import Said
 
 REMEMBER = "remember"
@@ -116,6 +117,8 @@ class Talk:
     metadata: dict[str, Any] = field(default_factory=dict)
     system: str | None = None
     expires_at: datetime | None = None
+    touched: datetime | None = None
+    """When something was last said or done in it, as it says itself."""
     status: str = "active"
     lines: list[Line] = field(default_factory=list)
     compactions: list[Made] = field(default_factory=list)
@@ -135,6 +138,14 @@ class Talk:
 
     def is_over(self, now: datetime) -> bool:
         return self.expires_at is not None and self.expires_at < now
+
+    def taken(self, now: datetime) -> str | None:
+        """The rule that ends it, or deletes it once it has ended."""
+        if self.is_over(now) or rules.KEPT in self.tags:
+            return None
+        if self.status == "active" and self.touched is not None and now - self.touched >= rules.QUIET:
+            return "quiet"
+        return "over" if now - self.created_at >= rules.OVER else None
 
     # -- reading ------------------------------------------------------------------------------------------------------
 

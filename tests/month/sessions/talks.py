@@ -7,10 +7,9 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from memory.domain.session import SessionInfo
-from tests.month.model import EXPIRED_GRACE
 from tests.month.said import Said
 from tests.month.sessions.calls import Of
-from tests.month.sessions.talk import Talk
+from tests.month.sessions.talk import Line, Talk
 from tests.month.words import is_own
 
 if TYPE_CHECKING:
@@ -29,6 +28,8 @@ class Talks:
         """Those that have expired too, until a sweep has erased them."""
         self.marks: dict[str, tuple[int, int, Any]] = {}
         """By operation: of which session, behind how many lines, and the memory's own check-point."""
+        self.noted_before: dict[tuple[str, str], list[str]] = {}
+        """By session: the entries that were made of earlier ones of this id, which were not deleted with these."""
         self._begun = 0
         self._held: dict[tuple[int, str, str], int] = {}
         self._words: dict[str, None] = {}
@@ -40,6 +41,11 @@ class Talks:
     def of(self, tenant: str, now: datetime) -> list[Talk]:
         return [talk for (owner, _), talk in self.all.items() if owner == tenant and not talk.is_over(now)]
 
+    def hides(self, run: Run, tenant: str, session_id: str) -> bool:
+        """Whether one that has expired is held: then no other can be created under its id."""
+        there = (tenant, session_id) in self.all and self.get(tenant, session_id, run.clock.now) is None
+        return there and run.model.holds_all(tenant, f"session:{session_id}")
+
     # -- births and ends ----------------------------------------------------------------------------------------------
 
     def begun(self, said: Said, tenant: str, session_id: str, draft: dict[str, Any], info: SessionInfo) -> Talk:
@@ -47,6 +53,8 @@ class Talks:
         if not said.begun <= info.created_at <= said.ended:
             said.wrong("is created at another time", f"{info.created_at}, not between {said.begun} and {said.ended}")
         self._begun += 1
+        if (over := self.all.get((tenant, session_id))) is not None:
+            self.goes(over)
         talk = Talk(tenant, session_id, self._begun, info.created_at, **draft)
         talk.count = int(talk.system is not None)
         self.all[tenant, session_id] = talk
@@ -56,16 +64,21 @@ class Talks:
         """With the entries of its scope and those that were made of it; how many of the scope there were."""
         talk = self.get(tenant, session_id, at)
         scoped = [life.id for life in run.model.in_scopes(tenant, [f"session:{session_id}"])]
-        run.model.bury(tenant, [*scoped, *(talk.noted if talk is not None else ())], at)
+        run.model.bury(tenant, scoped, at)
+        run.model.bury_free(tenant, [*(talk.noted if talk is not None else ()), *self.noted_before.pop((tenant, session_id), ())], at)
         self.all.pop((tenant, session_id), None)
         return len(scoped)
 
-    def swept(self, now: datetime) -> int:
-        """Those that expired a day ago are gone; how many. Entries that were made of them stay."""
-        over = [key for key, talk in self.all.items() if talk.is_over(now - EXPIRED_GRACE)]
-        for key in over:
-            del self.all[key]
-        return len(over)
+    def goes(self, talk: Talk) -> None:
+        """A session is gone, and the entries that were made of it stay."""
+        self.all.pop((talk.tenant, talk.id), None)
+        self.noted_before.setdefault((talk.tenant, talk.id), []).extend(talk.noted)
+
+    def has_noted(self, talk: Talk, entry_id: str, lines: list[Line]) -> None:
+        """An entry was made of these lines."""
+        talk.noted[entry_id] = lines
+        if self.all.get((talk.tenant, talk.id)) is not talk:
+            self.noted_before.setdefault((talk.tenant, talk.id), []).append(entry_id)
 
     # -- words --------------------------------------------------------------------------------------------------------
 

@@ -114,3 +114,7 @@ def test_the_part_of_a_long_text_is_told_that_was_nearest(explained: Explained) 
 
 def test_what_a_store_is_called_is_shown_as_text(explained: Explained) -> None:
     assert explained({"store": "[red]a\x1b[0m"}) == "in [red]a [0m"
+
+
+def test_of_vectors_that_the_process_keeps_their_age_is_told(explained: Explained) -> None:
+    assert explained({"store": "main", "vectors_age": 12.3}) == "in main, its vectors as of 12 s ago"

@@ -156,3 +156,10 @@ def test_no_folder_is_created_where_the_default_file_is_not_used(tmp_path: Path,
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
     MemoryConfig(stores={"main": {"url": "sqlite:///x.db"}}).prepare()
     assert not (tmp_path / "data").exists()
+
+
+def test_how_much_searches_keep_in_memory_is_a_setting() -> None:
+    assert MemoryConfig().leaves()["search.cache_bytes"] == 256 * 2**20
+    assert MemoryConfig(search={"cache_bytes": 0}).engine.search_cache_bytes == 0
+    with pytest.raises(ConfigError, match=r"search\.cache_bytes"):
+        MemoryConfig(search={"cache_bytes": -1})

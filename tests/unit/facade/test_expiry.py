@@ -90,3 +90,12 @@ async def test_more_scopes_than_may_be_asked_at_once_are_refused_by_the_limit(me
     with pytest.raises(InvalidInput, match="scope: at most 1000 at once"):
         await memory.search("x", scope=[f"user:{n}" for n in range(scopes)])
     assert await memory.search("x", scope=[f"user:{n}" for n in range(1_000)]) == []
+
+
+async def test_a_session_that_has_expired_is_not_exported(memory: Memory, clock: Clock) -> None:
+    for name, expires_at in (("short", HOUR), ("long", 9 * HOUR)):
+        session = memory.session(name, expires_at=expires_at)
+        await session.append([{"role": "user", "content": f"said in {name}"}])
+    clock.advance(2 * HOUR)
+    said = str([line async for line in memory.admin.export()])
+    assert ("said in long" in said, "said in short" in said, "'short'" in said) == (True, False, False)

@@ -7,7 +7,7 @@ import pytest
 from memory.domain.errors import CorruptRecord, Held, StoreUnavailable
 from memory.domain.hold import LegalHold, Over
 from memory.domain.scope import Scope
-from memory.orchestrator.collections import HOLDS, TASKS
+from memory.orchestrator.collections import HOLDS, RELATIONS, TASKS
 from memory.orchestrator.conversations.tasks import TaskDraft
 from memory.orchestrator.engine import Engine
 from memory.ports.record import Key
@@ -48,6 +48,15 @@ async def test_a_hold_that_cannot_be_read_holds(world: World) -> None:
     with pytest.raises(CorruptRecord, match="a legal hold; nothing under it is deleted"):
         await world.delete(entry)
     assert await world.seen(entry) == ["text"]
+
+
+async def test_a_relation_goes_with_its_other_end_although_its_scope_is_held(world: World) -> None:
+    held, erased = await world.write(scope=USER), await world.write(scope=SESSION)
+    await world.engine.relations.relate(TENANT, held.id, "supports", erased.id)
+    await _hold(world.engine, "scope", USER.text)
+    await world.engine.erasure.erase_scope(TENANT, SESSION)
+    assert (await world.engine.maintenance.sweep()).dropped_relations == 1
+    assert await world.rows(world.mid, RELATIONS) == []
 
 
 async def test_a_damaged_entry_is_erased_unless_anything_of_its_tenant_is_held(world: World) -> None:

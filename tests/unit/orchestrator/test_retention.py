@@ -151,6 +151,54 @@ async def test_an_idle_session_is_ended_and_deleted_later_and_its_entries_have_r
         assert await world.seen(entry) == ["text"]
 
 
+async def test_a_plan_and_a_sweep_name_once_what_several_rules_take() -> None:
+    rules = [
+        rule("old", when={"older_than": "90d", "tag": "red"}),
+        rule("red", when={"tag": "red"}),
+        rule("either", what="versions", keep_versions=1, versions_for=timedelta(days=30)),
+    ]
+    async with World(retention=rules) as world:
+        held, _, edited = await world.write(tags=["red"], scope=USER), await world.write(tags=["red"], scope=USER), await world.write(scope=ORG)
+        await _hold(world, held)
+        world.clock.advance(50 * DAY)
+        for n in range(3):
+            edited = await world.update(edited, content=f"text {n}")
+        world.clock.advance(50 * DAY)
+        await world.update(edited, tags=["kept"])
+        planned = Counter((one.collection, one.rule) for one in (await world.engine.plan()).planned)
+        assert planned == {("entries", "old"): 1, ("entry_versions", "either"): 3}
+        report = await world.engine.maintenance.sweep()
+        assert (report.held, report.deleted, report.dropped_versions) == (1, 1, 3)
+
+
+async def test_a_session_that_a_sweep_ends_is_deleted_by_none_but_a_later_one() -> None:
+    rules = [rule("idle", what="sessions", then="end", when={"idle_for": "90d"}), rule("over", what="sessions", when={"older_than": "90d"})]
+    async with World(retention=rules) as world:
+        await world.engine.conversations.create(TENANT, SessionDraft("s1"))
+        world.clock.advance(91 * DAY)
+        assert [(one.action, one.rule) for one in (await world.engine.plan()).planned] == [("end", "idle")]
+        report = await world.engine.maintenance.sweep()
+        assert (report.ended, report.deleted) == (1, 0)
+        world.clock.advance(HOUR)
+        assert [(one.action, one.rule) for one in (await world.engine.plan()).planned] == [("delete", "over")]
+        report = await world.engine.maintenance.sweep()
+        assert (report.ended, report.deleted) == (0, 1)
+
+
+async def test_a_session_is_not_ended_by_rule_while_its_entries_cannot_be_asked_about() -> None:
+    async with World(retention=[rule("idle", what="sessions", then="end", when={"idle_for": "1d"})]) as world:
+        session = await world.engine.conversations.create(TENANT, SessionDraft("s1"))
+        fact = await world.write(scope=SESSION, tags=["fact"])
+        world.clock.advance(2 * DAY)
+        world.short.down = True
+        report = await world.engine.maintenance.sweep()
+        assert (report.ended, (await session.info()).status) == (0, "active")
+        assert any("short" in said for said in report.waiting)
+        world.short.down = False
+        assert (await world.engine.maintenance.sweep()).ended == 1
+        assert (await world.stands(fact))[2] == "home"
+
+
 async def test_a_session_of_which_messages_are_still_to_go_onward_is_not_deleted_before() -> None:
     answers: list[bool] = []
 

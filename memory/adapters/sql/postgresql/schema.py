@@ -46,6 +46,10 @@ _PARAMETERS: dict[type, tuple[str, str]] = {
 }
 
 
+COUNTED = ("partition_no", "length", "row_type", "role")
+"""What searches read of every row of a partition. They come first: to read a column the server goes through all that are before it in the row."""
+
+
 def parameter_of(kind: sa.types.TypeEngine[Any]) -> tuple[str, str]:
     """The type of a parameter for a column of this type, and what it is cast to, '' for nothing."""
     return _PARAMETERS.get(type(kind), ("text", ""))
@@ -58,6 +62,7 @@ def collection_table(metadata: sa.MetaData, collection: Collection) -> sa.Table:
     if collection.texts:
         columns += [sa.Column("length", sa.BigInteger(), nullable=False), sa.Column("counts", JSONB(), nullable=True)]
         columns.append(sa.Column("lexemes", TSVECTOR(), nullable=True))
+    columns.sort(key=lambda column: column.name not in COUNTED)
     table = sa.Table(name, metadata, *columns, sa.PrimaryKeyConstraint("id", "tenant", name=f"pk_{name}"), info={REQUIRED: collection.required})
     c = table.c
 
