@@ -79,7 +79,7 @@ def _fresh(folder: Path, seed: int) -> Path:
 def test_a_failure_is_made_small_and_fails_again_by_its_written_operations(tmp_path: Path) -> None:
     topology = TOPOLOGIES["in-memory"]
     with applied("a history leaves out the first version"):
-        failed = month(topology, tmp_path, 1, 500)
+        failed = month(topology, tmp_path, 4, 500)
         assert failed is not None
         assert isinstance(failed.error, Wrong)
         small = shrink(topology, failed.operations, failed.error.label)
