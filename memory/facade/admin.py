@@ -219,7 +219,7 @@ class Admin:
     async def plan(self) -> Plan:
         """What a sweep run now would do by rules, record by record, each with its rule and why. For all tenants of the stores.
 
-        How often entries were read here is told to the stores, as by a sweep; nothing else is written.
+        What was written here is delivered and how often entries were read here told to the stores, as by a sweep; nothing else is written.
         """
         return await self._access.engine.plan()
 

@@ -222,7 +222,9 @@ class Engine:
         return report
 
     async def plan(self) -> Plan:
-        """What a sweep run now would do by rules. What was read here is told to the stores, for rules that ask; nothing else is written."""
+        """What a sweep run now would do by rules. What was written here is delivered and what was read here told to the stores, for rules that ask;
+        nothing else is written."""
+        await self.deliveries.flush()
         await self.accesses.tell()
         return await plan_of(self.placement, self.planners)
 

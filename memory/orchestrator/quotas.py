@@ -1,7 +1,7 @@
 """Quotas, kept where entries are born: what there is is counted by the stores' indexes before anything is written.
 
 Near a quota each write counts, and those of one process take turns. Far from it a process uses a sixteenth of the room that it found before it counts
-again. So a quota is exact for one writer, and up to sixteen processes stay within it, but for what calls that are under way at once write beyond it.
+again. So a quota is exact for one writer. Several exceed it by what they have under way, and by what each found free a minute ago at most.
 """
 
 from __future__ import annotations

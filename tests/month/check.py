@@ -227,6 +227,8 @@ def imported(exported: Sequence[Entry], found: Sequence[Entry], tenant: str) -> 
 async def swept(run: Run, worker: int = 0) -> None:
     """The plan names what the sweep then does, and the sweep does all that the rules say, and no more."""
     await sessions.touched(run, worker=worker)
+    for number in range(len(run.workers)):
+        await run.ask(None, "_engine.deliveries.flush", worker=number)  # a plan asks about what has been delivered, a sweep delivers first
     run.model.planned(await run.ask(None, "admin.plan", worker=worker))
     said = await run.ask(None, "admin.sweep", worker=worker)
     report, wanted = said.given(), await carried_out(run, said)

@@ -232,7 +232,9 @@ def _delete(g: Generator, run: Run, tenant: str) -> Drawn | None:
 
 
 def _delete_scope(g: Generator, run: Run, tenant: str) -> Drawn | None:
-    return "delete_scope", {"scope": g.chance.choice(SCOPES)}
+    """At times one of which an entry is held."""
+    held = [life.scope for life in run.model.of(tenant) if run.model.held(tenant, life) and not run.model.holds_all(tenant, life.scope)]
+    return "delete_scope", {"scope": g.chance.choice(held if held and g.chance.random() < 0.6 else SCOPES)}
 
 
 def _promote(g: Generator, run: Run, tenant: str) -> Drawn | None:
@@ -422,7 +424,7 @@ _WEIGHTS: dict[str, float] = {
     "update": 18,
     "retire": 3,
     "delete": 5,
-    "delete_scope": 0.6,
+    "delete_scope": 0.8,
     "promote": 5,
     "compact": 3,
     "relate": 6,

@@ -60,7 +60,7 @@ async def a_hold_over_an_entry_does_not_hold_what_it_said(whole: Method, holds: 
 
 
 @mutant("Holds.refuse_partition")
-async def an_entry_under_hold_does_not_keep_its_scope_from_erasure(whole: Method, holds: Holds, partition: Any, **how: Any) -> Any:
+async def an_entry_under_hold_does_not_keep_its_scope_from_erasure(whole: Method, holds: Holds, partition: Any, /, **how: Any) -> Any:
     return await whole(holds, partition, **(how | {"whole": False}))
 
 

@@ -59,7 +59,7 @@ RETENTION: list[dict[str, Any]] = [
 TENANTS = ("acme", "globex")
 QUOTAS: list[dict[str, Any]] = [
     {"name": "tickets", "scope_kinds": ["object"], "tenants": TENANTS, "entries": 14},
-    {"name": "personal", "per": "tenant", "scope_kinds": ["user", "session"], "tenants": ["acme"], "entries": 70},
+    {"name": "at work", "per": "tenant", "scope_kinds": ["object", "workspace"], "tenants": ["acme"], "entries": 21},
     {"name": "shared", "scope_kinds": ["org"], "tenants": TENANTS, "entries": 11, "then": "evict"},
     {"name": "work", "scope_kinds": ["workspace"], "tenants": ["acme"], "entries": 12, "then": "evict", "evict": "least_confident"},
 ]

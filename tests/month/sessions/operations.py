@@ -493,7 +493,7 @@ async def save_task(run: Run, op: Operation) -> None:
 @operation
 async def delete_task(run: Run, op: Operation) -> None:
     talk = _talk(run, op)
-    (await _ask(run, op, "tasks.delete", talk, op.args["task"])).equals(talk.tasks.pop(op.args["task"], None) is not None)
+    _deleted_beside(run, talk, await _ask(run, op, "tasks.delete", talk, op.args["task"]), talk.tasks, op.args["task"])
 
 
 @operation
@@ -508,7 +508,15 @@ async def save_run(run: Run, op: Operation) -> None:
 @operation
 async def delete_run(run: Run, op: Operation) -> None:
     talk = _talk(run, op)
-    (await _ask(run, op, "runs.delete", talk, op.args["run"])).equals(talk.runs.pop(op.args["run"], None) is not None)
+    _deleted_beside(run, talk, await _ask(run, op, "runs.delete", talk, op.args["run"]), talk.runs, op.args["run"])
+
+
+def _deleted_beside(run: Run, talk: Talk, said: Said, among: dict[str, Any], name: str) -> None:
+    """A task or a run is held with its session."""
+    if name in among and run.model.holds_all(talk.tenant, f"session:{talk.id}"):
+        said.refused("Held")
+    else:
+        said.equals(among.pop(name, None) is not None)
 
 
 # -- reading ----------------------------------------------------------------------------------------------------------

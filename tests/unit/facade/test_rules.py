@@ -98,6 +98,17 @@ async def test_a_plan_and_then_a_sweep() -> None:
         assert (await memory.admin.plan()).planned == []
 
 
+async def test_a_plan_knows_the_versions_that_were_on_their_way_when_it_was_asked_for(tmp_path: Path) -> None:
+    few = {"name": "few", "what": "versions", "keep_versions": 1}
+    tiers = {"short": f"sqlite:///{tmp_path}/short.db", "mid": f"sqlite:///{tmp_path}/mid.db", "long": f"sqlite:///{tmp_path}/mid.db"}
+    async with Memory({"tiers": tiers}, retention=[few], embedder="none", durations={"sweep_every": "0s"}) as memory:
+        entry = await memory.write("one", scope="session:s1")
+        for text in ("two", "three", "four"):
+            await memory.update(entry.id, content=text)
+        planned = (await memory.admin.plan()).planned
+        assert len(planned) == (await memory.admin.sweep()).dropped_versions == 2
+
+
 async def test_why_computes_the_moment() -> None:
     clock = Clock()
     rules = (
