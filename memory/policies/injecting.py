@@ -57,9 +57,10 @@ def is_user_turn(messages: Sequence[object]) -> bool:
 
 def query_of(messages: Sequence[object]) -> str:
     """What memory is asked: on a turn of the user what the user says, else what the assistant said last; empty where that is no text (E45)."""
-    if is_user_turn(messages):
-        return looked_at(messages[-1]).text
-    return next((looked.text for looked in map(looked_at, reversed(messages)) if looked.of_assistant), "")
+    for behind, looked in enumerate(map(looked_at, reversed(messages))):
+        if looked.of_assistant or (behind == 0 and looked.of_user and not looked.has_result):
+            return looked.text
+    return ""
 
 
 def rendered(found: Sequence[Named]) -> str:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-import inspect
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
@@ -11,6 +9,7 @@ from typing import Any, TypeAlias
 from memory.domain import door
 from memory.domain.errors import InvalidInput
 from memory.domain.message import Message
+from memory.facade.manager.calling import called
 from memory.policies.extracting import SYSTEM, EveryNTurns, EveryTurn, Extracted, MessageFilter, fact_of, prompt_of, read_facts
 from memory.ports.advisor import Prompt
 
@@ -91,11 +90,3 @@ async def facts_of(extractor: Extractor, messages: Sequence[Message], context: M
     """What an extractor makes of messages; what is no fact is left out."""
     made = await called(extractor, messages, context)
     return [one for item in made or () if (one := fact_of(item)) is not None]
-
-
-async def called(function: Callable[..., Any], *args: Any) -> Any:
-    """What a function returns; one that blocks runs in a thread."""
-    if inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(type(function).__call__):
-        return await function(*args)
-    made = await asyncio.to_thread(function, *args)
-    return await made if inspect.isawaitable(made) else made

@@ -18,7 +18,7 @@ from memory.facade.manager.injection import Injection
 from memory.facade.manager.recording import Attachment, Recording
 from memory.facade.manager.spans import span
 from memory.facade.manager.spool import Buffer, Log, waiting
-from memory.facade.manager.stores import NamedStore, StoreEntry
+from memory.facade.manager.stores import NamedStore, StoreEntry, content_of
 from memory.facade.manager.tools import AddTool, SearchTool, Shape, Tool, described, parameters
 from memory.facade.memory import Memory
 from memory.facade.session import Session
@@ -135,7 +135,7 @@ class MemoryManager:
         Every store is tried; `AddFailed` names those that failed and has what each raised (E30). `InvalidInput` where a name is unknown, a store
         read-only or without `add`, or none is left (E28, E29).
         """
-        text = _content("content", content)
+        text = content_of(content)
         about = None if metadata is None else door.json_object("metadata", metadata)
         named = [store for store in self.stores if store.takes] if stores is None else [self._taking(name) for name in _names(stores)]
         if not named:
@@ -323,7 +323,7 @@ class MemoryManager:
 
     def _add_tool(self, settings: AddTool, scope: list[NamedStore]) -> Tool:
         async def add(entries: Sequence[str], stores: Sequence[str] | None = None) -> dict[str, int]:
-            texts = [_content(f"entries[{n}]", one) for n, one in enumerate(door.sequence("entries", entries, at_most=MOST_ENTRIES))]
+            texts = [content_of(one, f"entries[{n}]") for n, one in enumerate(door.sequence("entries", entries, at_most=MOST_ENTRIES))]
             if not texts:
                 raise InvalidInput("entries", "must be at least one")
             named = [self._stores[name] for name in _within(scope, stores)]
@@ -389,13 +389,6 @@ def _leaves(error: BaseException) -> list[BaseException]:
     """What an error is made of, where it stands for several."""
     several = error.exceptions if isinstance(error, BaseExceptionGroup) else error.causes if isinstance(error, AddFailed) else ()
     return [leaf for one in several for leaf in _leaves(one)] or [error]
-
-
-def _content(field: str, value: object) -> str:
-    checked = door.text(field, value, max_bytes=door.MAX_CONTENT_BYTES)
-    if not checked.strip():
-        raise InvalidInput(field, "must not be blank")
-    return checked
 
 
 def _within(scope: Sequence[NamedStore], stores: Sequence[str] | None) -> list[str]:

@@ -20,7 +20,7 @@ from typing import Any, Protocol
 
 from memory.domain import door
 from memory.domain.errors import CorruptRecord, InvalidInput
-from memory.facade.manager.stores import StoreEntry
+from memory.facade.manager.stores import StoreEntry, content_of
 
 FOLDER = Path("~/.memory-tiers")
 _UNFIT = re.compile(r"[^\w.-]", re.ASCII)
@@ -64,7 +64,7 @@ class JsonStore:
 
     def add(self, content: str, metadata: Mapping[str, Any] | None = None) -> str:
         """Keep a text, and return its id; the same text again has the same (E89)."""
-        text = _content(content)
+        text = content_of(content)
         about = None if metadata is None else door.json_object("metadata", metadata)
         with self._turn:
             records = self._read()
@@ -133,7 +133,7 @@ class MarkdownStore:
 
         Metadata are not kept: the file is prose.
         """
-        heading, _, rest = _content(content).strip().partition("\n")
+        heading, _, rest = content_of(content).strip().partition("\n")
         with self._turn:
             path = self._folder / f"{_slug(heading)}.md"
             before = path.read_text(encoding="utf-8") if path.exists() else f"{heading}\n"
@@ -172,13 +172,6 @@ def _slug(heading: str) -> str:
     """A file's name of a first line (E93)."""
     words = re.findall(r"\w+", heading.lstrip("#").casefold())
     return "-".join(words)[:50].strip("-") or f"entry-{time.time_ns() // 1_000_000}"
-
-
-def _content(value: object) -> str:
-    checked = door.text("content", value, max_bytes=door.MAX_CONTENT_BYTES)
-    if not checked.strip():
-        raise InvalidInput("content", "must not be blank")
-    return checked
 
 
 def _replace(path: Path, text: str) -> None:

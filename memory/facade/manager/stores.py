@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import inspect
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -11,6 +10,7 @@ from typing import Any
 from memory.domain import door
 from memory.domain.errors import InvalidInput, Unsupported
 from memory.domain.shown import Shown
+from memory.facade.manager.calling import called
 from memory.facade.manager.extraction import Extraction, resolved
 from memory.facade.view import ScopedMemory
 from memory.orchestrator.retrieval.searching import FoundEntry
@@ -105,11 +105,7 @@ class NamedStore:
 
     async def call(self, ability: str, *args: Any, **kwargs: Any) -> Any:
         """What one of its methods returns; one that blocks runs in a thread."""
-        method = self._can[ability]
-        if inspect.iscoroutinefunction(method):
-            return await method(*args, **kwargs)
-        made = await asyncio.to_thread(method, *args, **kwargs)
-        return await made if inspect.isawaitable(made) else made
+        return await called(self._can[ability], *args, **kwargs)
 
     async def search(self, query: str, limit: int | None) -> list[StoreEntry]:
         """What it finds, stamped with its name; at most `limit`, or what is configured, or 3 (E21)."""
@@ -145,6 +141,14 @@ def _own(store: Any, name: str) -> Callable[..., Any] | None:
     if not callable(method) or getattr(type(store), name, None) is getattr(MemoryStore, name):
         return None
     return method  # type: ignore[no-any-return]
+
+
+def content_of(value: object, field: str = "content") -> str:
+    """A text that may be kept: not blank, and no longer than an entry's."""
+    checked = door.text(field, value, max_bytes=door.MAX_CONTENT_BYTES)
+    if not checked.strip():
+        raise InvalidInput(field, "must not be blank")
+    return checked
 
 
 def _entry_of(found: Any, name: str) -> StoreEntry:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
 from memory.domain import door
 from memory.domain.errors import InvalidInput
+from memory.facade.manager.calling import called
 
 Shape = Literal["openai", "anthropic"]
 
@@ -31,8 +31,7 @@ class Tool:
         for name in self.parameters.get("required", ()):
             if name not in arguments:
                 raise InvalidInput(name, f"is missing: {self.name} needs it")
-        made = self.function(**arguments)
-        return await made if inspect.isawaitable(made) else made
+        return await called(self.function, **arguments)
 
     def schema(self, shape: Shape = "openai") -> dict[str, Any]:
         """The tool as OpenAI's API takes it, or Anthropic's."""

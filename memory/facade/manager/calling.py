@@ -1,0 +1,16 @@
+"""Calling what is anybody's: a store's method, a model, a tool."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+from collections.abc import Callable
+from typing import Any
+
+
+async def called(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+    """What a function returns; one that blocks runs in a thread."""
+    if inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(type(function).__call__):
+        return await function(*args, **kwargs)
+    made = await asyncio.to_thread(function, *args, **kwargs)
+    return await made if inspect.isawaitable(made) else made
