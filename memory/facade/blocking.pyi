@@ -676,12 +676,17 @@ class BlockingTool:
 class BlockingRecording:
     def __init__(
         self,
-        run_id: str,
+        context: dict[str, Any],
         spool: Spool,
         attachments: Sequence[Attachment],
+        *,
         behind: Callable[[Coroutine[Any, Any, None]], None],
-        closed: Callable[[bool], Awaitable[None]],
+        leaves: Callable[[], None],
+        ended: Callable[[bool], Awaitable[None]],
     ) -> None: ...
+    @property
+    def run_id(self) -> str: ...
+    def take(self, model: Model | None) -> None: ...
     def add(self, message: Given | Sequence[Given]) -> None: ...
     def turn_ended(self) -> None: ...
     def flush(self) -> None: ...

@@ -6,7 +6,7 @@ import asyncio
 import logging
 from collections.abc import Coroutine, Mapping, Sequence
 from datetime import timedelta
-from typing import Any, Self, TypeVar
+from typing import Any, Self, TypeAlias, TypeVar
 from uuid import uuid4
 
 from memory.domain import door
@@ -26,6 +26,7 @@ from memory.facade.session import Session
 log = logging.getLogger(__name__)
 
 T = TypeVar("T")
+_Name: TypeAlias = tuple[bool, str]
 
 MOST_ENTRIES = 100
 """Of one call of the tool that adds."""
@@ -72,7 +73,12 @@ class MemoryManager:
             raise InvalidInput("memory", f"must be a Memory, not {type(memory).__name__}")
         self._memory = memory
         self._model = model
-        self._recordings: dict[str, Recording] = {}
+        self._learning = [store for store in self.stores if store.learns is not None]
+        self._recordings: dict[_Name, Recording] = {}
+        self._resuming: set[_Name] = set()
+        """Those that nobody asked for but `resume`, which ends them."""
+        self._temporary: set[_Name] = set()
+        """Those whose session is the manager's own, and goes once every store has everything."""
 
     def __repr__(self) -> str:
         return f"<MemoryManager of {', '.join(self._stores)}>"
@@ -169,47 +175,71 @@ class MemoryManager:
         if session is not None and not isinstance(session, Session):
             raise InvalidInput("session", f"must be a Session, not {type(session).__name__}")
         named = uuid4().hex if run_id is None else door.identifier("run_id", run_id)
-        name = named if session is None else session.id
-        if name in self._recordings:
-            return self._recordings[name]
-        temporary = session is None and self._memory is not None
-        if session is None and self._memory is not None:
+        if session is not None and run_id is None:
+            named = session.id
+        temporary = session is None and self._memory is not None and bool(self._learning)
+        if temporary and self._memory is not None:
             session = self._memory.session(f"{NAMESPACE}/{named}", namespace=NAMESPACE, user=user)
-        return await self._begun(name, named if run_id is not None or session is None else session.id, session, model, temporary=temporary)
+        name = _name(session, named)
+        self._resuming.discard(name)
+        if temporary:
+            self._temporary.add(name)
+        recording = self._recordings.get(name) or await self._begun(session, named)
+        recording.take(model)
+        return recording
 
-    async def _begun(self, name: str, run_id: str, session: Session | None, model: Model | None, *, temporary: bool) -> Recording:
-        learning = [store for store in self.stores if store.learns is not None]
-        names = [store.name for store in learning]
-        spool: Buffer | Log = Buffer(names) if session is None else Log(session, names)
-        context = {"run_id": run_id, "session_id": None if session is None else session.id, "model": self._model or model}
+    async def _begun(self, session: Session | None, run_id: str) -> Recording:
+        name, names = _name(session, run_id), [store.name for store in self._learning]
+        spool = Buffer(names) if session is None else Log(session, names)
+        context = {"run_id": run_id, "session_id": None if session is None else session.id, "model": self._model}
 
-        async def closed(whole: bool) -> None:
+        def leaves() -> None:
             self._recordings.pop(name, None)
-            if temporary and whole and session is not None:
-                await session.delete()
 
-        attachments = [Attachment(store, spool, context, self._attributes) for store in learning]
-        recording = self._recordings[name] = Recording(run_id, spool, attachments, self._run_behind, closed)
-        if isinstance(spool, Log):
+        async def ended(whole: bool) -> None:
+            if name in self._temporary and whole and session is not None:
+                await session.delete()
+            self._temporary.discard(name)
+
+        attachments = [Attachment(store, spool, context, self._attributes) for store in self._learning]
+        recording = self._recordings[name] = Recording(context, spool, attachments, behind=self._run_behind, leaves=leaves, ended=ended)
+        try:
             await spool.open()
+        except BaseException:
+            leaves()
+            raise
         return recording
 
     async def resume(self) -> int:
         """Tell the stores what a process that died, or a store that failed, left untold in the sessions of the manager's memory; in how many sessions
-        there was something. `open` does so, behind."""
+        there was something. `open` does so, behind. A session that cannot be read is logged, and looked at again the next time."""
         if self._memory is None:
             return 0
         left = dict[str, None]()
-        for store in self.stores:
-            if store.learns is not None:
-                left |= dict.fromkeys(await waiting(self._memory, store.name))
+        for store in self._learning:
+            left |= dict.fromkeys(await waiting(self._memory, store.name))
         for session_id in left:
-            if session_id not in self._recordings and session_id.removeprefix(f"{NAMESPACE}/") not in self._recordings:
-                session = self._memory.session(session_id, create=False)
-                recording = await self._begun(session_id, session_id.removeprefix(f"{NAMESPACE}/"), session, None, temporary=False)
-                if await recording.close() and (await session.info()).namespace == NAMESPACE:
-                    await self._memory.sessions.update(session_id, expires_at=KEPT)  # whoever died may yet turn out to be slow
+            try:
+                await self._resume(self._memory, session_id)
+            except Exception as error:  # noqa: BLE001 - there may be others
+                log.warning("what is left in session '%s' could not be told: %s: %s", session_id, type(error).__name__, error)
         return len(left)
+
+    async def _resume(self, memory: Memory, session_id: str) -> None:
+        """Tell what is left in one session, and end that, unless somebody goes on with it meanwhile."""
+        session = memory.session(session_id, create=False)
+        if (name := _name(session, "")) in self._recordings:
+            return
+        self._resuming.add(name)
+        try:
+            recording = await self._begun(session, session_id.removeprefix(f"{NAMESPACE}/"))
+            await recording.flush()
+            if name not in self._resuming:
+                return
+        finally:
+            self._resuming.discard(name)
+        if await recording.close() and (await session.info()).namespace == NAMESPACE:
+            await memory.sessions.update(session_id, expires_at=KEPT)  # whoever died may yet turn out to be slow
 
     async def _resumed(self) -> None:
         try:
@@ -354,6 +384,11 @@ class MemoryManager:
         task = asyncio.get_running_loop().create_task(work)
         self._behind.add(task)
         task.add_done_callback(self._behind.discard)
+
+
+def _name(session: Session | None, run_id: str) -> _Name:
+    """By what a recording is known: its session, or the run of one that has none."""
+    return (False, run_id) if session is None else (True, session.id)
 
 
 def _checked(stores: Sequence[NamedStore]) -> list[NamedStore]:

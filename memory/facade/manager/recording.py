@@ -9,7 +9,7 @@ from typing import Any
 
 from memory.domain.errors import Conflict
 from memory.domain.shapes import messages_of
-from memory.facade.manager.extraction import Extraction, facts_of
+from memory.facade.manager.extraction import Extraction, Model, facts_of
 from memory.facade.manager.spans import span
 from memory.facade.manager.spool import Numbered, Spool
 from memory.facade.manager.stores import NamedStore
@@ -116,17 +116,28 @@ class Recording:
 
     def __init__(
         self,
-        run_id: str,
+        context: dict[str, Any],
         spool: Spool,
         attachments: Sequence[Attachment],
+        *,
         behind: Callable[[Coroutine[Any, Any, None]], None],
-        closed: Callable[[bool], Awaitable[None]],
+        leaves: Callable[[], None],
+        ended: Callable[[bool], Awaitable[None]],
     ) -> None:
-        self.run_id = run_id
+        self._context = context
         self._spool = spool
         self._attachments = attachments
         self._behind = behind
-        self._closed = closed
+        self._leaves = leaves
+        self._ended = ended
+
+    @property
+    def run_id(self) -> str:
+        return str(self._context["run_id"])
+
+    def take(self, model: Model | None) -> None:
+        """Let this model read what is said, where there is no other."""
+        self._context["model"] = self._context["model"] or model
 
     async def add(self, message: Given | Sequence[Given]) -> None:
         """Note what was said, a message or several, in any shape. Where the recording is of a session it is appended there: do not do both.
@@ -147,9 +158,14 @@ class Recording:
         await asyncio.gather(*(attachment.save(whatever=True) for attachment in self._attachments))
 
     async def close(self) -> bool:
-        """Tell every store everything, and end; whether every store has it. What one did not take waits in the session, or is gone where there is
-        none."""
+        """Tell every store everything, and end; whether every store has it, and it was noted. What one did not take waits in the session, or is gone
+        where there is none. Until it is closed a recording is kept by its manager, whose own `close` closes it."""
+        self._leaves()
         await self.flush()
-        whole = await self._spool.close()
-        await self._closed(whole)
+        whole = False
+        try:
+            whole = await self._spool.close()
+            await self._ended(whole)
+        except Exception as error:  # noqa: BLE001 - no failure reaches the agent
+            log.warning("how far stores have come in run '%s' could not be noted: %s: %s", self.run_id, type(error).__name__, error)
         return whole

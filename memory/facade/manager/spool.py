@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from datetime import timedelta
+from itertools import takewhile
 from typing import Protocol
 
 from memory.domain.message import Message, Role
@@ -10,6 +12,8 @@ from memory.facade.memory import Memory
 from memory.facade.session import Session
 
 PREFIX = "extraction:"
+STREAMS = timedelta(minutes=5)
+"""After so long nothing is added any more to a message that is not final: it is taken as it stands."""
 BATCH = 200
 """Messages of one save at most."""
 PAGE = 500
@@ -21,9 +25,13 @@ Numbered = tuple[int, Message]
 class Spool(Protocol):
     """Where messages wait. Numbers begin at 0 and go up by one (E66); a store's mark is the number of the first that it has not."""
 
+    async def open(self) -> None:
+        """Note that something may wait for each store, before there is."""
+        ...
+
     async def add(self, messages: Sequence[Message]) -> None: ...
     async def since(self, mark: int) -> tuple[list[Numbered], int]:
-        """Messages from the mark on, 200 at most, and the mark behind them."""
+        """Messages from the mark on, 200 at most, and the mark behind them. What is still being said ends them."""
         ...
 
     async def mark(self, store: str) -> int: ...
@@ -40,6 +48,9 @@ class Buffer:
         self._marks = dict.fromkeys(stores, 0)
         self._held: list[Message] = []
         self._first = 0
+
+    async def open(self) -> None:
+        """Nothing outlives the process, so nothing is noted."""
 
     async def add(self, messages: Sequence[Message]) -> None:
         if self._marks:
@@ -85,9 +96,11 @@ class Log:
         await self.session.append(list(messages))
 
     async def since(self, mark: int) -> tuple[list[Numbered], int]:
+        now = self.session._access.engine.placement.now()
         page = await self.session.history(first=mark + 1, limit=BATCH)
-        said = [(i.number - 1, i.message) for i in page.items if i.message.role in _SPEAK and not i.is_redacted and not i.is_summary]
-        return said, max((item.number for item in page.items), default=mark)
+        items = list(takewhile(lambda item: item.message.is_final or now - item.updated_at > STREAMS, page.items))
+        said = [(i.number - 1, i.message) for i in items if i.message.role in _SPEAK and not i.is_redacted and not i.is_summary]
+        return said, max((item.number for item in items), default=mark)
 
     async def mark(self, store: str) -> int:
         run = await self.session.runs.get(PREFIX + store)
@@ -103,7 +116,7 @@ class Log:
         for store, mark in marks.items():
             if mark >= there:
                 await self._save(store, mark, "completed")
-        return min(marks.values()) >= there
+        return all(mark >= there for mark in marks.values())
 
     async def _save(self, store: str, mark: int, status: str) -> None:
         await self.session.runs.save(PREFIX + store, child_id=store, status=status, mode="background", message_count=mark)

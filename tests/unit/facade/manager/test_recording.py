@@ -1,0 +1,170 @@
+"""Recordings of sessions: what a process, a store or a stream that is slow or gone does to them (E65, E72, E78, E81)."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Mapping, Sequence
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+from memory import Memory, MemoryManager, Message, NamedStore
+from memory.domain.errors import StoreUnavailable
+from memory.facade.manager import EveryNTurns, Extraction
+from memory.facade.manager.spool import STREAMS
+from memory.facade.runs import Runs
+
+pytestmark = pytest.mark.backend("in_memory")
+SELDOM = Extraction(EveryNTurns(1_000))
+
+
+class Heard:
+    def __init__(self) -> None:
+        self.heard: list[str] = []
+        self.down = False
+        self.asked, self.may_go_on = asyncio.Event(), asyncio.Event()
+        self.may_go_on.set()
+
+    async def search(self, query: str, *, limit: int) -> list[str]:
+        return []
+
+    async def add_messages(self, messages: Sequence[Message], context: Mapping[str, Any]) -> None:
+        self.asked.set()
+        await self.may_go_on.wait()
+        if self.down:
+            raise OSError("down")
+        self.heard += [message.text for message in messages]
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.moment = datetime(2026, 3, 1, 12, tzinfo=UTC)
+
+    def __call__(self) -> datetime:
+        self.moment += timedelta(microseconds=1)
+        return self.moment
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture
+async def memory(clock: Clock) -> AsyncIterator[Memory]:
+    async with Memory("memory://", embedder="none", accept_loss=True, clock=clock, durations={"sweep_every": 0}) as opened:
+        yield opened
+
+
+def user(text: str) -> dict[str, Any]:
+    return {"role": "user", "content": text}
+
+
+def managing(memory: Memory, *stores: Heard) -> MemoryManager:
+    return MemoryManager([NamedStore(f"s{n}", store, writable=True, extraction=SELDOM) for n, store in enumerate(stores)], memory=memory)
+
+
+async def test_where_no_store_learns_a_recording_ends_as_any_other(memory: Memory) -> None:
+    manager = MemoryManager([NamedStore("s", Heard())], memory=memory)
+    session = memory.session("s1")
+    recording, apart = await manager.record(session), await manager.record(run_id="r1")
+    for one in (recording, apart):
+        await one.add(user("hello"))
+        await one.turn_ended()
+        assert await one.close()
+    assert [message.text for message in (await session.context()).messages] == ["hello"]
+    assert await memory.sessions.get("extraction/r1") is None, "nothing waits, so nothing is kept"
+
+
+async def test_a_run_and_a_session_of_one_name_are_two(memory: Memory) -> None:
+    store = Heard()
+    manager = managing(memory, store)
+    of_session, of_run = await manager.record(memory.session("r1")), await manager.record(run_id="r1")
+    assert of_session is not of_run
+    await of_session.add(user("in the session"))
+    await of_run.add(user("in the run"))
+    await manager.close()
+    assert sorted(store.heard) == ["in the run", "in the session"]
+
+
+async def test_what_is_still_being_said_is_told_once_it_is_said(memory: Memory, clock: Clock) -> None:
+    store, session = Heard(), memory.session("s1")
+    recording = await managing(memory, store).record(session)
+    await session.append(user("one"))
+    async with session.stream() as out:
+        await out.write("two, ")
+        clock.moment += timedelta(seconds=1)
+        await out.write("not all of it yet")
+        await recording.flush()
+        assert store.heard == ["one"]
+    await session.append(user("three"))
+    await recording.flush()
+    assert store.heard == ["one", "two, not all of it yet", "three"]
+
+
+async def test_what_was_never_said_to_its_end_keeps_nothing_behind_it(memory: Memory, clock: Clock) -> None:
+    store, session = Heard(), memory.session("s1")
+    recording = await managing(memory, store).record(session)
+    stream = session.stream()
+    await stream.__aenter__()
+    await stream.write("cut ")
+    clock.moment += timedelta(seconds=1)
+    await stream.write("off")
+    await session.append(user("later"))
+    assert await recording.close() is False
+    assert store.heard == []
+    clock.moment += STREAMS + timedelta(seconds=1)
+    assert await managing(memory, store).resume() == 1
+    assert store.heard == ["cut off", "later"]
+
+
+async def test_a_session_that_cannot_be_read_keeps_no_other_from_being_told(memory: Memory, clock: Clock, caplog: pytest.LogCaptureFixture) -> None:
+    store = Heard()
+    died = managing(memory, store)
+    for name, expires_at in (("a", clock.moment + timedelta(hours=1)), ("b", None)):
+        await memory.sessions.create(name, expires_at=expires_at)
+        await (await died.record(memory.session(name))).add(user(f"in {name}"))
+    clock.moment += timedelta(hours=2)
+    await managing(memory, store).resume()
+    assert store.heard == ["in b"]
+    assert "left in session 'a' could not be told: NotFound" in caplog.text
+
+
+async def test_a_memory_that_is_away_keeps_neither_a_run_nor_a_manager_from_ending(
+    memory: Memory, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    store = Heard()
+    manager = managing(memory, store)
+    first, second = await manager.record(memory.session("a")), await manager.record(memory.session("b"))
+    await first.add(user("in a"))
+    await second.add(user("in b"))
+    await second.flush()
+
+    async def away(*_: object, **__: object) -> Any:
+        raise StoreUnavailable("mid", "away")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Runs, "save", away)
+        with pytest.raises(StoreUnavailable):
+            await manager.record(memory.session("c"))
+        assert await first.close() is False
+        await manager.close()
+    assert sorted(store.heard) == ["in a", "in b"]
+    assert "how far stores have come in run 'b' could not be noted" in caplog.text
+    await (again := await manager.record(memory.session("c"))).add(user("in c"))
+    assert await again.close()
+    assert store.heard[-1] == "in c"
+
+
+async def test_who_goes_on_with_a_session_while_it_is_being_resumed_has_it_told_to_the_end(memory: Memory) -> None:
+    store, session = Heard(), memory.session("s1")
+    await (await managing(memory, store).record(session)).add(user("left"))
+    store.may_go_on.clear()
+    async with managing(memory, store) as manager:
+        await store.asked.wait()
+        recording = await manager.record(session)
+        store.may_go_on.set()
+        await manager._settled()
+        await recording.add(user("said since"))
+    assert store.heard == ["left", "said since"]
