@@ -9,7 +9,7 @@ import __future__
 import inspect
 import sys
 import textwrap
-from collections.abc import Iterator
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -64,6 +64,17 @@ class Slip:
         code = compile(source.replace(self.old, self.new), f"<{self.function} with a slip>", "exec", flags=__future__.annotations.compiler_flag)
         exec(code, self.module.__dict__, found)  # noqa: S102 - the engine's own source
         return owner, name, found[name]
+
+    async def seen_in(self, played: Callable[[int], Awaitable[Sequence[object]]], histories: int) -> bool:
+        """Whether one of so many drawn histories, each played from its seed with the slip, says what is wrong, or ends in a failed assertion."""
+        with self.applied():
+            for seed in range(histories):
+                try:
+                    if await played(seed):
+                        return True
+                except AssertionError:
+                    return True
+        return False
 
     @contextmanager
     def applied(self) -> Iterator[None]:

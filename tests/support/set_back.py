@@ -6,7 +6,7 @@ import contextlib
 import random
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 
 from memory import Memory
 from memory.domain.errors import Conflict
@@ -17,19 +17,9 @@ from memory.policies.routing import TIERS, is_onward
 from memory.ports.query import Everywhere, Query, RowType
 from memory.ports.record import Key, Mark, Record, Role, Tombstone
 from memory.ports.store import Store
+from tests.acceptance.support import Clock
 
 SCOPES = (Scope.session("s1"), Scope.session("s2"), Scope.user("ada"), Scope.user("ben"), Scope.org("o1"))
-
-
-class Clock:
-    """Goes on by a microsecond a look, and by as much as a test wants."""
-
-    def __init__(self) -> None:
-        self.now = datetime.now(UTC)
-
-    def __call__(self) -> datetime:
-        self.now += timedelta(microseconds=1)
-        return self.now
 
 
 @dataclass
@@ -59,7 +49,7 @@ class History:
     async def go_on(self, steps: int) -> None:
         for _ in range(steps):
             self.step += 1
-            self.clock.now += timedelta(seconds=self.random.randrange(1, 40))
+            self.clock.moment += timedelta(seconds=self.random.randrange(1, 40))
             await self._act(self.random.choice("wwwwwuuuumdmdlr"))
             if self.step % 25 == 0:
                 await self.settle()
@@ -68,7 +58,7 @@ class History:
     async def settle(self) -> None:
         """Sweeps, some time later, until nothing is owed: the notes are written too."""
         for _ in range(2):
-            self.clock.now += timedelta(minutes=6)
+            self.clock.moment += timedelta(minutes=6)
             await self.memory.admin.sweep()
 
     async def erase(self, scope: Scope) -> None:
@@ -79,7 +69,7 @@ class History:
 
     def _tell(self, entry_id: str, text: str | None, tier: str) -> None:
         edits = self.entries[entry_id].edits + 1 if entry_id in self.entries else 0
-        self.entries[entry_id] = Told(text, tier, self.clock.now, edits)
+        self.entries[entry_id] = Told(text, tier, self.clock.moment, edits)
 
     async def _act(self, what: str) -> None:
         living = self.living

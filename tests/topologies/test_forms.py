@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterator
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +13,7 @@ import pytest
 from memory import Memory
 from memory.orchestrator.retrieval import forms
 from memory.orchestrator.retrieval.forms import LASTS
+from tests.acceptance.support import Clock
 from tests.simulation.slips import Slip
 from tests.support.backends import marks_of
 from tests.support.forms import astray, kept, read
@@ -24,15 +25,6 @@ PLACINGS = [placing for placing in MONTHS if placing.name in ("postgres-only", "
 USER, SESSION = "user:ada", "session:s1"
 SAID = {"tea": "beverage", "heron": "bird", "crashed": "outage"}
 """Words of texts, and what means the same."""
-
-
-class Clock:
-    def __init__(self) -> None:
-        self.moment = datetime(2026, 3, 1, 12, tzinfo=UTC)
-
-    def __call__(self) -> datetime:
-        self.moment += timedelta(microseconds=1)
-        return self.moment
 
 
 @pytest.fixture(params=[pytest.param(placing, id=placing.name, marks=marks_of(*placing.backends)) for placing in PLACINGS])

@@ -6,6 +6,7 @@ import asyncio
 import random
 import shutil
 from collections.abc import Awaitable, Callable, Iterator
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
@@ -13,9 +14,10 @@ from urllib.parse import parse_qs, urlsplit
 import pytest
 
 from memory import Memory
+from tests.acceptance.support import Clock
 from tests.support import placings, postgres_servers, redis_servers
 from tests.support.backends import marks_of
-from tests.support.set_back import SCOPES, Clock, History, missing, wrong
+from tests.support.set_back import SCOPES, History, missing, wrong
 
 pytestmark = marks_of("redis", "postgresql", "qdrant_edge")
 
@@ -101,7 +103,7 @@ def _folder(place: Path, backup: Path) -> SetBack:
 
 @pytest.mark.parametrize("tier", ["short", "mid", "long"])
 async def test_a_store_set_back_alone_is_named_and_healed_or_what_is_lost_is(tier: str, config: dict[str, Any], tmp_path: Path) -> None:
-    clock, drawn = Clock(), random.Random(len(tier))  # noqa: S311 - to repeat it
+    clock, drawn = Clock(datetime.now(UTC)), random.Random(len(tier))  # noqa: S311 - to repeat it
     async with Memory(config, clock=clock) as memory:
         history = History(memory, clock, drawn)
         await history.go_on(50)

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import shutil
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
 
 from memory import Memory
-from tests.support.set_back import Clock
+from tests.acceptance.support import Clock
 from tests.unit.cli.conftest import CommandLine
 
 CONFIG = ("-c", "memory.toml")
@@ -23,8 +23,8 @@ async def edited(tmp_path: Path) -> str:
     tiers = "".join(f'{tier} = "{tier}"\n' for tier in TIERS)
     config = tmp_path / "memory.toml"
     config.write_text(f'embedder = "none"\n{stores}[tiers]\n{tiers}[durations]\nsweep_every = "0s"\n')
-    clock = Clock()
-    clock.now -= timedelta(hours=1)
+    clock = Clock(datetime.now(UTC))
+    clock.moment -= timedelta(hours=1)
     async with Memory(str(config), clock=clock) as memory:
         entry = await memory.write("Ada prefers tea", scope="user:ada")
         await memory.admin.sweep()
@@ -32,7 +32,7 @@ async def edited(tmp_path: Path) -> str:
     async with Memory(str(config), clock=clock) as memory:
         for drink in ("coffee", "water"):
             await memory.update(entry.id, content=f"Ada prefers {drink}")
-        clock.now += timedelta(minutes=6)
+        clock.moment += timedelta(minutes=6)
         await memory.admin.sweep()
         assert await memory.admin.set_back() == []
     shutil.move(tmp_path / "backup", tmp_path / "mid.db")

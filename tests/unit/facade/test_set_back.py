@@ -5,13 +5,14 @@ from __future__ import annotations
 import random
 import sqlite3
 from contextlib import closing
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
 
 from memory import Memory
-from tests.support.set_back import SCOPES, Clock, History, missing, wrong
+from tests.acceptance.support import Clock
+from tests.support.set_back import SCOPES, History, missing, wrong
 
 
 def memory_on(folder: Path, clock: Clock) -> Memory:
@@ -38,7 +39,7 @@ def restored(folder: Path, tier: str, backup: Path) -> None:
 @pytest.mark.parametrize("seed", range(6))
 @pytest.mark.parametrize("tier", ["short", "mid", "long"])
 async def test_a_store_set_back_alone_is_named_and_healed_or_what_is_lost_is(tier: str, seed: int, tmp_path: Path) -> None:
-    clock = Clock()
+    clock = Clock(datetime.now(UTC))
     drawn = random.Random(seed * 3 + len(tier))  # noqa: S311 - to repeat it
     async with memory_on(tmp_path, clock) as memory:
         history = History(memory, clock, drawn)
@@ -70,7 +71,7 @@ async def test_a_store_set_back_alone_is_named_and_healed_or_what_is_lost_is(tie
 
 @pytest.mark.parametrize("sweeps", [0, 2])
 async def test_a_session_deleted_since_does_not_come_back_with_the_store_that_alone_has_sessions(sweeps: int, tmp_path: Path) -> None:
-    clock = Clock()
+    clock = Clock(datetime.now(UTC))
     async with memory_on(tmp_path, clock) as memory:
         history = History(memory, clock, random.Random(1))  # noqa: S311 - to repeat it
         for name in ("gone", "stays"):
@@ -91,10 +92,10 @@ async def test_a_session_deleted_since_does_not_come_back_with_the_store_that_al
 
 
 async def test_a_store_whose_loss_is_accepted_is_not_said_to_be_set_back(tmp_path: Path) -> None:
-    clock = Clock()
+    clock = Clock(datetime.now(UTC))
     tiers = {"short": "memory://", "mid": f"sqlite:///{tmp_path / 'mid.db'}", "long": f"sqlite:///{tmp_path / 'long.db'}"}
     for _ in range(3):
         async with Memory({"tiers": tiers, "accept_loss": True, "embedder": "none"}, clock=clock) as memory:
-            clock.now += timedelta(minutes=6)
+            clock.moment += timedelta(minutes=6)
             await memory.admin.sweep()
             assert await memory.admin.set_back() == []

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Mapping, Sequence
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -14,6 +14,7 @@ from memory.domain.errors import StoreUnavailable
 from memory.facade.manager import EveryNTurns, Extraction
 from memory.facade.manager.spool import STREAMS
 from memory.facade.runs import Runs
+from tests.acceptance.support import Clock
 
 pytestmark = pytest.mark.backend("in_memory")
 SELDOM = Extraction(EveryNTurns(1_000))
@@ -35,15 +36,6 @@ class Heard:
         if self.down:
             raise OSError("down")
         self.heard += [message.text for message in messages]
-
-
-class Clock:
-    def __init__(self) -> None:
-        self.moment = datetime(2026, 3, 1, 12, tzinfo=UTC)
-
-    def __call__(self) -> datetime:
-        self.moment += timedelta(microseconds=1)
-        return self.moment
 
 
 @pytest.fixture
