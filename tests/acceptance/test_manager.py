@@ -72,6 +72,10 @@ async def test_facts_of_a_batch_that_is_told_twice_are_kept_once(memory: Memory)
     await (await again.record(run_id="r1")).add([user("I like tea"), user("I sail")])
     await again.flush()
     assert await contents(memory, "user:ada") == ["I sail"], "what was deleted is not learnt again from the same words"
+    later = await again.record(run_id="r1")
+    await later.add(user("I sail"))
+    await later.flush()
+    assert await contents(memory, "user:ada") == ["I sail", "I sail"], "said again later it is another fact"
 
 
 @pytest.mark.behaviour("E65", "E70", "E81")

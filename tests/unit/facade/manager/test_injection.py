@@ -128,10 +128,11 @@ async def test_asked_is_what_the_user_says_or_on_other_turns_what_the_assistant_
     one, store = manager(trigger="every_turn")
     await one.inject([user([part(" first "), IMAGE, part("second ")])])
     await one.inject([user("older"), assistant("newer")])
-    assert [query for query, _ in store.asked] == ["first \nsecond", "newer"]
+    await one.inject([assistant("earlier"), user("the question"), {"role": "tool", "tool_call_id": "c1", "content": "42"}])
+    assert [query for query, _ in store.asked] == ["first \nsecond", "newer", "earlier"]
     for without in ([user([IMAGE])], [user("older"), assistant("old"), assistant(None, tool_calls=TOOL_TURN[1]["tool_calls"])], []):
         assert await one.inject(without) == without
-    assert len(store.asked) == 2, "no further look back, and no search for nothing"
+    assert len(store.asked) == 3, "no further look back, and no search for nothing"
 
 
 @pytest.mark.behaviour("E42", "E46")

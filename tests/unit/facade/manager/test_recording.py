@@ -10,8 +10,9 @@ from typing import Any
 import pytest
 
 from memory import Memory, MemoryManager, Message, NamedStore
-from memory.domain.errors import StoreUnavailable
+from memory.domain.errors import Conflict, StoreUnavailable
 from memory.facade.manager import EveryNTurns, Extraction
+from memory.facade.manager.manager import KEPT
 from memory.facade.manager.spool import STREAMS
 from memory.facade.runs import Runs
 from tests.acceptance.support import Clock
@@ -144,7 +145,9 @@ async def test_a_memory_that_is_away_keeps_neither_a_run_nor_a_manager_from_endi
         await manager.close()
     assert sorted(store.heard) == ["in a", "in b"]
     assert "how far stores have come in run 'b' could not be noted" in caplog.text
-    await (again := await manager.record(memory.session("c"))).add(user("in c"))
+    again = await manager.record(memory.session("c"))
+    assert [run.status for run in (await memory.session("c").runs.list()).runs] == ["queued"], "it is noted before anything is said"
+    await again.add(user("in c"))
     assert await again.close()
     assert store.heard[-1] == "in c"
 
@@ -160,3 +163,79 @@ async def test_who_goes_on_with_a_session_while_it_is_being_resumed_has_it_told_
         await manager._settled()
         await recording.add(user("said since"))
     assert store.heard == ["left", "said since"]
+
+
+async def test_what_the_manager_keeps_of_a_run_stays_until_every_store_has_it_and_a_week_where_it_was_left(memory: Memory) -> None:
+    store = Heard()
+    store.down = True
+    manager = managing(memory, store)
+    recording = await manager.record(run_id="r1")
+    await recording.add(user("hello"))
+    assert await recording.close() is False
+    store.down = False
+    assert await manager.resume() == 1
+    assert store.heard == ["hello"]
+    left = await memory.sessions.get("extraction/r1")
+    assert left is not None
+    assert left.expires_at is not None
+    assert timedelta(days=6) < left.expires_at - left.updated_at <= KEPT
+
+
+async def test_what_is_being_recorded_is_nobody_s_to_resume(memory: Memory) -> None:
+    store = Heard()
+    manager, session = managing(memory, store), memory.session("s1")
+    recording = await manager.record(session)
+    await recording.add(user("hello"))
+    await manager.resume()
+    assert store.heard == []
+    assert await manager.record(session) is recording
+
+
+async def test_who_records_while_the_same_is_being_ended_is_told_to_the_end(memory: Memory) -> None:
+    store, session = Heard(), memory.session("s1")
+    manager = managing(memory, store)
+    ending = await manager.record(session)
+    await ending.add(user("one"))
+    store.may_go_on.clear()
+    closing = asyncio.create_task(ending.close())
+    await store.asked.wait()
+    recording = await manager.record(session)
+    assert recording is not ending
+    store.may_go_on.set()
+    await closing
+    await recording.add(user("two"))
+    await manager.close()
+    assert store.heard[-1] == "two"
+
+
+async def test_neither_summaries_nor_what_was_erased_is_told_whatever_the_filter_lets_through(memory: Memory) -> None:
+    store, session = Heard(), memory.session("s1")
+    learns = Extraction(EveryNTurns(1_000), filter=lambda message: message)
+    recording = await MemoryManager([NamedStore("s", store, writable=True, extraction=learns)], memory=memory).record(session)
+    said = await session.append([user(text) for text in ("one", "two", "three")])
+    await session.compact(lambda _: {"role": "assistant", "content": "a summary"}, keep_last=1)
+    await session.append(user("four"))
+    await session.erase(str(said[2].id))
+    assert await recording.close()
+    assert store.heard == ["one", "two", "four"]
+
+
+async def test_a_conflict_of_which_nothing_was_deleted_is_a_failure_like_any_other() -> None:
+    class Refuses(Heard):
+        add_messages = None  # type: ignore[assignment]
+        refusing = True
+
+        async def add(self, content: str, metadata: Any = None, *, key: str) -> None:
+            if self.refusing:
+                raise Conflict("another text under this key", "e1")
+            self.heard.append(content)
+
+    store = Refuses()
+    learns = Extraction(EveryNTurns(1), extractor=lambda messages, context: [message.text for message in messages])
+    recording = await MemoryManager([NamedStore("s", store, writable=True, extraction=learns)]).record()
+    await recording.add(user("hello"))
+    await recording.flush()
+    assert store.heard == []
+    store.refusing = False
+    assert await recording.close()
+    assert store.heard == ["hello"]
