@@ -139,10 +139,10 @@ async def test_a_memory_that_is_away_keeps_neither_a_run_nor_a_manager_from_endi
 
     with monkeypatch.context() as patched:
         patched.setattr(Runs, "save", away)
-        with pytest.raises(StoreUnavailable):
-            await manager.record(memory.session("c"))
         assert await first.close() is False
         await manager.close()
+        with pytest.raises(StoreUnavailable):
+            await manager.record(memory.session("c"))
     assert sorted(store.heard) == ["in a", "in b"]
     assert "how far stores have come in run 'b' could not be noted" in caplog.text
     again = await manager.record(memory.session("c"))
