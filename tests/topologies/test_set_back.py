@@ -96,7 +96,7 @@ def _folder(place: Path, backup: Path) -> SetBack:
 
     def restore() -> None:
         shutil.rmtree(place)
-        backup.rename(place)
+        shutil.move(backup, place)  # which may be on another disk
 
     return lambda: asyncio.to_thread(restore)
 
