@@ -14,7 +14,7 @@ from memory.domain.scope import Scope
 from memory.domain.time import moment
 from memory.orchestrator.collections import SAID
 from memory.policies.marks import marks_of
-from memory.policies.passages import fine_parts_of
+from memory.policies.passages import fine_parts_of, is_long
 from memory.ports.record import FieldValue, JsonValue, Key, Record
 
 PARTS = "parts"
@@ -128,6 +128,11 @@ def _marks_of(texts: Mapping[str, str]) -> int:
     return marks_of("\n".join(_said(texts)))
 
 
+def has_parts(record: Record) -> bool:
+    """Whether its content is long."""
+    return is_long(record.texts.get("content", ""))
+
+
 def parts_in(record: Record) -> list[str]:
     """The parts of its content, where that is long."""
     return fine_parts_of(record.texts.get("content", ""))
@@ -164,7 +169,7 @@ def changed(record: Record, changes: dict[str, Any], *, version: int) -> Record:
     if "content" in changes:
         fields.pop(SAID, None)
         body |= {PARTS: parts} if (parts := max(parts_before(record), len(parts_in(record)))) else {}
-    elif parts_before(record) or parts_in(record):
+    elif parts_before(record) or has_parts(record):
         fields[SAID] = said_at(record)
     return Record(
         key=record.key,

@@ -21,7 +21,7 @@ from typing import Any, TypeAlias, TypeVar
 from memory.domain.errors import MemoryTiersError, StoreError, StoreUnavailable
 from memory.orchestrator.cache import Cache
 from memory.orchestrator.collections import MODEL, SAID
-from memory.orchestrator.entry_records import parts_before, parts_in
+from memory.orchestrator.entry_records import has_parts, parts_before, parts_in
 from memory.orchestrator.generations import Generations
 from memory.orchestrator.kinds import Kind
 from memory.orchestrator.placement import Placement, refused
@@ -388,7 +388,7 @@ def owed_by_writing(placement: Placement, collection: Collection, record: Record
     owed = replicas(placement, collection, home, record.tier)
     if placement.kinds.of(collection).passages is None or record.fields.get(SAID) is not None or record.fields.get(MODEL) is None:
         return owed
-    return (*owed, Owed(MAKE_PASSAGES, MAKE_PASSAGES)) if parts_before(record) or parts_in(record) else owed
+    return (*owed, Owed(MAKE_PASSAGES, MAKE_PASSAGES)) if parts_before(record) or has_parts(record) else owed
 
 
 def kept(version: Record, collection: Collection) -> Owed:

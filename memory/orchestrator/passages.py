@@ -156,7 +156,7 @@ class Making:
 
     async def _writes(self, records: Sequence[Record], tier: str) -> dict[Key, list[Put | Delete]]:
         """Of each record a passage for each part, and the end of those that it had when it said more."""
-        parts, whose = [self.form.parts(record) for record in records], await self._meaning.whose()
+        parts, whose = [self.form.parts(record) async for record in paced(records)], await self._meaning.whose()
         vectors = iter(await self._meaning.of_texts([part for each in parts for part in each]))
         made: dict[Key, list[Put | Delete]] = {}
         async for record, said in paced(zip(records, parts, strict=True)):

@@ -25,7 +25,12 @@ def fine_parts_of(text: str) -> list[str]:
 
 def fine_spans_of(text: str) -> list[tuple[int, int]]:
     """Where these begin and end."""
-    return _spans(text, FINE) if len(text) > PART and len(text.strip()) > PART else []
+    return _spans(text, FINE) if is_long(text) else []
+
+
+def is_long(text: str) -> bool:
+    """Whether there are any, which takes no cutting to tell."""
+    return len(text) > PART and len(text.strip()) > PART
 
 
 def _spans(text: str, most: int) -> list[tuple[int, int]]:
