@@ -242,6 +242,13 @@ async def test_where_nothing_is_known_or_shown_the_messages_are_as_they_were() -
     assert await MemoryManager([named(Searched("tea"))], injection=False).inject([user("x")]) == [user("x")]
 
 
+async def test_a_message_that_says_nothing_yet_has_the_block_alone() -> None:
+    nothing: list[Any] = [None, "", []]
+    for empty in nothing:
+        assert await injected([user(empty)], query=lambda _: "x") == [user(BLOCK)]
+    assert await injected([]) == []
+
+
 async def test_messages_that_nobody_understands_are_passed_on(caplog: pytest.LogCaptureFixture) -> None:
     odd = [user("x"), 3]
     assert await manager()[0].inject(odd) == odd
