@@ -18,7 +18,7 @@ from memory.orchestrator import (
 )
 from memory.orchestrator.retrieval import pool, searching
 from memory.policies import visibility
-from tests.simulation.slips import Slip
+from tests.support.slips import Slip
 
 _SETBACK = ("generation.",)
 

@@ -1,19 +1,6 @@
-"""Slips of the pen, each a few words changed in one function of the engine: what a careless edit might do, by the name of what goes wrong then.
-
-The text to be replaced must be there exactly once: a slip that changes nothing, since the function was rewritten, fails by name.
-"""
+"""Slips in the engine, by the name of what goes wrong then (see `tests.support.slips`)."""
 
 from __future__ import annotations
-import __future__
-
-import inspect
-import sys
-import textwrap
-from collections.abc import Awaitable, Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
-from typing import Any
-from unittest.mock import patch
 
 from memory.orchestrator import (
     births,
@@ -38,55 +25,7 @@ from memory.orchestrator import (
 from memory.orchestrator.retrieval import pool
 from memory.policies import visibility
 from memory.ports import due
-
-
-@dataclass(frozen=True, slots=True)
-class Slip:
-    """In a function of a module, `old` text and the `new` one; and the steps near which that shows."""
-
-    module: Any
-    function: str
-    old: str
-    new: str
-    near: tuple[str, ...] = ()
-
-    def patch(self) -> tuple[object, str, Any]:
-        """The function's owner, its name there, and the function with the slip."""
-        owner: Any = self.module
-        *path, name = self.function.split(".")
-        for part in path:
-            owner = getattr(owner, part)
-        there = inspect.getattr_static(owner, name)
-        source = textwrap.dedent(inspect.getsource(getattr(there, "__func__", there)))
-        if source.count(self.old) != 1:
-            raise LookupError(f"{self.function} has {source.count(self.old)} times: {self.old!r}")
-        found: dict[str, Any] = {}
-        code = compile(source.replace(self.old, self.new), f"<{self.function} with a slip>", "exec", flags=__future__.annotations.compiler_flag)
-        exec(code, self.module.__dict__, found)  # noqa: S102 - the engine's own source
-        return owner, name, found[name]
-
-    async def seen_in(self, played: Callable[[int], Awaitable[Sequence[object]]], histories: int) -> bool:
-        """Whether one of so many drawn histories, each played from its seed with the slip, says what is wrong, or ends in a failed assertion."""
-        with self.applied():
-            for seed in range(histories):
-                try:
-                    if await played(seed):
-                        return True
-                except AssertionError:
-                    return True
-        return False
-
-    @contextmanager
-    def applied(self) -> Iterator[None]:
-        """The library with it as long as the block lasts, also where a module has the function by its name."""
-        owner, name, changed = self.patch()
-        original = getattr(owner, name)
-        importers = [m for n, m in sys.modules.items() if n.startswith("memory.") and m.__dict__.get(name) is original]
-        with ExitStack() as stack:
-            for each in {id(target): target for target in (owner, *importers)}.values():
-                stack.enter_context(patch.object(each, name, changed))
-            yield
-
+from tests.support.slips import Slip
 
 _DERIVE, _KEEP, _ERASE, _LINK, _CACHE, _SWEEP = ("derive.",), ("version.",), ("erase.",), ("relat",), ("cache.",), ("sweep.",)
 _PASSAGES, _DELIVER = ("passages.",), ("replica.", "version.")

@@ -23,9 +23,9 @@ from tests.simulation.report import SEEDS as SEEDS_OF_A_PROOF
 from tests.simulation.runner import run_chunk, run_many, run_seed, run_variant, scenario_of, shrink_seed
 from tests.simulation.scenes import Kind
 from tests.simulation.shrink import Variant
-from tests.simulation.slips import Slip
 from tests.simulation.steps import can_meet, declared_pairs, focus_of, focuses, named_steps, stride
 from tests.simulation.workload import Layout
+from tests.support.slips import Slip
 
 SEEDS = int(os.environ.get("SIMULATION_SEEDS", "60"))
 FIRST = int(os.environ.get("SIMULATION_FIRST", secrets.randbelow(10**9)))

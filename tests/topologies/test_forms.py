@@ -14,11 +14,11 @@ from memory import Memory
 from memory.orchestrator.retrieval import forms
 from memory.orchestrator.retrieval.forms import LASTS
 from tests.acceptance.support import Clock
-from tests.simulation.slips import Slip
 from tests.support.backends import marks_of
 from tests.support.forms import astray, kept, read
 from tests.support.long_texts import long_text
 from tests.support.placings import MONTHS, forget
+from tests.support.slips import Slip
 from tests.support.turned import Embedder
 
 PLACINGS = [placing for placing in MONTHS if placing.name in ("postgres-only", "mariadb-only", "mongo-only")]

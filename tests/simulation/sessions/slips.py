@@ -19,7 +19,7 @@ from memory.orchestrator.conversations import (
     taught,
 )
 from memory.policies import window
-from tests.simulation.slips import Slip
+from tests.support.slips import Slip
 
 _ALWAYS = "__import__('memory.ports.writes').ports.writes.Always()"
 

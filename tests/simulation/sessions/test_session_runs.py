@@ -14,8 +14,8 @@ from tests.simulation.runner import repeatable, silence
 from tests.simulation.sessions.crashes import ALL, CUT, cut_off
 from tests.simulation.sessions.many import one, slipped, some
 from tests.simulation.sessions.slips import SLIPS
-from tests.simulation.slips import Slip
 from tests.simulation.steps import NOT_PLAYED, named_steps, session_steps
+from tests.support.slips import Slip
 
 THOROUGH = bool(os.environ.get("MEMORY_THOROUGH"))
 SEEDS = 1_000 if THOROUGH else 60

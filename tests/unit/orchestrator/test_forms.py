@@ -30,8 +30,8 @@ from memory.policies.asked import Asked
 from memory.policies.visibility import FILTERED
 from memory.ports.query import Filter
 from memory.ports.record import Key
-from tests.simulation.slips import Slip
 from tests.support.forms import astray, kept, read
+from tests.support.slips import Slip
 from tests.unit.orchestrator.conversations.meant import FILLING, Embedder
 from tests.unit.orchestrator.test_long_texts import LONG, Turned
 from tests.unit.orchestrator.world import DURABLE, ORG, SESSION, TENANT, USER, Flaky, World

@@ -26,8 +26,8 @@ from memory.ports.capabilities import Capabilities
 from memory.ports.collections import Collection, Field, FieldType, TextPart
 from memory.ports.embedder import Fingerprint
 from memory.ports.record import Key, Record, Role, Tombstone
-from tests.simulation.slips import Slip
 from tests.support.long_texts import astray
+from tests.support.slips import Slip
 from tests.unit.orchestrator.conversations.meant import DIMENSIONS, FILLING, Embedder, embedder
 from tests.unit.orchestrator.world import DURABLE, ORG, SESSION, TENANT, USER, VOLATILE, World
 

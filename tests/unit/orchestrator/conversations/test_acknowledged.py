@@ -7,7 +7,7 @@ from __future__ import annotations
 import pytest
 
 from memory.orchestrator.conversations import log
-from tests.simulation.slips import Slip
+from tests.support.slips import Slip
 from tests.unit.orchestrator.conversations.interleaved import Scene
 
 ORDERS = 500

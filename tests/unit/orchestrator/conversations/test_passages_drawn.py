@@ -18,7 +18,7 @@ from memory.orchestrator.conversations.sessions import SessionDraft
 from memory.orchestrator.conversations.streaming import Streamed
 from memory.orchestrator.engine import Engine
 from memory.policies.passages import PART
-from tests.simulation.slips import Slip
+from tests.support.slips import Slip
 from tests.unit.orchestrator.conversations.meant import FILLING, LONG, Embedder, embedder, settled
 from tests.unit.orchestrator.conversations.talking import answer, calling, user
 from tests.unit.orchestrator.world import TENANT, World
