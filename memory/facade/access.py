@@ -32,6 +32,14 @@ Scopes = Scope | str | Sequence[Scope | str]
 INDIFFERENT = Preferences()
 
 
+def scopes_of(scope: Scopes | None) -> list[Scope]:
+    """The scopes that are named, one at least."""
+    given = [scope] if isinstance(scope, Scope | str) else door.sequence("scope", scope, at_most=door.MAX_SCOPES)
+    if not given:
+        raise InvalidInput("scope", "name at least one")
+    return [scope_of(one) for one in given]
+
+
 class Access:
     """One tenant's way to the engine. The first owns the engine's life; those made of it for other tenants open and close only themselves."""
 
@@ -89,7 +97,7 @@ class Access:
 
     def asked(
         self,
-        scope: Scopes,
+        scope: Scopes | None,
         *,
         limit: int | None,
         unless_told: int,
@@ -106,12 +114,12 @@ class Access:
         metadata: Mapping[str, Scalar] | None = None,
         before: Moment | None = None,
         cursor: str | None = None,
+        anywhere: bool = False,
     ) -> Asked:
-        """What is asked of many entries, checked; `unless_told` of them where no limit is given. An error names a filter with `within` before it."""
-        given = [scope] if isinstance(scope, Scope | str) else door.sequence("scope", scope, at_most=door.MAX_SCOPES)
-        scopes = [scope_of(one) for one in given]
-        if not scopes:
-            raise InvalidInput("scope", "name at least one")
+        """What is asked of many entries, checked; `unless_told` of them where no limit is given. An error names a filter with `within` before it.
+
+        With `anywhere` instead of a scope, what is asked of the whole tenant."""
+        scopes = [] if anywhere else scopes_of(scope)
         session = None if session_id is None else Scope.session(session_id)
         if include_narrower and self.config.inclusion_rules and session is not None and any(s.kind is ScopeKind.USER for s in scopes):
             scopes.append(session)

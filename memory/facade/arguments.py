@@ -63,6 +63,13 @@ def real(field: str, value: object) -> float:
     return float(door.number(field, value))
 
 
+def whole(field: str, value: object) -> int:
+    """A whole number."""
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise InvalidInput(field, f"must be a whole number, not {type(value).__name__}")
+    return value
+
+
 def length(field: str, value: object) -> timedelta:
     """A length of time of more than nothing, as a configuration may give it."""
     try:

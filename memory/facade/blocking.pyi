@@ -16,7 +16,7 @@ from memory.domain.message import Message, Role
 from memory.domain.scope import Scope
 from memory.domain.session import Compaction, Context, ErasedUser, FoundMessages, HistoryItem, HistoryPage, SessionInfo, SessionPage
 from memory.domain.task import Run, RunPage, Task, TaskPage
-from memory.facade.access import Access
+from memory.facade.access import Access, Scopes
 from memory.facade.arguments import Moment
 from memory.facade.config import MemoryConfig
 from memory.facade.explain import RouteReport
@@ -42,6 +42,7 @@ from memory.orchestrator.conversations.sessions import SessionDraft
 from memory.orchestrator.conversations.streaming import Streamed
 from memory.orchestrator.deliveries import Consistency
 from memory.orchestrator.derivation import Callback
+from memory.orchestrator.graph import Density, Expansion, Graph
 from memory.orchestrator.healing import Compared
 from memory.orchestrator.maintenance import SweepReport
 from memory.orchestrator.planned import Plan
@@ -273,8 +274,27 @@ class BlockingRelations:
     def __init__(self, access: Access) -> None: ...
     def relate(self, source_id: str, label: str, target_id: str) -> Relation: ...
     def related(
-        self, *, source_id: str | None = ..., target_id: str | None = ..., label: str | None = ..., limit: int | None = ...
+        self,
+        *,
+        source_id: str | None = ...,
+        target_id: str | None = ...,
+        label: str | None = ...,
+        limit: int | None = ...,
+        active: bool = ...,
+        as_of: Moment | None = ...,
+        known_at: Moment | None = ...,
     ) -> list[Relation]: ...
+    def expand(self, entry_id: str, *, depth: int = ..., scope: Scopes | None = ...) -> Expansion: ...
+    def density(self, entry_id: str, *, scope: Scopes | None = ...) -> Density: ...
+    def graph(
+        self,
+        scope: Scopes | None = ...,
+        *,
+        types: Sequence[EntryType | str] | None = ...,
+        limit: int | None = ...,
+        as_of: Moment | None = ...,
+        known_at: Moment | None = ...,
+    ) -> Graph: ...
     def all(self) -> Iterator[Relation]: ...
     def unrelate(self, relation_id: str) -> bool: ...
 

@@ -122,13 +122,13 @@ class Browsing:
         limit = max(asked.limit + 1, self._placement.settings.page if asked.metadata else 0)
         cursor = None if asked.after is None else encode_cursor(asked.after[: len(fields)], asked.after[1])
         filters = filter_of(asked, collection, self._placement.now())
-        return Query(collection, within(*asked.partitions), filters, order, limit, cursor, roles=BROWSED)
+        return Query(collection, asked.where, filters, order, limit, cursor, roles=BROWSED)
 
     async def owed_past(self, store: Store, collection: Collection, asked: Asked, lacking: Lacking) -> list[Record]:
         """Of what was known then, the versions that are not kept in the archive yet."""
         if asked.known_at is None or collection is not ENTRIES:
             return []
-        versions = await on_their_way(self._placement, store, within(*asked.partitions), asked.known_at)
+        versions = await on_their_way(self._placement, store, asked.where, asked.known_at)
         now = self._placement.now()
         return await self.known([v for v in versions if accepts(v, asked, ENTRY_VERSIONS, now)], asked, lacking)
 
@@ -193,7 +193,7 @@ class Browsing:
     def sources(self, asked: Asked) -> list[tuple[Store, Collection]]:
         """Which stores to ask for what, in the direction records move: where entries of the asked scopes are born, and what comes behind."""
         kind, topology = self._placement.kinds.of(ENTRIES), self._placement.topology
-        born = min((kind.route(scope.kind).tier for scope in asked.scopes), key=TIERS.index)
+        born = min((kind.route(scope.kind).tier for scope in asked.scopes), key=TIERS.index, default=TIERS[0])
         sources = [(store, ENTRIES) for store in topology.since(topology.home(born))]
         return sources if asked.known_at is None else [*sources, (self._placement.topology.archive, ENTRY_VERSIONS)]
 

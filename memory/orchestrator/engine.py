@@ -24,6 +24,7 @@ from memory.orchestrator.derivation import Derivation
 from memory.orchestrator.entries import Entries
 from memory.orchestrator.erasure import Erasure
 from memory.orchestrator.generations import Generations
+from memory.orchestrator.graph import Graphs
 from memory.orchestrator.healing import Healing
 from memory.orchestrator.judging import Judging
 from memory.orchestrator.kinds import KINDS, Kinds
@@ -129,6 +130,7 @@ class Engine:
         self.tenants = Tenants(self.placement, self.erasure, self.conversations.sessions)
         self.dangling = Dangling(self.placement, self.erasure)
         self.browsing = Browsing(self.placement)
+        self.graphs = Graphs(self.placement, entries=self.entries, browsing=self.browsing)
         self.transfer = Transfer(
             self.placement,
             browsing=self.browsing,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from datetime import datetime
 from typing import Any
@@ -27,6 +27,7 @@ from memory.orchestrator.quotas import Quotas
 from memory.orchestrator.turns import Patience, Turns
 from memory.orchestrator.versions import kept_version, version_at
 from memory.policies.visibility import is_active, is_current, is_expired, was_stored
+from memory.ports.pace import paced
 from memory.ports.record import Key, Record
 from memory.ports.store import Store
 from memory.ports.writes import Absent, AtVersion, Put, Status
@@ -90,15 +91,29 @@ class Entries:
             return None
         key = Key(tenant, entry_id)
         record = await self._read(key) if known_at is None else (await self._placement.locate(ENTRIES, key)).record
+        return None if record is None else await self._seen(record, as_of, known_at)
+
+    async def get_many(
+        self, tenant: str, entry_ids: Iterable[str], *, as_of: datetime | None = None, known_at: datetime | None = None, retired: bool = False
+    ) -> dict[str, Entry]:
+        """Those of these entries that `get` shows, by id; with `retired` also those outside of their window, as they are."""
+        keys = [Key(tenant, entry_id) for entry_id in dict.fromkeys(entry_ids) if ids.is_id(entry_id)]
+        records = [at.record for at in await self._placement.locate_many(ENTRIES, keys) if at.record is not None]
+        found = [await self._seen(record, as_of, known_at, retired) async for record in paced(records)]
+        return {entry.id: entry for entry in found if entry is not None}
+
+    async def _seen(self, record: Record, as_of: datetime | None, known_at: datetime | None, retired: bool = False) -> Entry | None:
+        """The entry as it shows at these moments, if it does."""
         now = self._placement.now()
-        if record is None or is_expired(record, now):
+        if is_expired(record, now):
             return None
         if known_at is not None:
-            record = await self._as_known(record, known_at, now)
-            if record is None or is_expired(record, known_at):
+            known = await self._as_known(record, known_at, now)
+            if known is None or is_expired(known, known_at):
                 return None
+            record = known
         at = as_of or known_at
-        visible = is_current(record, now) if at is None else is_active(record, at, now)
+        visible = retired or (is_current(record, now) if at is None else is_active(record, at, now))
         return entry_of(record) if visible else None
 
     async def _read(self, key: Key) -> Record | None:

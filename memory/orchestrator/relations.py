@@ -40,6 +40,16 @@ class Relation(Shown):
     created_at: datetime
 
 
+@dataclass(frozen=True, slots=True)
+class Shows:
+    """Of which relations the ends must be visible, and when: now unless a moment is named, as `Entries.get` has it."""
+
+    as_of: datetime | None = None
+    known_at: datetime | None = None
+    superseded: bool = False
+    """Whether a `supersedes` counts of which one end is visible."""
+
+
 class Relations:
     """The repository of relations."""
 
@@ -79,7 +89,7 @@ class Relations:
             raise InvalidInput("relation", "both entries must exist, be active and belong to this tenant") from None  # decision D39
         record = await self._put(tenant, source, label, target_id, restored_from)
         await self._check_ends(tenant, record, source_id, target_id)
-        return _relation(record)
+        return relation_of(record)
 
     async def restore(self, tenant: str, source_id: str, label: str, target_id: str, made: datetime) -> bool:
         """Link two entries as they were linked where they were exported, also retired ones.
@@ -141,23 +151,42 @@ class Relations:
         )
 
     async def related(
-        self, tenant: str, *, source_id: str | None = None, target_id: str | None = None, label: str | None = None, limit: int | None = None
+        self,
+        tenant: str,
+        *,
+        source_id: str | None = None,
+        target_id: str | None = None,
+        label: str | None = None,
+        limit: int | None = None,
+        shown: Shows | None = None,
     ) -> list[Relation]:
-        """Relations that match, newest first; those of erased entries are gone, those of retired ones stay (D30)."""
+        """Relations that match, newest first; those of erased entries are gone, those of retired ones stay (D30) but where `shown` says."""
         if label is not None:
             door.one_of("relation filter", label, LABELS)
         given = {"source_id": source_id, "target_id": target_id, "relation": label}
         condition = all_of(*(Eq(name, value) for name, value in given.items() if value is not None))
         most = door.whole_limit(limit, default=200)
-        query = Query(RELATIONS, Tenant(tenant), condition, (Order("created_at", descending=True),), most)
+        query = Query(RELATIONS, Tenant(tenant), condition, (Order("created_at", descending=True),), most if shown is None else max(most, 100))
         found: list[Relation] = []
         async for page in self._placement.pages("relation.list", self._placement.topology.archive, query):
             rows = [r for r in page.records if isinstance(r, Record)]
-            there = await self._ends_there(rows)
-            found += [_relation(r) for r in rows if _ends(r) <= there]
+            found += [relation_of(row) for row in await self._counting(tenant, rows, shown)]
             if len(found) >= most:
                 break
         return found[:most]
+
+    async def _counting(self, tenant: str, rows: Sequence[Record], shown: Shows | None) -> list[Record]:
+        """The relations whose ends are there, or, where that is asked, visible (D45): of a `supersedes` one end, since it hides the other."""
+        if shown is None:
+            there = await self._ends_there(rows)
+            return [row for row in rows if _ends(row) <= there]
+        ends = {end.id for row in rows for end in _ends(row)}
+        visible = {Key(tenant, one) for one in await self._entries.get_many(tenant, ends, as_of=shown.as_of, known_at=shown.known_at)}
+        made = [row for row in rows if shown.known_at is None or row.created_at <= shown.known_at]
+        superseding = [row for row in made if shown.superseded and row.fields["relation"] == "supersedes"]
+        there = await self._ends_there(superseding)
+        dimmed = {row.key for row in superseding if _ends(row) & visible and _ends(row) <= there}
+        return [row for row in made if _ends(row) <= visible or row.key in dimmed]
 
     async def everything(self, tenant: str) -> AsyncIterator[Relation]:
         """Every relation of a tenant whose ends are entries still, in no order."""
@@ -167,7 +196,7 @@ class Relations:
             there = await self._ends_there(rows)
             for row in rows:
                 if _ends(row) <= there:
-                    yield _relation(row)
+                    yield relation_of(row)
 
     async def _ends_there(self, rows: Sequence[Record], *, partial: bool = False) -> set[Key]:
         """The ends of these relations that are entries still; with `partial` also those of which no store can tell just now."""
@@ -187,6 +216,7 @@ def _ends(relation: Record) -> set[Key]:
     return parents_of(relation, ("source_id", "target_id"))
 
 
-def _relation(record: Record) -> Relation:
+def relation_of(record: Record) -> Relation:
+    """As callers see it."""
     fields = record.fields
     return Relation(record.key.id, str(fields["source_id"]), str(fields["target_id"]), str(fields["relation"]), record.created_at)

@@ -8,6 +8,7 @@ from typing import Literal, TypeAlias
 
 from memory.domain.scope import Scope
 from memory.policies.ranking.preferences import Preferences
+from memory.ports.query import Tenant, Where, within
 from memory.ports.record import Partition
 
 Scalar: TypeAlias = str | int | float | bool | None
@@ -16,7 +17,7 @@ Scalar: TypeAlias = str | int | float | bool | None
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """What is wanted: scopes of one tenant and filters, all of which apply before the limit (A33)."""
+    """What is wanted: scopes of one tenant and filters, all of which apply before the limit (A33). Browsing without one is of the whole tenant."""
 
     tenant: str
     scopes: tuple[Scope, ...]
@@ -44,3 +45,8 @@ class Asked:
     @property
     def partitions(self) -> tuple[Partition, ...]:
         return tuple(Partition(self.tenant, s.text) for s in self.scopes)
+
+    @property
+    def where(self) -> Where:
+        """The partitions, or all of the tenant's where no scope is named."""
+        return within(*self.partitions) if self.scopes else Tenant(self.tenant)

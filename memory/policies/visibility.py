@@ -101,7 +101,7 @@ def filter_of(asked: Asked, collection: Collection, now: datetime) -> Filter | N
 
 def accepts(record: Record, asked: Asked, collection: Collection, now: datetime) -> bool:
     """The same of a record read by its id, whose metadata are judged too."""
-    there = record.partition in asked.partitions and asking.lets_through(filter_of(asked, collection, now), record)
+    there = (not asked.scopes or record.partition in asked.partitions) and asking.lets_through(filter_of(asked, collection, now), record)
     return there and notes(record, asked.metadata)
 
 

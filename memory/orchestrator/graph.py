@@ -1,0 +1,291 @@
+"""The graph of a tenant's entries: what is linked to an entry, how densely, and a whole.
+
+It is asked in rounds, not entry by entry: the links of all that a round begins with, then the entries at their other ends. What is capped are
+neighbours that count, so an entry with very many links to retired ones is asked again alone, in pages, and keeps no other from being seen.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Literal
+
+from memory.domain.entry import Entry
+from memory.domain.shown import Shown
+from memory.orchestrator.at_once import both_at_once
+from memory.orchestrator.browsing import Browsing
+from memory.orchestrator.collections import RELATIONS
+from memory.orchestrator.entries import Entries
+from memory.orchestrator.entry_records import entry_of
+from memory.orchestrator.placement import Placement
+from memory.orchestrator.relations import Relation, relation_of
+from memory.policies.asked import Asked
+from memory.ports.pace import paced
+from memory.ports.query import In, Order, Query, Tenant, encode_cursor
+from memory.ports.record import Record
+
+MOST_NODES = 50
+"""Entries that an expansion shows, the one it begins with among them (D117)."""
+LINKS_A_SIDE = 50
+"""Links in each direction that count of one entry (D117)."""
+MOST_READ = 20_000
+"""Links that an expansion reads in all, those to retired entries too."""
+PAGE = 1_000
+DENSE = 4
+"""Entries within reach from which on a neighbourhood is dense (D118)."""
+
+SUPERSEDES = "supersedes"
+
+Side = Literal["source_id", "target_id"]
+Verdict = Literal["isolated", "sparse", "dense"]
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Node(Shown):
+    """An entry of a graph, and in how many steps it was reached."""
+
+    entry: Entry
+    depth: int
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Expansion(Shown):
+    """What is linked to an entry: `nodes` by distance, the entry itself first; `relations` between them, each once; `notices` say what was cut."""
+
+    nodes: tuple[Node, ...]
+    relations: tuple[Relation, ...]
+    notices: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Density(Shown):
+    """How closely an entry is linked: links from it and to it, their labels, entries one step away and two steps away (D118)."""
+
+    outgoing: int
+    incoming: int
+    labels: tuple[str, ...]
+    one_step: int
+    two_steps: int
+    verdict: Verdict
+    notices: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Graph(Shown):
+    """Entries, and the relations of which both ends are among them. `retired` names those entries that a visible one superseded: dimmed, not gone."""
+
+    entries: tuple[Entry, ...]
+    relations: tuple[Relation, ...]
+    retired: frozenset[str] = frozenset()
+    notices: tuple[str, ...] = ()
+
+
+@dataclass(slots=True)
+class _Links:
+    """The links of one entry in one direction, newest first, as far as they were read."""
+
+    rows: list[Record] = field(default_factory=list)
+    cut: bool = False
+    """Whether others may follow."""
+
+
+class _Budget:
+    """How many links are read yet."""
+
+    def __init__(self, left: int) -> None:
+        self.left = left
+        self.spent_on: dict[str, None] = {}
+
+    def notices(self) -> list[str]:
+        return [f"entry {one} has more links than were read" for one in self.spent_on]
+
+
+class Graphs:
+    """Reads the graph of a tenant."""
+
+    def __init__(self, placement: Placement, *, entries: Entries, browsing: Browsing) -> None:
+        self._placement = placement
+        self._entries = entries
+        self._browsing = browsing
+
+    # -- around one entry -------------------------------------------------------------------------------------------------
+
+    async def expand(self, tenant: str, entry_id: str, *, depth: int = 1, scopes: frozenset[str] | None = None) -> Expansion:
+        """Breadth first in both directions; with `scopes` only through entries of these. Raises `NotFound` where the entry is not active."""
+        walk = _Walk(entry_of(await self._entries.live_record(tenant, entry_id)), MOST_NODES)
+        budget = _Budget(MOST_READ)
+        for step in range(1, depth + 1):
+            await self._step(tenant, walk, step, scopes, budget)
+        notices = [f"more than {MOST_NODES} entries are linked; the others are left out"] * walk.is_full
+        return Expansion(tuple(walk.nodes.values()), walk.within(), (*notices, *walk.notices, *budget.notices()))
+
+    async def density(self, tenant: str, entry_id: str, *, scopes: frozenset[str] | None = None) -> Density:
+        """See `Density`. Of its neighbours the first 50 are looked behind (D118)."""
+        walk, budget = _Walk(entry_of(await self._entries.live_record(tenant, entry_id)), None), _Budget(MOST_READ)
+        await self._step(tenant, walk, 1, scopes, budget)
+        own, near = list(walk.relations.values()), len(walk.nodes) - 1
+        await self._step(tenant, walk, 2, scopes, budget, at_most=LINKS_A_SIDE)
+        far = len(walk.nodes) - 1 - near
+        verdict: Verdict = "isolated" if near == 0 else "sparse" if near + far < DENSE else "dense"
+        outgoing = sum(relation.source_id == entry_id for relation in own)
+        labels = tuple(sorted({relation.label for relation in own}))
+        return Density(outgoing, len(own) - outgoing, labels, near, far, verdict, (*walk.notices, *budget.notices()))
+
+    async def _step(self, tenant: str, walk: _Walk, step: int, scopes: frozenset[str] | None, budget: _Budget, at_most: int | None = None) -> None:
+        """One round: the links of what the round before reached, and the entries behind them."""
+        begun = [node.entry.id for node in walk.nodes.values() if node.depth == step - 1][:at_most]
+        if not begun:
+            return
+        outgoing, incoming = await both_at_once(self._links(tenant, "source_id", begun), self._links(tenant, "target_id", begun))
+        sides: tuple[tuple[Side, dict[str, _Links]], ...] = (("source_id", outgoing), ("target_id", incoming))
+        await self._look(tenant, walk, {_behind(row, side) for side, found in sides for links in found.values() for row in links.rows}, scopes)
+        for entry_id in begun:
+            for side, found in sides:
+                await self._complete(tenant, walk, side, entry_id, found[entry_id], scopes, budget)
+                walk.take(entry_id, found[entry_id].rows, side, step)
+
+    async def _links(self, tenant: str, side: Side, entry_ids: Sequence[str]) -> dict[str, _Links]:
+        """The newest links of each, `LINKS_A_SIDE` of them where there are so many; one that has more is asked about no further."""
+        found = {entry_id: _Links() for entry_id in entry_ids}
+        asking, cursor = list(entry_ids), None
+        while asking:
+            page = await self._page(tenant, side, asking, min(PAGE, LINKS_A_SIDE * len(asking) + 1), cursor)
+            for row in page:
+                found[str(row.fields[side])].rows.append(row)
+            if len(page) < min(PAGE, LINKS_A_SIDE * len(asking) + 1):
+                break
+            cursor = _behind_which(page[-1])
+            for entry_id in asking:
+                found[entry_id].cut = len(found[entry_id].rows) > LINKS_A_SIDE
+            asking = [entry_id for entry_id in asking if not found[entry_id].cut]
+        return found
+
+    async def _page(self, tenant: str, side: Side, entry_ids: Sequence[str], limit: int, cursor: str | None) -> list[Record]:
+        """So many links, newest first; fewer at the end."""
+        query = Query(RELATIONS, Tenant(tenant), In(side, tuple(entry_ids)), (Order("created_at", descending=True),), limit, cursor)
+        found: list[Record] = []
+        async for page in self._placement.pages("relation.list", self._placement.topology.archive, query):
+            found += [row for row in page.records if isinstance(row, Record)]
+            if len(found) >= limit:
+                break
+        return found[:limit]
+
+    async def _complete(
+        self, tenant: str, walk: _Walk, side: Side, entry_id: str, links: _Links, scopes: frozenset[str] | None, budget: _Budget
+    ) -> None:
+        """Of an entry with more links than were read, read on until enough of them count, or there are no more."""
+        while links.cut and walk.counting(links.rows, side) < LINKS_A_SIDE:
+            if budget.left <= 0:
+                budget.spent_on[entry_id] = None
+                return
+            page = await self._page(tenant, side, [entry_id], PAGE, _behind_which(links.rows[-1]))
+            budget.left -= PAGE
+            await self._look(tenant, walk, {_behind(row, side) for row in page}, scopes)
+            links.rows += page
+            links.cut = len(page) == PAGE
+
+    async def _look(self, tenant: str, walk: _Walk, named: set[str], scopes: frozenset[str] | None) -> None:
+        """Which of these entries a plain read shows, in the scopes, of those that were not looked for yet."""
+        found = await self._entries.get_many(tenant, sorted(named - walk.seen))
+        walk.know(named, {entry.id: entry for entry in found.values() if scopes is None or entry.scope.text in scopes})
+
+    # -- a whole ----------------------------------------------------------------------------------------------------------
+
+    async def graph(self, asked: Asked) -> Graph:
+        """The newest entries that are asked for, up to the limit, and the relations between them (D129)."""
+        found = await self._browsing.browse(asked)
+        there = {entry.id: entry for entry in found}
+        rows = await self._all_links(asked.tenant, "source_id", there)
+        rows += [row for row in await self._all_links(asked.tenant, "target_id", there) if row.fields["relation"] == SUPERSEDES]
+        known = {row.key.id: row for row in rows if asked.known_at is None or row.created_at <= asked.known_at}
+        retired = await self._superseded(asked, there, known.values())
+        ends = there.keys() | retired.keys()
+        between = [relation_of(row) for row in known.values() if _ends(row) <= ends and _may_show(row, retired)]
+        notices = [*found.degraded, *[f"more than {asked.limit} entries are there; the newest are shown"] * (found.cursor is not None)]
+        return Graph(
+            (*found, *retired.values()),
+            tuple(sorted(between, key=lambda relation: (relation.created_at, relation.id), reverse=True)),
+            frozenset(retired),
+            tuple(notices),
+        )
+
+    async def _all_links(self, tenant: str, side: Side, entry_ids: Iterable[str]) -> list[Record]:
+        """All links of these entries."""
+        ids, found = sorted(entry_ids), list[Record]()
+        if not ids:
+            return found
+        query = Query(RELATIONS, Tenant(tenant), In(side, tuple(ids)), (Order("created_at", descending=True),), PAGE)
+        async for page in self._placement.pages("relation.list", self._placement.topology.archive, query):
+            found += [row async for row in paced(page.records) if isinstance(row, Record)]
+        return found
+
+    async def _superseded(self, asked: Asked, there: Mapping[str, Entry], rows: Iterable[Record]) -> dict[str, Entry]:
+        """The entries that are not visible at the other end of a `supersedes`."""
+        ends = {end for row in rows if row.fields["relation"] == SUPERSEDES for end in _ends(row)}
+        found = await self._entries.get_many(asked.tenant, ends - there.keys(), retired=True)
+        scopes, at = {scope.text for scope in asked.scopes}, asked.as_of or asked.known_at or self._placement.now()
+        return {
+            entry.id: entry
+            for entry in found.values()
+            if not entry.is_active(at) and (not scopes or entry.scope.text in scopes) and (not asked.types or entry.type in asked.types)
+        }
+
+
+class _Walk:
+    """What an expansion has reached."""
+
+    def __init__(self, begin: Entry, most: int | None) -> None:
+        self.nodes = {begin.id: Node(begin, 0)}
+        self.relations: dict[str, Relation] = {}
+        self.seen = {begin.id}
+        self.is_full = False
+        self.notices: list[str] = []
+        self._visible = {begin.id: begin}
+        self._most = most
+
+    def know(self, named: Iterable[str], visible: dict[str, Entry]) -> None:
+        """These entries were looked for, and those of them are visible."""
+        self.seen.update(named)
+        self._visible.update(visible)
+
+    def counting(self, rows: Iterable[Record], side: Side) -> int:
+        return sum(_behind(row, side) in self._visible for row in rows)
+
+    def take(self, entry_id: str, rows: Iterable[Record], side: Side, step: int) -> None:
+        """Go along the links that count, as many as do of one entry in one direction."""
+        counting = [row for row in rows if _behind(row, side) in self._visible]
+        if len(counting) > LINKS_A_SIDE:
+            way = "from" if side == "source_id" else "to"
+            self.notices.append(f"more than {LINKS_A_SIDE} links lead {way} entry {entry_id}; the newest {LINKS_A_SIDE} count")
+        for row in counting[:LINKS_A_SIDE]:
+            other = _behind(row, side)
+            if other not in self.nodes:
+                if self._most is not None and len(self.nodes) >= self._most:
+                    self.is_full = True
+                    continue
+                self.nodes[other] = Node(self._visible[other], step)
+            self.relations[row.key.id] = relation_of(row)
+
+    def within(self) -> tuple[Relation, ...]:
+        """The links that were gone along, in that order."""
+        return tuple(self.relations.values())
+
+
+def _may_show(row: Record, retired: Mapping[str, Entry]) -> bool:
+    """Whether a relation may show: between visible ones any, else a `supersedes` of which one end is visible."""
+    hidden = len(_ends(row) & retired.keys())
+    return hidden == 0 or (hidden == 1 and row.fields["relation"] == SUPERSEDES)
+
+
+def _ends(row: Record) -> set[str]:
+    return {str(row.fields["source_id"]), str(row.fields["target_id"])}
+
+
+def _behind(row: Record, side: Side) -> str:
+    """The entry at the other end."""
+    return str(row.fields["target_id" if side == "source_id" else "source_id"])
+
+
+def _behind_which(row: Record) -> str:
+    """The cursor of a page that ends with this link."""
+    return encode_cursor((row.created_at,), row.key.id)
