@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from memory.domain.errors import PartialWrite as PartialWrite
     from memory.domain.errors import PartsFailed as PartsFailed
     from memory.domain.errors import QuotaExceeded as QuotaExceeded
+    from memory.domain.errors import ScratchpadFull as ScratchpadFull
     from memory.domain.errors import StoreError as StoreError
     from memory.domain.errors import StoreFull as StoreFull
     from memory.domain.errors import StoreTimeout as StoreTimeout
@@ -120,6 +121,7 @@ _HOMES = {
         "PartialWrite",
         "PartsFailed",
         "QuotaExceeded",
+        "ScratchpadFull",
         "StoreError",
         "StoreFull",
         "StoreTimeout",
@@ -270,6 +272,7 @@ __all__ = [
     "ScopeKind",
     "ScopeOver",
     "ScopedMemory",
+    "ScratchpadFull",
     "SearchResult",
     "SearchTool",
     "SemanticProvider",

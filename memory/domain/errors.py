@@ -111,6 +111,21 @@ class QuotaExceeded(MemoryTiersError):
         self.asked = asked
 
 
+class ScratchpadFull(MemoryTiersError):
+    """An append to a scratchpad beyond its cap (D130). Nothing was written; what stands there stays as it is."""
+
+    def __init__(self, agent: str | None, most: int, held: int, asked: int) -> None:
+        whose = "the shared scratchpad" if agent is None else f"the scratchpad of agent '{agent}'"
+        super().__init__(
+            f"{whose} holds {held:,} of at most {most:,} bytes, and this would add {asked:,} with its header; nothing was written: "
+            "clear it first (memory.scratchpads.clear, `memory scratchpad clear`)"
+        )
+        self.agent = agent
+        self.most = most
+        self.held = held
+        self.asked = asked
+
+
 class Contended(MemoryTiersError):
     """Others changed the same entry all the time that there was for this change, which was not made. No store is at fault; try again later."""
 

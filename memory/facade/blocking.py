@@ -12,6 +12,7 @@ from memory.facade.memory import Memory
 from memory.facade.providers import BufferProvider, CompositeProvider, SemanticProvider, SlidingWindowProvider, SummarizingProvider
 from memory.facade.relations import Relations
 from memory.facade.runs import Runs
+from memory.facade.scratchpads import Scratchpads
 from memory.facade.session import Session
 from memory.facade.sessions import Sessions
 from memory.facade.streaming import MessageStream
@@ -23,6 +24,7 @@ BlockingMemory = blocking(Memory)
 BlockingScopedMemory = blocking(ScopedMemory)
 BlockingEntries = blocking(Entries)
 BlockingRelations = blocking(Relations)
+BlockingScratchpads = blocking(Scratchpads)
 BlockingSession = blocking(Session)
 BlockingSessions = blocking(Sessions)
 BlockingTasks = blocking(Tasks)

@@ -21,6 +21,7 @@ from memory.facade.config import MemoryConfig
 from memory.facade.entries import Entries
 from memory.facade.life import Life
 from memory.facade.relations import Relations
+from memory.facade.scratchpads import Scratchpads
 from memory.facade.session import Session
 from memory.facade.sessions import Sessions
 from memory.facade.sessions import draft_of as session_draft
@@ -56,7 +57,7 @@ ScoreFunction = Callable[[str, Sequence[str]], Any]
 CountFunction = Callable[[str], int]
 """A text in, its tokens out."""
 
-NOUNS = {"entries": Entries, "relations": Relations, "sessions": Sessions, "admin": Admin}
+NOUNS = {"entries": Entries, "relations": Relations, "sessions": Sessions, "scratchpads": Scratchpads, "admin": Admin}
 """What a memory has its less frequent calls under."""
 
 _UNSET: Any = object()
@@ -83,7 +84,8 @@ class Memory:
     sent questions and what was found for them, and nothing else.
     `policies` are rules in Python: each an object with a `name` and `decide(record, facts, now)`, or the name of an installed one; see `Policy`.
     A scope may be given as `Scope` or as its text, such as `"user:ada"`. Open it with `async with`, or with `open` and `close`.
-    What is asked less often stands under a noun: `memory.entries`, `memory.relations`, `memory.sessions`, `memory.admin`.
+    What is asked less often stands under a noun: `memory.entries`, `memory.relations`, `memory.sessions`,
+    `memory.scratchpads`, `memory.admin`.
     """
 
     def __init__(
@@ -147,6 +149,11 @@ class Memory:
     def sessions(self) -> Sessions:
         """Sessions as a whole."""
         return Sessions(self._access)
+
+    @property
+    def scratchpads(self) -> Scratchpads:
+        """What agents note for themselves."""
+        return Scratchpads(self._access)
 
     def session(
         self,

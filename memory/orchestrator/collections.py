@@ -156,6 +156,20 @@ RUNS = Collection(
 )
 """What sessions gave to others to do, each in the partition of the session that gave it."""
 
+SCRATCHPADS = Collection(
+    "scratchpads",
+    (
+        Field("place", FieldType.INTEGER),
+        Field("cleared", FieldType.INTEGER),  # up to which place what stood was cleared
+        Field("bytes", FieldType.INTEGER),  # of what was appended here
+        Field("size", FieldType.INTEGER),  # of all that stands once this does
+        Field("parts", FieldType.INTEGER),  # in how many it is put, where it is too long for one record
+        Field("nonce", FieldType.TEXT),
+        Field("data", FieldType.BYTES),
+    ),
+)
+"""What agents note for themselves: a record for each append or clearing, in the order of their places; parts of long ones have none."""
+
 OPERATIONS = Collection("operations", (Field("kind", FieldType.TEXT),))
 """Operations of several steps that are under way; what remains is in what they owe."""
 

@@ -44,6 +44,7 @@ from memory.orchestrator.retention import Retention
 from memory.orchestrator.retrieval.advised import Advised
 from memory.orchestrator.retrieval.forms import Forms
 from memory.orchestrator.retrieval.searching import Searching
+from memory.orchestrator.scratchpads import Scratchpads
 from memory.orchestrator.setbacks import Setbacks
 from memory.orchestrator.settings import EngineSettings
 from memory.orchestrator.tenants import Tenants
@@ -127,6 +128,7 @@ class Engine:
             counter=counter,
             onward=onward,
         )
+        self.scratchpads = Scratchpads(self.placement, outbox=self.outbox, turns=self.turns, holds=self.erasure.holds)
         self.tenants = Tenants(self.placement, self.erasure, self.conversations.sessions)
         self.dangling = Dangling(self.placement, self.erasure)
         self.browsing = Browsing(self.placement)

@@ -23,11 +23,12 @@ from memory.orchestrator.collections import (
     PASSAGES,
     RELATIONS,
     RUNS,
+    SCRATCHPADS,
     SESSIONS,
     SETTINGS,
     TASKS,
 )
-from memory.orchestrator.split import CONVERSATION
+from memory.orchestrator.split import CONVERSATION, SCRATCHPAD
 from memory.policies.routing import Route, replicas_of, route
 from memory.ports.collections import Collection
 from memory.ports.record import Partition
@@ -53,14 +54,20 @@ class Kind:
     movable: bool = False
     """Whether promotion rules and sweeps move its records to later tiers."""
     exported: bool = True
-    conversational: bool = False
-    """Whether its records lie in the partitions of conversations, and in no other; those of the other kinds never do."""
+    apart: str | None = None
+    """What the scopes begin with in which its records lie, and nothing but such: of conversations, of scratchpads. None: callers' own scopes."""
 
     def scope_of(self, scope: Scope) -> str | None:
         """Where the records of this kind lie that belong to a caller's scope; None where there are none."""
-        if not self.conversational:
+        if self.apart is None:
             return scope.text
+        if not self.conversational:
+            return None
         return f"{CONVERSATION}:{scope.id}" if scope.kind is ScopeKind.SESSION else None
+
+    @property
+    def conversational(self) -> bool:
+        return self.apart == CONVERSATION
 
     def route(self, scope_kind: ScopeKind | None = None) -> Route:
         """Where a new record is born, and why."""
@@ -108,8 +115,9 @@ class Kinds:
 
     def within(self, *partitions: Partition) -> tuple[Kind, ...]:
         """Those of which records can lie in one of these partitions."""
-        asked = {partition.scope.startswith(f"{CONVERSATION}:") for partition in partitions}
-        return tuple(kind for kind in self.scoped if kind.conversational in asked)
+        beginnings = {kind.apart for kind in self.scoped}
+        asked = {begins if (begins := partition.scope.partition(":")[0]) in beginnings else None for partition in partitions}
+        return tuple(kind for kind in self.scoped if kind.apart in asked)
 
     @property
     def movable(self) -> tuple[Kind, ...]:
@@ -139,12 +147,13 @@ KINDS = Kinds(
     Kind(ENTRY_VERSIONS, exported=False),
     Kind(ENTRY_PASSAGES, exported=False),
     Kind(RELATIONS),
-    Kind(SESSIONS, conversational=True),
-    Kind(ARTIFACTS, conversational=True),
-    Kind(MESSAGES, conversational=True),
-    Kind(PASSAGES, exported=False, conversational=True),
-    Kind(TASKS, exported=False, conversational=True),
-    Kind(RUNS, exported=False, conversational=True),
+    Kind(SESSIONS, apart=CONVERSATION),
+    Kind(ARTIFACTS, apart=CONVERSATION),
+    Kind(MESSAGES, apart=CONVERSATION),
+    Kind(PASSAGES, exported=False, apart=CONVERSATION),
+    Kind(TASKS, exported=False, apart=CONVERSATION),
+    Kind(RUNS, exported=False, apart=CONVERSATION),
+    Kind(SCRATCHPADS, exported=False, apart=SCRATCHPAD),
     Kind(CLAIMS, scoped=False, exported=False),
     Kind(OPERATIONS, scoped=False, exported=False),
     Kind(HOLDS, scoped=False, exported=False),

@@ -53,6 +53,8 @@ _ALL = 10**9
 """More partitions than there are."""
 CONVERSATION = "conversation"
 """What the scope of a session's conversation begins with. It goes where the session's entries go."""
+SCRATCHPAD = "scratchpad"
+"""What the scope of a scratchpad begins with: one of each agent, and one that a tenant's agents share."""
 
 
 @dataclass(frozen=True, slots=True)

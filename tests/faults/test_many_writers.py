@@ -31,8 +31,29 @@ asyncio.run(main(sys.argv[1], sys.argv[2], int(sys.argv[3])))
 """
 
 
-def _started(url: str, writer: int) -> subprocess.Popen[str]:
-    command = [sys.executable, "-c", PROGRAM, url, str(writer), str(EACH)]
+APPENDING = """
+import asyncio, json, sys
+from memory import Memory, ScratchpadFull
+from memory.orchestrator import scratchpads
+
+async def main(url, writer, each):
+    scratchpads.CAP = int(sys.argv[4])
+    said = []
+    async with Memory(url, embedder="none") as memory:
+        for n in range(each):
+            try:
+                await memory.scratchpads.append(f"writer {writer} note {n:02}", "builder")
+                said.append(f"writer {writer} note {n:02}")
+            except ScratchpadFull:
+                pass
+    print(json.dumps(said))
+
+asyncio.run(main(sys.argv[1], sys.argv[2], int(sys.argv[3])))
+"""
+
+
+def _started(url: str, writer: int, program: str = PROGRAM, *more: str) -> subprocess.Popen[str]:
+    command = [sys.executable, "-c", program, url, str(writer), str(EACH), *more]
     return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
 
@@ -51,3 +72,21 @@ async def test_many_processes_write_one_file(tmp_path: Path) -> None:
     )
     assert {i for answer in said for i in answer["own"]} | set(said[0]["shared"]) == {e.id for e in found}
     assert all(answer["shared"] == said[0]["shared"] for answer in said), "a keyed write returns the first result to everyone"
+
+
+@pytest.mark.behaviour("D130")
+@pytest.mark.backend("sqlite")
+async def test_many_processes_append_to_one_scratchpad(tmp_path: Path) -> None:
+    """Each append is of 41 bytes with its header: some find no room any more, and are told so."""
+    url, room = f"sqlite:///{tmp_path / 'memory.db'}", WRITERS * EACH * 3 // 4
+    writers = [_started(url, w, APPENDING, str(room * 41)) for w in range(WRITERS)]
+    answers = await asyncio.gather(*(asyncio.to_thread(w.communicate, timeout=120) for w in writers))
+    assert [w.returncode for w in writers] == [0] * WRITERS, [err for _, err in answers if err]
+    said = [json.loads(out) for out, _ in answers]
+    async with Memory(url, embedder="none") as memory:
+        found = await memory.scratchpads.read("builder")
+    there = [line for line in found.content.splitlines() if line.startswith("writer")]
+    assert found.size == len(found.content.encode()) == room * 41
+    assert Counter(there) == Counter(note for notes in said for note in notes), "what was acknowledged, each once, and nothing else"
+    for notes in said:
+        assert [note for note in there if note in notes] == notes, "in the order of each"

@@ -18,6 +18,7 @@ SURFACE = {
     "entries": "all history invalidate said_in supersede",
     "relations": "all density expand graph relate related unrelate",
     "sessions": "create delete end get list runs update",
+    "scratchpads": "append clear read",
     "admin": "audit check compare embed_messages erase erase_tenant erase_user export flush hold holds import_ "
     "move plan reindex release_hold route set_back stats sweep vacuum where why",
 }

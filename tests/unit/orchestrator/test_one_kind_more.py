@@ -59,7 +59,7 @@ async def _put(store: Flaky, collection: Collection, record: Record) -> Record:
     [
         pytest.param(kind.collection, scope, id=f"{kind.collection.name}-{scope}")
         for kind in TABLE.scoped
-        for scope in (["conversation:s1"] if kind.conversational else [USER.text, SESSION.text])
+        for scope in ([f"{kind.apart}:s1"] if kind.apart else [USER.text, SESSION.text])
     ],
 )
 @pytest.mark.parametrize("role", list(Role))

@@ -1,0 +1,51 @@
+"""Commands on scratchpads: what agents note for themselves."""
+
+from __future__ import annotations
+
+import sys
+from typing import Annotated
+
+import typer
+
+from memory.cli.command import Cli, command
+
+Agent = Annotated[str | None, typer.Option("--agent", "-a", metavar="NAME", help="Whose; without, the one that all agents share.")]
+
+
+def register(app: typer.Typer) -> None:
+    scratchpad = typer.Typer(help="Scratchpads: plain text that agents note for themselves.", no_args_is_help=True)
+    command(scratchpad, "show")(show)
+    command(scratchpad, "append")(append)
+    command(scratchpad, "clear")(clear)
+    app.add_typer(scratchpad, name="scratchpad")
+
+
+async def show(cli: Cli, agent: Agent = None) -> int:
+    """Show what stands there. Ends with 1 where nothing was ever appended."""
+    from memory.cli import show as shown
+
+    async with cli.memory() as memory:
+        found = await memory.scratchpads.read(agent)
+    cli.emit(found.to_dict(), lambda out: out.print(shown.plain(found.content.rstrip("\n") or "It is empty.")))
+    return 0 if found.exists else 1
+
+
+async def append(
+    cli: Cli, text: Annotated[str, typer.Argument(metavar="TEXT", help="What to note; - reads standard input.")], agent: Agent = None
+) -> None:
+    """Append a text under a header with the moment."""
+    from memory.cli import show as shown
+
+    async with cli.memory() as memory:
+        size = await memory.scratchpads.append(sys.stdin.read() if text == "-" else text, agent)
+    cli.emit({"agent": agent, "size": size}, lambda out: out.print(shown.plain(f"{size:,} bytes stand there now.")))
+
+
+async def clear(cli: Cli, agent: Agent = None) -> int:
+    """Take away what stands there. Ends with 1 where it was empty."""
+    from memory.cli import show as shown
+
+    async with cli.memory() as memory:
+        cleared = await memory.scratchpads.clear(agent)
+    cli.emit({"agent": agent, "cleared": cleared}, lambda out: out.print(shown.plain("Cleared." if cleared else "It was empty.")))
+    return 0 if cleared else 1
