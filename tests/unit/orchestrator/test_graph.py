@@ -38,6 +38,7 @@ async def test_two_steps_over_fifty_entries_are_three_rounds(world: World) -> No
     far = [await world.write(f"far {n}", USER) for n in range(42)]
     await link(world, [(hub, one) for one in near])
     await link(world, [(near[n % 7], one) for n, one in enumerate(far)])
+    await world.engine.deliveries.flush()
     for store in world.stores:
         store.steps.clear()
     whole = await world.engine.graphs.expand(TENANT, hub.id, depth=2)
