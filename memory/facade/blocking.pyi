@@ -10,9 +10,12 @@ from datetime import timedelta
 from types import TracebackType
 from typing import Any, ClassVar, Literal, Self, Unpack, overload
 
+from memory.domain.distrust import Distrust, LaterWrites
 from memory.domain.entry import Entry, EntryDraft, EntryType
 from memory.domain.hold import LegalHold
 from memory.domain.message import Message, Role
+from memory.domain.provenance import Provenance
+from memory.domain.rolled_back import RolledBack
 from memory.domain.scope import Scope
 from memory.domain.session import Compaction, Context, ErasedUser, FoundMessages, HistoryItem, HistoryPage, SessionInfo, SessionPage
 from memory.domain.task import Run, RunPage, Task, TaskPage
@@ -42,6 +45,7 @@ from memory.orchestrator.conversations.sessions import SessionDraft
 from memory.orchestrator.conversations.streaming import Streamed
 from memory.orchestrator.deliveries import Consistency
 from memory.orchestrator.derivation import Callback
+from memory.orchestrator.gates import RecallGate, WriteGate
 from memory.orchestrator.healing import Compared
 from memory.orchestrator.maintenance import SweepReport
 from memory.orchestrator.planned import Plan
@@ -73,6 +77,8 @@ class BlockingMemory:
         advisor: Advisor | AdviseFunction | None = ...,
         reranker: Reranker | Advisor | ScoreFunction | None = ...,
         policies: Sequence[Policy | str] = ...,
+        write_gate: WriteGate | None = ...,
+        recall_gate: RecallGate | None = ...,
         **settings: Any,
     ) -> None: ...
     @property
@@ -122,6 +128,9 @@ class BlockingMemory:
         conversation_id: str | None = ...,
         number_in_conversation: int | None = ...,
         speaker: str | None = ...,
+        agent: str | None = ...,
+        run: str | None = ...,
+        origins: Sequence[str] = ...,
         key: str | None = ...,
         revive: bool = ...,
         consistency: Consistency | None = ...,
@@ -137,6 +146,9 @@ class BlockingMemory:
         title: str | None = ...,
         type: EntryType | str = ...,
         source: str | None = ...,
+        agent: str | None = ...,
+        run: str | None = ...,
+        origins: Sequence[str] = ...,
         tags: Sequence[str] = ...,
         metadata: Mapping[str, Any] = ...,
         expires_at: Moment | timedelta | None = ...,
@@ -223,6 +235,9 @@ class BlockingScopedMemory:
         conversation_id: str | None = ...,
         number_in_conversation: int | None = ...,
         speaker: str | None = ...,
+        agent: str | None = ...,
+        run: str | None = ...,
+        origins: Sequence[str] = ...,
         key: str | None = ...,
         revive: bool = ...,
         consistency: Consistency | None = ...,
@@ -265,6 +280,9 @@ class BlockingEntries:
         type: EntryType | str = ...,
         title: str | None = ...,
         source: str | None = ...,
+        agent: str | None = ...,
+        run: str | None = ...,
+        origins: Sequence[str] = ...,
         tags: Sequence[str] = ...,
         metadata: Mapping[str, Any] | None = ...,
     ) -> Entry: ...
@@ -468,6 +486,30 @@ class BlockingAdmin:
     ) -> LegalHold: ...
     def release_hold(self, name: str) -> list[LegalHold]: ...
     def holds(self) -> list[LegalHold]: ...
+    def distrust(
+        self,
+        *,
+        source: str | None = ...,
+        agent: str | None = ...,
+        run: str | None = ...,
+        since: Moment | None = ...,
+        later_writes: LaterWrites = ...,
+        reason: str,
+        distrusted_by: str | None = ...,
+    ) -> list[Distrust]: ...
+    def trust(self, *, source: str | None = ..., agent: str | None = ..., run: str | None = ...) -> list[Distrust]: ...
+    def distrusted(self) -> list[Distrust]: ...
+    def roll_back(
+        self,
+        *,
+        source: str | None = ...,
+        agent: str | None = ...,
+        run: str | None = ...,
+        since: Moment | None = ...,
+        erase: bool = ...,
+        derived: bool = ...,
+        dry_run: bool = ...,
+    ) -> RolledBack: ...
     def export(self, scope: Scope | str | None = ...) -> Iterator[dict[str, Any]]: ...
     def import_(
         self,
@@ -643,6 +685,7 @@ class BlockingMemoryManager:
         memory: BlockingMemory | None = ...,
         model: Model | None = ...,
         attributes: Mapping[str, str] | None = ...,
+        provenance: Provenance = ...,
     ) -> None: ...
     @property
     def stores(self) -> list[NamedStore]: ...
@@ -653,7 +696,9 @@ class BlockingMemoryManager:
     def __enter__(self) -> Self: ...
     def __exit__(self, *_: object) -> None: ...
     def search(self, query: str, *, stores: Sequence[str] | None = ..., limit: int | None = ...) -> list[StoreEntry]: ...
-    def add(self, content: str, metadata: Mapping[str, Any] | None = ..., *, stores: Sequence[str] | None = ...) -> None: ...
+    def add(
+        self, content: str, metadata: Mapping[str, Any] | None = ..., *, stores: Sequence[str] | None = ..., provenance: Provenance | None = ...
+    ) -> None: ...
     def flush(self) -> None: ...
     def record(
         self, session: BlockingSession | None = ..., *, run_id: str | None = ..., user: str | None = ..., model: Model | None = ...
@@ -662,7 +707,7 @@ class BlockingMemoryManager:
     @property
     def tools(self) -> list[BlockingTool]: ...
     def schemas(self, shape: Shape = ...) -> list[dict[str, Any]]: ...
-    def dispatch(self, name: str, arguments: Mapping[str, Any] | None = ...) -> Any: ...
+    def dispatch(self, name: str, arguments: Mapping[str, Any] | None = ..., *, provenance: Provenance | None = ...) -> Any: ...
     def inject(self, messages: Sequence[Any]) -> list[Any]: ...
 
 class BlockingTool:

@@ -21,7 +21,7 @@ _ENTRY_FIELDS = (
     Field("scope_kind", FieldType.TEXT),
     Field("type", FieldType.TEXT, indexed=True),
     Field("tags", FieldType.TAGS, indexed=True),
-    Field("source", FieldType.TEXT),
+    Field("source", FieldType.TEXT, indexed=True),
     Field("confidence", FieldType.REAL),
     Field("artifact_id", FieldType.TEXT),
     Field("number", FieldType.INTEGER, indexed=True),  # `#42` of the tenant
@@ -35,6 +35,9 @@ _ENTRY_FIELDS = (
     Field(DIGEST, FieldType.TEXT),
     Field(MODEL, FieldType.TEXT),
     Field(SAID, FieldType.INTEGER),
+    Field("agent", FieldType.TEXT, indexed=True),
+    Field("run", FieldType.TEXT, indexed=True),
+    Field("origins", FieldType.TAGS, indexed=True),  # what else went into it: see `memory.domain.provenance`
 )
 _ENTRY_TEXTS = (TextPart("title", 10.0), TextPart("content", 4.0), TextPart("tags", 8.0), TextPart("source", 2.0))  # weights: D55
 

@@ -23,6 +23,7 @@ from memory.orchestrator.deliveries import Deliveries
 from memory.orchestrator.derivation import Derivation
 from memory.orchestrator.entries import Entries
 from memory.orchestrator.erasure import Erasure
+from memory.orchestrator.gates import Gates, RecallGate, WriteGate
 from memory.orchestrator.generations import Generations
 from memory.orchestrator.healing import Healing
 from memory.orchestrator.judging import Judging
@@ -43,12 +44,14 @@ from memory.orchestrator.retention import Retention
 from memory.orchestrator.retrieval.advised import Advised
 from memory.orchestrator.retrieval.forms import Forms
 from memory.orchestrator.retrieval.searching import Searching
+from memory.orchestrator.rolling_back import RollingBack
 from memory.orchestrator.setbacks import Setbacks
 from memory.orchestrator.settings import EngineSettings
 from memory.orchestrator.tenants import Tenants
 from memory.orchestrator.tiering import Tiering
 from memory.orchestrator.topology import Topology
 from memory.orchestrator.transfer import Transfer
+from memory.orchestrator.trust import Trust
 from memory.orchestrator.turns import Patience, Turns
 from memory.policies.onward import Onward
 from memory.policies.promotion import DEFAULT_RULES, CustomRule, PromotionRule
@@ -84,6 +87,8 @@ class Engine:
         passages: Where = "home",
         advisor: Advisor | None = None,
         reranker: Advisor | Reranker | None = None,
+        write_gate: WriteGate | None = None,
+        recall_gate: RecallGate | None = None,
     ) -> None:
         self.topology = topology
         self.settings = settings or EngineSettings()
@@ -99,6 +104,7 @@ class Engine:
         self.forms = Forms(self.placement)
         self.quotas = Quotas(self.placement, self.erasure, quotas, retention)
         self.long_texts = LongTexts(self.placement, meaning=self.meaning, outbox=self.outbox, forms=self.forms)
+        self.trust = Trust(self.placement, Gates(self.placement, write_gate, recall_gate))
         lives = Lives(self.placement, outbox=self.outbox, cache=self.cache)
         self.entries = Entries(
             self.placement,
@@ -111,6 +117,7 @@ class Engine:
             lives=lives,
             turns=self.turns,
             quotas=self.quotas,
+            trust=self.trust,
         )
         self.derivation = Derivation(
             self.placement, entries=self.entries, meaning=self.meaning, deliveries=self.deliveries, erasure=self.erasure, lives=lives
@@ -125,10 +132,11 @@ class Engine:
             passages=passages,
             counter=counter,
             onward=onward,
+            trust=self.trust,
         )
         self.tenants = Tenants(self.placement, self.erasure, self.conversations.sessions)
         self.dangling = Dangling(self.placement, self.erasure)
-        self.browsing = Browsing(self.placement)
+        self.browsing = Browsing(self.placement, self.trust)
         self.transfer = Transfer(
             self.placement,
             browsing=self.browsing,
@@ -136,7 +144,9 @@ class Engine:
             deliveries=self.deliveries,
             erasure=self.erasure,
             quotas=self.quotas,
+            trust=self.trust,
         )
+        self.rolling_back = RollingBack(self.placement, browsing=self.browsing, entries=self.entries, erasure=self.erasure, outbox=self.outbox)
         passages_made = self.conversations.passages
         self.reindexing = Reindexing(self.placement, meaning=self.meaning, outbox=self.outbox, passages=passages_made, long_texts=self.long_texts)
         self.searching = Searching(

@@ -1,0 +1,122 @@
+"""Gates: functions of the caller's that are asked of what is to be written and of what is to be shown. What they refuse, do not answer within the
+deadline, or fail over, is not written, and not shown.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Any, TypeAlias, TypeVar
+
+from memory.domain.entry import Entry, EntryDraft, check_patch
+from memory.domain.errors import InvalidInput, Refused
+from memory.domain.provenance import ORIGIN_KINDS, Provenance
+from memory.orchestrator.placement import Placement
+
+Verdict: TypeAlias = bool | str | Mapping[str, Any] | None
+"""True lets it be written; False refuses it, and so does a text, which says why. What is given of content, title, type, tags, metadata and expires_at
+is written instead."""
+WriteGate: TypeAlias = Callable[[EntryDraft, Provenance], "Verdict | Awaitable[Verdict]"]
+RecallGate: TypeAlias = Callable[[Entry], "bool | Awaitable[bool]"]
+
+Draft = TypeVar("Draft", bound=EntryDraft)
+
+_SAID = frozenset({*ORIGIN_KINDS, "origins"})
+LATE = "it did not answer in time"
+
+
+class Gates:
+    """The gates of a memory, where it has them."""
+
+    def __init__(self, placement: Placement, write: WriteGate | None = None, recall: RecallGate | None = None) -> None:
+        self._placement = placement
+        self.write = write
+        self.recall = recall
+
+    async def let_in(self, drafts: Sequence[Draft]) -> list[Draft]:
+        """The drafts as they are to be written. Raises `Refused` for the first that is not."""
+        if self.write is None:
+            return list(drafts)
+        changes = await self.changes(drafts)
+        return [_changed(draft, changed, position) for position, (draft, changed) in enumerate(zip(drafts, changes, strict=True))]
+
+    async def changes(self, drafts: Sequence[EntryDraft]) -> list[dict[str, Any]]:
+        """What the gate changes of each draft. Raises `Refused` for the first that it refuses."""
+        if self.write is None:
+            return [{} for _ in drafts]
+        answers = await self._answers(self.write, [(draft.model_copy(deep=True), provenance_of(draft)) for draft in drafts])
+        return [_changes(answer, position) for position, answer in enumerate(answers)]
+
+    async def lets_out(self, entries: Sequence[Entry]) -> list[bool]:
+        """Which of the entries may be shown."""
+        if self.recall is None or not entries:
+            return [True] * len(entries)
+        answers = await self._answers(self.recall, [(entry.model_copy(deep=True),) for entry in entries])
+        return [not isinstance(answer, Exception) and bool(answer) for answer in answers]
+
+    async def _answers(self, gate: Callable[..., Any], asked: Sequence[tuple[Any, ...]]) -> list[Any]:
+        """What the gate answers of each, or why it does not. One that blocks runs in a thread."""
+        given: dict[int, Any] = {}
+
+        async def awaited(number: int, answer: Awaitable[Any]) -> None:
+            try:
+                given[number] = await answer
+            except Exception as error:  # noqa: BLE001 - a gate is anybody's
+                given[number] = error
+
+        def called(number: int) -> None:
+            try:
+                given[number] = gate(*asked[number])
+            except Exception as error:  # noqa: BLE001 - as above
+                given[number] = error
+
+        def called_all() -> None:
+            for number in range(len(asked)):
+                called(number)
+
+        try:
+            async with asyncio.timeout(self._placement.settings.deadline.total_seconds()):
+                if _is_async(gate):
+                    await asyncio.gather(*(awaited(number, gate(*args)) for number, args in enumerate(asked)))
+                else:
+                    await asyncio.to_thread(called_all)
+                    await asyncio.gather(*(awaited(number, answer) for number, answer in list(given.items()) if inspect.isawaitable(answer)))
+        except TimeoutError:
+            pass
+        answers = [given.get(number, TimeoutError(LATE)) for number in range(len(asked))]
+        return [TimeoutError(LATE) if inspect.isawaitable(answer) else answer for answer in answers]
+
+
+def provenance_of(draft: EntryDraft) -> Provenance:
+    """What a draft says of where it comes from."""
+    return Provenance(draft.source, draft.agent, draft.run, tuple(draft.origins), draft.conversation_id)
+
+
+def _is_async(gate: Callable[..., Any]) -> bool:
+    return inspect.iscoroutinefunction(gate) or inspect.iscoroutinefunction(getattr(type(gate), "__call__", None))  # noqa: B004
+
+
+def _changes(answer: Any, position: int) -> dict[str, Any]:
+    if answer is True:
+        return {}
+    if isinstance(answer, Mapping):
+        try:
+            changes = check_patch(dict(answer))
+        except InvalidInput as error:
+            raise Refused(f"the write gate asks for what cannot be: {error}", position) from None
+        if said := sorted(changes.keys() & _SAID):
+            raise Refused(f"the write gate cannot change where it comes from ({', '.join(said)})", position)
+        return changes
+    if isinstance(answer, Exception):
+        raise Refused(f"the write gate failed: {LATE if isinstance(answer, TimeoutError) else type(answer).__name__}", position) from answer
+    raise Refused(answer if isinstance(answer, str) and answer.strip() else "the write gate refuses it", position)
+
+
+def _changed(draft: Draft, changes: Mapping[str, Any], position: int) -> Draft:
+    if not changes:
+        return draft
+    try:
+        return type(draft)(**{**dict(draft), **changes})
+    except InvalidInput as error:
+        raise Refused(f"the write gate asks for what cannot be: {error}", position) from None
