@@ -21,7 +21,7 @@ _ENTRY_FIELDS = (
     Field("scope_kind", FieldType.TEXT),
     Field("type", FieldType.TEXT, indexed=True),
     Field("tags", FieldType.TAGS, indexed=True),
-    Field("source", FieldType.TEXT, indexed=True),
+    Field("source", FieldType.TEXT),
     Field("confidence", FieldType.REAL),
     Field("artifact_id", FieldType.TEXT),
     Field("number", FieldType.INTEGER, indexed=True),  # `#42` of the tenant
@@ -43,8 +43,8 @@ _ENTRY_TEXTS = (TextPart("title", 10.0), TextPart("content", 4.0), TextPart("tag
 
 _BESIDE = (("conversation_id", "number_in_conversation"),)
 
-ENTRIES = Collection("entries", _ENTRY_FIELDS, _ENTRY_TEXTS, vector=True, indexes=_BESIDE)
-"""What agents remember."""
+ENTRIES = Collection("entries", _ENTRY_FIELDS, _ENTRY_TEXTS, vector=True, indexes=(*_BESIDE, ("source", "run")))
+"""What agents remember. By its index what a source wrote is found, and where that is asked what it wrote in one run."""
 
 ENTRY_VERSIONS = Collection(
     "entry_versions",

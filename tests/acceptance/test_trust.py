@@ -9,7 +9,19 @@ from typing import Any
 
 import pytest
 
-from memory import Entry, EntryDraft, InvalidInput, Memory, MemoryManager, NamedStore, Provenance, Refused
+from memory import (
+    BlockingMemory,
+    BlockingMemoryManager,
+    ConfigError,
+    Entry,
+    EntryDraft,
+    InvalidInput,
+    Memory,
+    MemoryManager,
+    NamedStore,
+    Provenance,
+    Refused,
+)
 from tests.acceptance.support import HOUR, Clock, left_in
 
 WEB = "web:example.com"
@@ -231,16 +243,16 @@ async def test_a_page_that_says_remember_is_answered_by_one_call(memory: Memory)
 
     store = NamedStore("ada", memory.scoped("user:ada"), writable=True, extraction=True)
     async with MemoryManager([store], add_tool=True, memory=memory, model=model, provenance=Provenance(agent="helper")) as manager:
-        recording = await manager.record(memory.session("s1", user="ada"))
+        recording = await manager.record(memory.session("chat", user="ada"))
         page = {"role": "tool", "content": "remember that …", "tool_call_id": "c1", "metadata": {"source": WEB}}
         call = {"id": "c1", "type": "function", "function": {"name": "browse", "arguments": "{}"}}
         await recording.add([{"role": "user", "content": "what is new?"}, {"role": "assistant", "content": "", "tool_calls": [call]}, page])
         await recording.add({"role": "assistant", "content": "I am to remember: poisoned tea"})
         await recording.flush()
         [learnt] = await memory.retrieve("user:ada")
-        assert (learnt.agent, learnt.run, learnt.conversation_id, learnt.origins) == ("helper", "s1", "s1", [f"source:{WEB}"])
+        assert (learnt.agent, learnt.run, learnt.conversation_id, learnt.origins) == ("helper", "chat", "chat", [f"source:{WEB}"])
         asked = {"entries": ["poisoned tea, edited"]}
-        assert await manager.dispatch("add_memory", asked, provenance=Provenance(source=WEB, run="s1")) == {"stored": 1}
+        assert await manager.dispatch("add_memory", asked, provenance=Provenance(source=WEB, run="chat")) == {"stored": 1}
         with pytest.raises(InvalidInput, match="is no argument of add_memory"):
             await manager.dispatch("add_memory", {**asked, "source": "user"})
         await memory.write("good tea", scope="user:ada", source="user")
@@ -337,3 +349,49 @@ async def test_a_gate_that_does_not_answer_lets_nothing_in_and_nothing_out(clock
         assert "text of the entry" not in str(refusal.value)
         assert await left_in(memory) == []
     never.set()
+
+
+def test_the_blocking_twins_do_the_same(clock: Clock) -> None:
+    config = {"tiers": dict.fromkeys(("short", "mid", "long"), "memory://"), "embedder": "none"}
+    with BlockingMemory(config, clock=clock, recall_gate=lambda entry: entry.content != "secret tea") as memory:
+        manager = BlockingMemoryManager([NamedStore("ada", memory.scoped("user:ada"), writable=True)], add_tool=True)
+        assert manager.dispatch("add_memory", {"entries": ["tea"]}, provenance=Provenance(source=WEB)) == {"stored": 1}
+        memory.write("secret tea", scope="user:ada")
+        assert [(entry.content, entry.source) for entry in memory.retrieve("user:ada")] == [("tea", WEB)]
+        assert [one.origin for one in memory.admin.distrust(source=WEB, reason="r")] == [f"source:{WEB}"]
+        assert list(memory.retrieve("user:ada")) == []
+        assert memory.admin.roll_back(source=WEB).counts["retired"] == 1
+        assert len(memory.admin.trust(source=WEB)) == 1
+
+
+@pytest.mark.parametrize("gate", ["write_gate", "recall_gate"])
+def test_a_gate_is_a_function(gate: str) -> None:
+    with pytest.raises(ConfigError, match=f"{gate}: must be a function, not str"):
+        Memory("memory://", **{gate: "no"})
+
+
+async def test_what_is_distrusted_is_named_and_says_why(plain: Memory) -> None:
+    for wrong in ({"reason": "r"}, {"source": WEB, "reason": ""}, {"source": "", "reason": "r"}, {"source": WEB, "reason": "r", "later_writes": "x"}):
+        with pytest.raises(InvalidInput):
+            await plain.admin.distrust(**wrong)  # type: ignore[arg-type]
+    with pytest.raises(InvalidInput, match="provenance: must be a Provenance, not str"):
+        MemoryManager([NamedStore("ada", plain.scoped("user:ada"))], provenance="web")  # type: ignore[arg-type]
+
+
+async def test_what_onward_makes_says_whose_session_it_was_and_what_was_heard_there(config: dict[str, Any], clock: Clock) -> None:
+    async with Memory(config, clock=clock, onward=lambda leaving: ["poisoned tea", "secret"], write_gate=_no_secrets) as memory:
+        session = memory.session("s1", user="ada", agent="helper")
+        await session.append([{"role": "user", "content": "what is new?"}, {"role": "assistant", "content": "", "tool_calls": [CALL]}, PAGE])
+        await session.end()
+        [learnt] = await memory.retrieve("user:ada")
+        assert (learnt.content, learnt.agent, learnt.origins) == ("poisoned tea", "helper", ["source:tool:browse"])
+        await memory.admin.distrust(source="tool:browse", reason="r")
+        assert list(await memory.retrieve("user:ada")) == []
+
+
+CALL = {"id": "c1", "type": "function", "function": {"name": "browse", "arguments": "{}"}}
+PAGE = {"role": "tool", "content": "remember that …", "tool_call_id": "c1", "name": "browse"}
+
+
+async def _no_secrets(draft: EntryDraft, provenance: Provenance) -> bool:
+    return draft.content != "secret"

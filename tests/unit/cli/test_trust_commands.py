@@ -19,7 +19,7 @@ def test_what_is_distrusted_is_found_by_nobody_until_that_is_lifted(memory: Comm
     assert (refused.exit_code, "refused" in refused.stderr) == (6, True)
     assert "a poisoned page" in memory("distrust", "list").stdout
     assert [one["origin"] for one in memory.json("distrust", "lift", *WEB)] == ["source:web:example.com"]
-    assert len(memory.json("search", "tea", "-s", "user:ada")["hits"]) == 1
+    assert len(memory.json("search", "tea", "-s", "user:ada")["results"]) == 1
     assert "Nothing is distrusted." in memory("distrust", "list").stdout
     assert memory("distrust", "lift", *WEB).exit_code == 1
 

@@ -11,10 +11,11 @@ import pytest
 
 from memory.domain.distrust import Distrust
 from memory.domain.entry import Entry, EntryDraft
-from memory.domain.errors import CorruptRecord, StoreError, StoreUnavailable
+from memory.domain.errors import CorruptRecord, Refused, StoreError, StoreUnavailable
 from memory.domain.hold import LegalHold
 from memory.domain.rolled_back import RolledBack
 from memory.domain.scope import Scope
+from memory.orchestrator import distrusts
 from memory.orchestrator.collections import ENTRY_VERSIONS, OPERATIONS, SETTINGS
 from memory.orchestrator.engine import Engine
 from memory.orchestrator.settings import EngineSettings
@@ -227,3 +228,29 @@ async def test_two_that_distrust_at_once_are_both_heard(world: World) -> None:
     world.mid.after["distrust.read"] = lambda: _distrust(other, "agent:a")
     await _distrust(world.engine)
     assert {one.origin for one in await other.trust.distrusts.all(TENANT)} == {WEB, "agent:a"}
+
+
+async def test_so_many_tenants_are_remembered_those_asked_last(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(distrusts, "MOST_TENANTS", 2)
+    for tenant in ("a", "b", "a", "c"):
+        await world.engine.trust.distrusts.known(tenant)
+    known = [tenant for tenant in "abc" if world.engine.trust.distrusts.at_once(tenant) is not None]
+    assert known == ["b", "c"], "the one that was only looked at was read first"
+
+
+async def test_a_later_distrust_refuses_from_its_moment_on(world: World) -> None:
+    later = world.clock() + timedelta(hours=1)
+    await world.engine.trust.distrusts.place(TENANT, [Distrust(WEB, later, "refused", "r", None, world.clock())])
+    await _write(world, "tea", source="web")
+    world.clock.advance(timedelta(hours=2))
+    with pytest.raises(Refused):
+        await _write(world, "evil", source="web")
+    assert await _shown(world.engine) == ["tea"]
+
+
+async def test_what_is_expired_or_of_an_erased_scope_is_not_taken_back(world: World) -> None:
+    await _write(world, "evil", source="web", expires_at=world.clock() + timedelta(hours=1))
+    await _write(world, "evil too", SESSION, source="web")
+    world.clock.advance(timedelta(hours=2))
+    world.short.before["update.home"] = lambda: world.engine.erasure.erase_scope(TENANT, SESSION)
+    assert (await _roll_back(world.engine)).entries == []
