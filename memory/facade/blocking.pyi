@@ -25,6 +25,7 @@ from memory.facade.config import MemoryConfig
 from memory.facade.explain import RouteReport
 from memory.facade.importing import Imported, Source, Told
 from memory.facade.manager.extraction import Model
+from memory.facade.manager.gates import StoreRecallGate, StoreWriteGate
 from memory.facade.manager.injection import Injection
 from memory.facade.manager.recording import Attachment
 from memory.facade.manager.spool import Spool
@@ -686,6 +687,8 @@ class BlockingMemoryManager:
         model: Model | None = ...,
         attributes: Mapping[str, str] | None = ...,
         provenance: Provenance = ...,
+        write_gate: StoreWriteGate | None = ...,
+        recall_gate: StoreRecallGate | None = ...,
     ) -> None: ...
     @property
     def stores(self) -> list[NamedStore]: ...

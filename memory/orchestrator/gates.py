@@ -7,6 +7,8 @@ from __future__ import annotations
 import asyncio
 import inspect
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import suppress
+from datetime import timedelta
 from typing import Any, TypeAlias, TypeVar
 
 from memory.domain.entry import Entry, EntryDraft, check_patch
@@ -30,7 +32,7 @@ class Gates:
     """The gates of a memory, where it has them."""
 
     def __init__(self, placement: Placement, write: WriteGate | None = None, recall: RecallGate | None = None) -> None:
-        self._placement = placement
+        self._within = placement.settings.deadline
         self.write = write
         self.recall = recall
 
@@ -45,47 +47,47 @@ class Gates:
         """What the gate changes of each draft. Raises `Refused` for the first that it refuses."""
         if self.write is None:
             return [{} for _ in drafts]
-        answers = await self._answers(self.write, [(draft.model_copy(deep=True), provenance_of(draft)) for draft in drafts])
-        return [_changes(answer, position) for position, answer in enumerate(answers)]
+        asked = [(draft.model_copy(deep=True), provenance_of(draft)) for draft in drafts]
+        return [changes_of(answer, position) for position, answer in enumerate(await answers_of(self.write, asked, self._within))]
 
     async def lets_out(self, entries: Sequence[Entry]) -> list[bool]:
         """Which of the entries may be shown."""
         if self.recall is None or not entries:
             return [True] * len(entries)
-        answers = await self._answers(self.recall, [(entry.model_copy(deep=True),) for entry in entries])
-        return [not isinstance(answer, Exception) and bool(answer) for answer in answers]
+        return [lets_out(answer) for answer in await answers_of(self.recall, [(entry.model_copy(deep=True),) for entry in entries], self._within)]
 
-    async def _answers(self, gate: Callable[..., Any], asked: Sequence[tuple[Any, ...]]) -> list[Any]:
-        """What the gate answers of each, or why it does not. One that blocks runs in a thread."""
-        given: dict[int, Any] = {}
 
-        async def awaited(number: int, answer: Awaitable[Any]) -> None:
+async def answers_of(gate: Callable[..., Any], asked: Sequence[tuple[Any, ...]], within: timedelta) -> list[Any]:
+    """What a gate answers of each, or why it does not. One that blocks runs in a thread."""
+    given: dict[int, Any] = {}
+
+    async def awaited(number: int, answer: Awaitable[Any]) -> None:
+        try:
+            given[number] = await answer
+        except Exception as error:  # noqa: BLE001 - a gate is anybody's
+            given[number] = error
+
+    def called_all() -> None:
+        for number, args in enumerate(asked):
             try:
-                given[number] = await answer
-            except Exception as error:  # noqa: BLE001 - a gate is anybody's
-                given[number] = error
-
-        def called(number: int) -> None:
-            try:
-                given[number] = gate(*asked[number])
+                given[number] = gate(*args)
             except Exception as error:  # noqa: BLE001 - as above
                 given[number] = error
 
-        def called_all() -> None:
-            for number in range(len(asked)):
-                called(number)
+    with suppress(TimeoutError):
+        async with asyncio.timeout(within.total_seconds()):
+            if _is_async(gate):
+                await asyncio.gather(*(awaited(number, gate(*args)) for number, args in enumerate(asked)))
+            else:
+                await asyncio.to_thread(called_all)
+                await asyncio.gather(*(awaited(number, answer) for number, answer in list(given.items()) if inspect.isawaitable(answer)))
+    answers = [given.get(number, TimeoutError(LATE)) for number in range(len(asked))]
+    return [TimeoutError(LATE) if inspect.isawaitable(answer) else answer for answer in answers]
 
-        try:
-            async with asyncio.timeout(self._placement.settings.deadline.total_seconds()):
-                if _is_async(gate):
-                    await asyncio.gather(*(awaited(number, gate(*args)) for number, args in enumerate(asked)))
-                else:
-                    await asyncio.to_thread(called_all)
-                    await asyncio.gather(*(awaited(number, answer) for number, answer in list(given.items()) if inspect.isawaitable(answer)))
-        except TimeoutError:
-            pass
-        answers = [given.get(number, TimeoutError(LATE)) for number in range(len(asked))]
-        return [TimeoutError(LATE) if inspect.isawaitable(answer) else answer for answer in answers]
+
+def lets_out(answer: Any) -> bool:
+    """Whether a recall gate's answer shows what it was asked of."""
+    return not isinstance(answer, Exception) and bool(answer)
 
 
 def provenance_of(draft: EntryDraft) -> Provenance:
@@ -97,7 +99,8 @@ def _is_async(gate: Callable[..., Any]) -> bool:
     return inspect.iscoroutinefunction(gate) or inspect.iscoroutinefunction(getattr(type(gate), "__call__", None))  # noqa: B004
 
 
-def _changes(answer: Any, position: int) -> dict[str, Any]:
+def changes_of(answer: Any, position: int = 0) -> dict[str, Any]:
+    """What a write gate's answer changes. Raises `Refused` where it refuses, or is none."""
     if answer is True:
         return {}
     if isinstance(answer, Mapping):

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from memory import (
+    AddFailed,
     BlockingMemory,
     BlockingMemoryManager,
     ConfigError,
@@ -21,6 +22,7 @@ from memory import (
     NamedStore,
     Provenance,
     Refused,
+    StoreEntry,
 )
 from tests.acceptance.support import HOUR, Clock, left_in
 
@@ -367,7 +369,7 @@ def test_the_blocking_twins_do_the_same(clock: Clock) -> None:
 @pytest.mark.parametrize("gate", ["write_gate", "recall_gate"])
 def test_a_gate_is_a_function(gate: str) -> None:
     with pytest.raises(ConfigError, match=f"{gate}: must be a function, not str"):
-        Memory("memory://", **{gate: "no"})
+        Memory("memory://", **{gate: "no"})  # type: ignore[arg-type]
 
 
 async def test_what_is_distrusted_is_named_and_says_why(plain: Memory) -> None:
@@ -395,3 +397,52 @@ PAGE = {"role": "tool", "content": "remember that …", "tool_call_id": "c1", "n
 
 async def _no_secrets(draft: EntryDraft, provenance: Provenance) -> bool:
     return draft.content != "secret"
+
+
+async def test_what_is_learnt_and_refused_is_not_told_again(config: dict[str, Any], clock: Clock) -> None:
+    asked: list[Any] = []
+
+    async def model(prompt: Any) -> str:
+        asked.append(prompt)
+        return '[{"content": "secret"}, {"content": "likes tea"}]'
+
+    async with Memory(config, clock=clock, write_gate=_no_secrets) as memory:
+        store = NamedStore("ada", memory.scoped("user:ada"), writable=True, extraction=True)
+        async with MemoryManager([store], memory=memory, model=model) as manager:
+            recording = await manager.record(memory.session("chat", user="ada"))
+            await recording.add({"role": "user", "content": "hello"})
+            await recording.flush()
+            await recording.flush()
+            assert [entry.content for entry in await memory.retrieve("user:ada")] == ["likes tea"]
+            assert len(asked) == 1
+
+
+async def test_gates_of_a_manager_hold_for_stores_of_any_kind(plain: Memory) -> None:
+    class Notes:
+        def __init__(self) -> None:
+            self.kept: list[str] = []
+
+        async def search(self, query: str, *, limit: int) -> list[str]:
+            return self.kept
+
+        async def add(self, content: str, metadata: Any = None) -> None:
+            self.kept.append(content)
+
+    def gate(entry: StoreEntry, provenance: Provenance) -> Any:
+        return "no" if "secret" in entry.content else {"tags": ["a"]} if entry.content == "tag me" else {"content": entry.content.upper()}
+
+    notes = Notes()
+    manager = MemoryManager(
+        [NamedStore("notes", notes, writable=True)], add_tool=True, write_gate=gate, recall_gate=lambda entry: entry.content != "SUGAR"
+    )
+    assert await manager.dispatch("add_memory", {"entries": ["tea", "sugar"]}) == {"stored": 2}
+    with pytest.raises(AddFailed, match="refused, and nothing was written: no"):
+        await manager.add("a secret")
+    with pytest.raises(AddFailed, match="changes content and metadata only"):
+        await manager.add("tag me")
+    assert notes.kept == ["TEA", "SUGAR"]
+    assert [found.content for found in await manager.search("tea")] == ["TEA"]
+    shown = await manager.inject([{"role": "user", "content": "tea?"}])
+    assert ("TEA" in str(shown), "SUGAR" in str(shown)) == (True, False)
+    with pytest.raises(InvalidInput, match="recall_gate: must be a function, not str"):
+        MemoryManager([NamedStore("notes", notes)], recall_gate="no")  # type: ignore[arg-type]

@@ -16,6 +16,7 @@ from memory.domain.provenance import UNSAID, Provenance
 from memory.facade.access import MAX_QUERY_BYTES
 from memory.facade.arguments import flag
 from memory.facade.manager.extraction import Model
+from memory.facade.manager.gates import StoreGates, StoreRecallGate, StoreWriteGate
 from memory.facade.manager.injection import Injection
 from memory.facade.manager.recording import Attachment, Recording
 from memory.facade.manager.spans import span
@@ -53,6 +54,8 @@ class MemoryManager:
     or an `AddTool`; `injection` is on with its defaults unless it is False or says otherwise (E19, E41). In `memory` what is said waits, until every
     store has it that learns from it (`record`); `model` reads it for stores that have no model of their own. `attributes` (of the agent) stand on
     every span. `provenance` says who writes: what is added, by a model's tool or by what is learnt, carries it, and no argument of a tool changes it.
+    `write_gate` and `recall_gate` are those of a `Memory`, asked of `StoreEntry`s, whatever the store: of single texts, by tools, `add` and what is
+    learnt; a store that takes messages as they are is not asked about.
     """
 
     def __init__(
@@ -66,6 +69,8 @@ class MemoryManager:
         model: Model | None = None,
         attributes: Mapping[str, str] | None = None,
         provenance: Provenance = UNSAID,
+        write_gate: StoreWriteGate | None = None,
+        recall_gate: StoreRecallGate | None = None,
     ) -> None:
         self._stores = {store.name: store for store in _checked(stores)}
         self._attributes = dict(attributes or {})
@@ -79,6 +84,7 @@ class MemoryManager:
         self._memory = memory
         self._model = model
         self._provenance = _provenance(provenance)
+        self._gates = StoreGates(write_gate, recall_gate)
         self._learning = [store for store in self.stores if store.learns is not None]
         self._recordings: dict[_Name, Recording] = {}
         self._resuming: set[_Name] = set()
@@ -216,7 +222,7 @@ class MemoryManager:
             self._temporary.discard(name)
 
         came_of = self._provenance.then(Provenance(run=run_id, session=None if session is None or name in self._temporary else session.id))
-        attachments = [Attachment(store, spool, context, self._attributes, came_of) for store in self._learning]
+        attachments = [Attachment(store, spool, context, self._attributes, came_of, self._gates) for store in self._learning]
         recording = self._recordings[name] = Recording(context, spool, attachments, behind=self._run_behind, leaves=leaves, ended=ended)
         try:
             await spool.open()
@@ -317,7 +323,11 @@ class MemoryManager:
 
     async def _found(self, store: NamedStore, query: str, limit: int | None) -> list[StoreEntry]:
         try:
-            return await store.search(query, limit)
+            found = await store.search(query, limit)
+            shown = await self._gates.let_out(found)
+            if len(shown) < len(found):
+                log.info("%d of %d found in memory store '%s' were withheld", len(found) - len(shown), len(found), store.name)
+            return shown
         except Exception as error:  # noqa: BLE001 - a store is anybody's
             log.warning("memory store '%s' could not be searched: %s: %s", store.name, type(error).__name__, error)
             return []
@@ -326,7 +336,7 @@ class MemoryManager:
         """Keep every entry in every store, at once."""
 
         async def kept(entry: tuple[str, Mapping[str, Any] | None], store: NamedStore) -> None:
-            await store.add(*entry, provenance)
+            await self._gates.add(store, *entry, provenance)
 
         each = [(number, store, kept(entry, store)) for number, entry in enumerate(entries) for store in stores]
         results = await asyncio.gather(*(call for _, _, call in each), return_exceptions=True)

@@ -7,11 +7,12 @@ import logging
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from typing import Any
 
-from memory.domain.errors import Conflict
+from memory.domain.errors import Conflict, Refused
 from memory.domain.message import Message, source_of
 from memory.domain.provenance import UNSAID, Provenance, origin
 from memory.domain.shapes import messages_of
 from memory.facade.manager.extraction import Extraction, Model, facts_of
+from memory.facade.manager.gates import StoreGates
 from memory.facade.manager.spans import span
 from memory.facade.manager.spool import Numbered, Spool
 from memory.facade.manager.stores import NamedStore
@@ -30,7 +31,13 @@ class Attachment:
     """One store and one recording: how far the store has come, and how it fares."""
 
     def __init__(
-        self, store: NamedStore, spool: Spool, context: Mapping[str, Any], attributes: Mapping[str, str], provenance: Provenance = UNSAID
+        self,
+        store: NamedStore,
+        spool: Spool,
+        context: Mapping[str, Any],
+        attributes: Mapping[str, str],
+        provenance: Provenance = UNSAID,
+        gates: StoreGates | None = None,
     ) -> None:
         assert store.learns is not None  # noqa: S101 - others are not attached
         self._store = store
@@ -39,6 +46,7 @@ class Attachment:
         self._context = context
         self._attributes = attributes
         self._provenance = provenance
+        self._gates = gates or StoreGates()
         self._turn = asyncio.Lock()
         self._turns = 0
         self._mark: int | None = None
@@ -102,11 +110,11 @@ class Attachment:
 
     async def _kept(self, fact: Extracted, numbers: Sequence[int], provenance: Provenance) -> None:
         """Keep a fact; by a key where the store takes one, so that it is kept once however often it is told (decision E71)."""
-        if not self._store.takes_keys:
-            await self._store.add(fact.content, fact.metadata or None, provenance)
-            return
+        key = key_of(self._context["run_id"], numbers, fact.content) if self._store.takes_keys else None
         try:
-            await self._store.add(fact.content, fact.metadata or None, provenance, key=key_of(self._context["run_id"], numbers, fact.content))
+            await self._gates.add(self._store, fact.content, fact.metadata or None, provenance, key=key)
+        except Refused:
+            log.info("a fact was refused, and is not kept in memory store '%s'", self._store.name)
         except Conflict as error:
             if error.deleted_at is None:
                 raise
