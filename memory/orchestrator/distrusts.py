@@ -7,7 +7,7 @@ does not answer, what was known goes on; where nothing was, whatever says where 
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any, TypeAlias
@@ -145,12 +145,6 @@ class Distrusts:
         known = Known(now, () if record is None else _distrusts(record))
         self._remember(tenant, known)
         return record, known
-
-
-def refused_writers(distrusts: Iterable[Distrust], origins: Iterable[str]) -> list[Distrust]:
-    """Those by which what comes of these origins is refused."""
-    named = set(origins)
-    return [one for one in distrusts if one.later_writes == "refused" and one.origin in named]
 
 
 def visible(known: Known | None) -> Filter | None:

@@ -15,6 +15,7 @@ from memory.domain.entry import Entry, EntryDraft, check_patch
 from memory.domain.errors import InvalidInput, Refused
 from memory.domain.provenance import ORIGIN_KINDS, Provenance
 from memory.orchestrator.placement import Placement
+from memory.ports.pace import paced
 
 Verdict: TypeAlias = bool | str | Mapping[str, Any] | None
 """True lets it be written; False refuses it, and so does a text, which says why. What is given of content, title, type, tags, metadata and expires_at
@@ -41,13 +42,13 @@ class Gates:
         if self.write is None:
             return list(drafts)
         changes = await self.changes(drafts)
-        return [_changed(draft, changed, position) for position, (draft, changed) in enumerate(zip(drafts, changes, strict=True))]
+        return [_changed(draft, changes[position], position) async for position, draft in paced(list(enumerate(drafts)))]
 
     async def changes(self, drafts: Sequence[EntryDraft]) -> list[dict[str, Any]]:
         """What the gate changes of each draft. Raises `Refused` for the first that it refuses."""
         if self.write is None:
             return [{} for _ in drafts]
-        asked = [(draft.model_copy(deep=True), provenance_of(draft)) for draft in drafts]
+        asked = [(draft.model_copy(deep=True), provenance_of(draft)) async for draft in paced(drafts)]
         return [changes_of(answer, position) for position, answer in enumerate(await answers_of(self.write, asked, self._within))]
 
     async def lets_out(self, entries: Sequence[Entry]) -> list[bool]:

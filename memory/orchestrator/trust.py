@@ -8,12 +8,16 @@ from typing import Any
 from memory.domain.entry import EntryDraft, ImportedDraft
 from memory.domain.errors import Refused, StoreError
 from memory.domain.provenance import all_in, named_in
-from memory.orchestrator.distrusts import Distrusts, refused_writers, visible
+from memory.orchestrator.distrusts import Distrusts, visible
 from memory.orchestrator.entry_records import changed, entry_of
 from memory.orchestrator.gates import Draft, Gates
 from memory.orchestrator.placement import Placement
 from memory.ports.asking import lets_through
+from memory.ports.pace import paced
 from memory.ports.record import Record
+
+AT_A_TIME = 500
+"""Drafts that are looked at before others have a turn: what they come of, and nothing of their texts."""
 
 
 class Trust:
@@ -32,9 +36,9 @@ class Trust:
         What is imported, and what is `derived` of entries, is not refused for that: it is kept back.
         """
         if not derived:
-            for position, draft in enumerate(drafts):
-                if not isinstance(draft, ImportedDraft) and (origins := all_in(dict(draft))):
-                    await self._refuse(tenant, origins, position)
+            written = [(position, draft) for position, draft in enumerate(drafts) if not isinstance(draft, ImportedDraft)]
+            named = {position: origins async for position, draft in paced(written, AT_A_TIME) if (origins := _origins_of(draft))}
+            await self._refuse(tenant, named)
         return await self.gates.let_in(drafts)
 
     def asks_of(self, changes: Mapping[str, Any]) -> bool:
@@ -43,8 +47,7 @@ class Trust:
 
     async def let_change(self, tenant: str, record: Record, changes: dict[str, Any]) -> dict[str, Any]:
         """The changes of an entry as they are to be made; see `let_in`. The gate sees the entry as it would be, and who changes it."""
-        if writer := _writer(changes):
-            await self._refuse(tenant, writer)
+        await self._refuse(tenant, {0: _writer(changes)})
         if self.gates.write is None:
             return changes
         entry = entry_of(changed(record, changes, version=self._placement.next_version(record.version)))
@@ -53,15 +56,19 @@ class Trust:
         [more] = await self.gates.changes([EntryDraft.model_construct(**{**said, **named})])
         return {**changes, **more}
 
-    async def _refuse(self, tenant: str, origins: Sequence[str], position: int = 0) -> None:
+    async def _refuse(self, tenant: str, named: Mapping[int, Sequence[str]]) -> None:
+        """Raise `Refused` for the first of these positions that comes of what is distrusted."""
+        if not any(named.values()):
+            return
         try:
             known = await self.distrusts.known(tenant)
         except StoreError:
             return  # nobody can say: what is distrusted is found by nobody, whoever wrote it
         now = self._placement.now()
-        for one in refused_writers(known.distrusts, origins):
-            if one.since is None or one.since <= now:
-                raise Refused(f"'{one.origin}' is distrusted", position)
+        refusing = {one.origin for one in known.distrusts if one.later_writes == "refused" and (one.since is None or one.since <= now)}
+        for position, origins in named.items() if refusing else ():
+            if said := [one for one in origins if one in refusing]:
+                raise Refused(f"'{said[0]}' is distrusted", position)
 
     # -- shown --------------------------------------------------------------------------------------------------------
 
@@ -83,3 +90,8 @@ class Trust:
 def _writer(changes: Mapping[str, Any]) -> list[str]:
     """The origins of who makes these changes."""
     return [*named_in(changes), *changes.get("origins", ())]
+
+
+def _origins_of(draft: EntryDraft) -> list[str]:
+    """What a draft comes of."""
+    return all_in({"source": draft.source, "agent": draft.agent, "run": draft.run, "origins": draft.origins})
