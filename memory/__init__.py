@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
+    from memory.domain.distrust import Distrust as Distrust
     from memory.domain.entry import Entry as Entry
     from memory.domain.entry import EntryDraft as EntryDraft
     from memory.domain.entry import EntryType as EntryType
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from memory.domain.errors import PartialWrite as PartialWrite
     from memory.domain.errors import PartsFailed as PartsFailed
     from memory.domain.errors import QuotaExceeded as QuotaExceeded
+    from memory.domain.errors import Refused as Refused
     from memory.domain.errors import ScratchpadFull as ScratchpadFull
     from memory.domain.errors import StoreError as StoreError
     from memory.domain.errors import StoreFull as StoreFull
@@ -37,6 +39,8 @@ if TYPE_CHECKING:
     from memory.domain.hold import LegalHold as LegalHold
     from memory.domain.message import Message as Message
     from memory.domain.message import ToolCall as ToolCall
+    from memory.domain.provenance import Provenance as Provenance
+    from memory.domain.rolled_back import RolledBack as RolledBack
     from memory.domain.scope import Scope as Scope
     from memory.domain.scope import ScopeKind as ScopeKind
     from memory.domain.session import FoundMessage as FoundMessage
@@ -103,6 +107,7 @@ if TYPE_CHECKING:
     from memory.policies.window import Threshold as Threshold
 
 _HOMES = {
+    "memory.domain.distrust": ("Distrust",),
     "memory.domain.entry": ("Entry", "EntryDraft", "EntryType"),
     "memory.domain.errors": (
         "AddFailed",
@@ -121,6 +126,7 @@ _HOMES = {
         "PartialWrite",
         "PartsFailed",
         "QuotaExceeded",
+        "Refused",
         "ScratchpadFull",
         "StoreError",
         "StoreFull",
@@ -131,6 +137,8 @@ _HOMES = {
     ),
     "memory.domain.hold": ("LegalHold",),
     "memory.domain.message": ("Message", "ToolCall"),
+    "memory.domain.provenance": ("Provenance",),
+    "memory.domain.rolled_back": ("RolledBack",),
     "memory.domain.scope": ("Scope", "ScopeKind"),
     "memory.domain.session": ("FoundMessage",),
     "memory.facade.manager": (
@@ -219,6 +227,7 @@ __all__ = [
     "Contended",
     "CorruptRecord",
     "Decision",
+    "Distrust",
     "EmbedderMismatch",
     "Entry",
     "EntryDraft",
@@ -262,12 +271,15 @@ __all__ = [
     "PartsFailed",
     "Policy",
     "PromotionRule",
+    "Provenance",
     "Provider",
     "Quota",
     "QuotaExceeded",
     "ReadAtLeast",
     "Recording",
+    "Refused",
     "RetentionRule",
+    "RolledBack",
     "Scope",
     "ScopeKind",
     "ScopeOver",

@@ -30,6 +30,8 @@ async def write(
     kind: Annotated[str | None, typer.Option("--type", metavar="TYPE", help="user, feedback, project, reference, learning or context.")] = None,
     title: Annotated[str | None, typer.Option(help="A title, found before the text.")] = None,
     source: Annotated[str | None, typer.Option(help="Where it comes from.")] = None,
+    agent: Annotated[str | None, typer.Option(help="Which agent writes it.")] = None,
+    run: Annotated[str | None, typer.Option(help="In which run of it.")] = None,
     tag: TagsOption = None,
     metadata: MetadataOption = None,
     expires: Annotated[str | None, typer.Option(metavar="TIME|LENGTH", help="Hide it after this moment, or so long from now: 30d, 1h30m.")] = None,
@@ -43,7 +45,7 @@ async def write(
     from memory.cli import show
 
     text = sys.stdin.read() if content == "-" else content
-    options = given(type=kind, title=title, source=source, tags=tag, metadata=json_object("metadata", metadata), key=key)
+    options = given(type=kind, title=title, source=source, agent=agent, run=run, tags=tag, metadata=json_object("metadata", metadata), key=key)
     options |= given(conversation_id=conversation_id, number_in_conversation=number, speaker=speaker)
     async with cli.memory() as memory:
         entry = await memory.write(text, scope=scope, expires_at=expiry("expires", expires), revive=revive, **options)

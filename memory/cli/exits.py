@@ -14,6 +14,7 @@ from memory.domain.errors import (
     MemoryTiersError,
     NotFound,
     QuotaExceeded,
+    Refused,
     StoreError,
     Unsupported,
 )
@@ -43,6 +44,7 @@ _KINDS: tuple[tuple[type[BaseException], int, str], ...] = (  # the most specifi
     (Contended, CONFLICT, "contended"),
     (Held, CONFLICT, "held"),
     (QuotaExceeded, CONFLICT, "quota_exceeded"),
+    (Refused, CONFLICT, "refused"),
     (CorruptRecord, CORRUPT, "corrupt_record"),
     (StoreError, UNAVAILABLE, "store_unavailable"),
     (ConfigError, CONFIG, "config"),

@@ -11,6 +11,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationIn
 
 from memory.domain import door
 from memory.domain.errors import InvalidInput
+from memory.domain.provenance import check_name, check_origins
 from memory.domain.scope import Scope
 from memory.domain.shown import Brief
 
@@ -40,8 +41,9 @@ class Contributor(BaseModel):
 class Entry(BaseModel):
     """One remembered thing, as read: a copy of your own, changing it changes no store (A10).
 
-    True from `valid_from` until before `valid_to` (D20); not shown to anyone after `expires_at` (A34). `version` grows with every edit.
-    `metadata` is what the caller put there and nothing else (A21), but for `created_in_session_id`, which promotion adds (A68).
+    `source`, `agent` and `run` say who gave what it says; `origins` what else went into it: what it was made of, and who wrote it before
+    (see `Provenance`). True from `valid_from` until before `valid_to` (D20); not shown to anyone after `expires_at` (A34). `version` grows with every
+    edit. `metadata` is what the caller put there and nothing else (A21), but for `created_in_session_id`, which promotion adds (A68).
     """
 
     model_config = ConfigDict(extra="forbid")
@@ -68,6 +70,9 @@ class Entry(BaseModel):
     conversation_id: str | None = None
     number_in_conversation: int | None = None
     speaker: str | None = None
+    agent: str | None = None
+    run: str | None = None
+    origins: list[str] | None = None
     version: int
     tier: str
 
@@ -122,6 +127,9 @@ class EntryDraft(door.Checked):
     conversation_id: Name = None
     number_in_conversation: Whole = None
     speaker: Name = None
+    agent: Name = None
+    run: Name = None
+    origins: tuple[str, ...] = ()
     key: Name = None
 
     @field_validator("content", mode="before")
@@ -143,6 +151,11 @@ class EntryDraft(door.Checked):
     @classmethod
     def _source(cls, value: object) -> str | None:
         return check_source(value)
+
+    @field_validator("origins", mode="before")
+    @classmethod
+    def _origins(cls, value: object) -> tuple[str, ...]:
+        return tuple(check_origins(() if value is None else value))
 
     @field_validator("tags", mode="before")
     @classmethod
@@ -252,6 +265,9 @@ PATCHABLE: dict[str, Callable[[Any], Any]] = {
     "type": check_type,
     "title": check_title,
     "source": check_source,
+    "agent": lambda value: check_name("agent", value),
+    "run": lambda value: check_name("run", value),
+    "origins": check_origins,
     "tags": door.tags,
     "metadata": lambda value: door.json_object("metadata", value),
     "expires_at": check_expiry,

@@ -95,6 +95,16 @@ class Held(MemoryTiersError):
         self.holds = holds
 
 
+class Refused(MemoryTiersError):
+    """What was to be written was refused, by the write gate or for coming of what is distrusted. Nothing of the call was stored. `reason` says why;
+    `position` is that of the first such draft in the call."""
+
+    def __init__(self, reason: str, position: int = 0) -> None:
+        super().__init__(f"refused, and nothing was written: {reason}")
+        self.reason = reason
+        self.position = position
+
+
 class QuotaExceeded(MemoryTiersError):
     """A write beyond a quota, of which nothing was stored. `quota` is its name; `most`, `held` and `asked` are in its `measure`."""
 

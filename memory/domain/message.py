@@ -9,6 +9,7 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from memory.domain import door
 from memory.domain.shown import Brief
 
 SYSTEM = "system"
@@ -85,6 +86,14 @@ class Message(BaseModel):
     def is_empty(self) -> bool:
         """Whether it says and asks nothing."""
         return not (self.content or self.reasoning or self.tool_calls)
+
+
+def source_of(message: Message) -> str | None:
+    """Where what it says comes from: the `source` in its metadata; of a tool's message, where there is none, `tool:` and the tool's name."""
+    said = message.metadata.get("source")
+    if isinstance(said, str) and said.strip():
+        return said[: door.MAX_SOURCE_CHARS]
+    return f"tool:{message.name}"[: door.MAX_SOURCE_CHARS] if message.role is Role.TOOL and message.name else None
 
 
 def text_of(part: Mapping[str, Any]) -> str:

@@ -8,13 +8,15 @@ from pathlib import Path
 from typing import Any
 
 from memory.domain import door
+from memory.domain.distrust import Distrust, LaterWrites
 from memory.domain.entry import EntryType
 from memory.domain.hold import LegalHold
+from memory.domain.rolled_back import RolledBack
 from memory.domain.scope import Scope
 from memory.domain.session import ErasedUser
-from memory.facade import holding, reports
+from memory.facade import distrusting, holding, reports
 from memory.facade.access import Access
-from memory.facade.arguments import flag, id_of, ids_of, scope_of
+from memory.facade.arguments import Moment, flag, id_of, ids_of, moment, scope_of
 from memory.facade.explain import RouteReport, explain_route
 from memory.facade.importing import Import, Imported, Source, Told, opened
 from memory.facade.reports import Copy, Stats, StoreAudit, StoreReport, Vacuumed
@@ -36,8 +38,8 @@ from memory.policies.routing import TIERS
 class Admin:
     """Erasing, exporting and importing, where things stand and why, and the upkeep of the stores.
 
-    `erase`, `hold`, `export`, `import_`, `where`, `why`, `move`, `route` and `stats` concern one tenant; `flush`, `sweep`, `plan`, `check`, `audit`,
-    `reindex` and `vacuum` the stores, and so all of them.
+    `erase`, `hold`, `distrust`, `roll_back`, `export`, `import_`, `where`, `why`, `move`, `route` and `stats` concern one tenant; `flush`, `sweep`,
+    `plan`, `check`, `audit`, `reindex` and `vacuum` the stores, and so all of them.
 
         await memory.admin.erase("user:ada")
         print(await memory.admin.stats())
@@ -98,6 +100,65 @@ class Admin:
     async def holds(self) -> list[LegalHold]:
         """The tenant's legal holds, oldest first."""
         return await self._access.engine.erasure.holds.all(self._access.tenant)
+
+    async def distrust(
+        self,
+        *,
+        source: str | None = None,
+        agent: str | None = None,
+        run: str | None = None,
+        since: Moment | None = None,
+        later_writes: LaterWrites = "refused",
+        reason: str,
+        distrusted_by: str | None = None,
+    ) -> list[Distrust]:
+        """Let nothing be found any more that a source, an agent or a run wrote, of each that is named, and nothing that was made of it, on any tier:
+        not by a search, `retrieve` or `get`, nor by what is recalled into a window or shown to a model. With `since`, of what was written or changed
+        from then on.
+
+        It holds at once in this memory, and in every process after two seconds at most, until `trust`. What they write later is refused (`Refused`),
+        or `"kept_back"`: stored and not found. Nothing is changed or deleted: `roll_back` does that. `entries.all`, `entries.history` and exports go
+        on showing it. Distrusting again says it anew.
+        """
+        return await distrusting.distrust(
+            self._access,
+            distrusting.origins_of(source, agent, run),
+            since=since,
+            later_writes=later_writes,
+            reason=reason,
+            distrusted_by=distrusted_by,
+        )
+
+    async def trust(self, *, source: str | None = None, agent: str | None = None, run: str | None = None) -> list[Distrust]:
+        """Trust again what is named; what was distrusted of it. What was kept back is found again."""
+        return await self._access.engine.trust.distrusts.lift(self._access.tenant, distrusting.origins_of(source, agent, run))
+
+    async def distrusted(self) -> list[Distrust]:
+        """What the tenant distrusts, oldest first."""
+        return await self._access.engine.trust.distrusts.all(self._access.tenant)
+
+    async def roll_back(
+        self,
+        *,
+        source: str | None = None,
+        agent: str | None = None,
+        run: str | None = None,
+        since: Moment | None = None,
+        erase: bool = False,
+        derived: bool = False,
+        dry_run: bool = False,
+    ) -> RolledBack:
+        """Take back all that a source, an agent or a run wrote until now, of each that is named, or `since` a moment.
+
+        What it created is retired, or with `erase` erased for good. What it changed is said again as it would be without these changes: what others
+        changed since stays. What was made of its entries (promoted, compacted) is named, and with `derived` goes too. What is under legal hold is not
+        erased, but retired. With `dry_run` nothing is done: the report is the one of a run now. Where a store fails the call does; a sweep does the
+        rest, and the call can be repeated. What it writes meanwhile stays: `distrust` it first.
+        """
+        work = self._access.engine.rolling_back
+        do = work.plan if flag("dry_run", dry_run) else work.run
+        origins = distrusting.origins_of(source, agent, run)
+        return await do(self._access.tenant, origins, since=moment("since", since), erase=flag("erase", erase), derived=flag("derived", derived))
 
     async def export(self, scope: Scope | str | None = None) -> AsyncIterator[dict[str, Any]]:
         """The lines of an export of the tenant, or of one scope, as JSON objects, which `import_` reads.

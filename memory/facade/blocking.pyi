@@ -10,18 +10,22 @@ from datetime import timedelta
 from types import TracebackType
 from typing import Any, ClassVar, Literal, Self, Unpack, overload
 
+from memory.domain.distrust import Distrust, LaterWrites
 from memory.domain.entry import Entry, EntryDraft, EntryType
 from memory.domain.hold import LegalHold
 from memory.domain.message import Message, Role
+from memory.domain.provenance import Provenance
+from memory.domain.rolled_back import RolledBack
 from memory.domain.scope import Scope
 from memory.domain.session import Compaction, Context, ErasedUser, FoundMessages, HistoryItem, HistoryPage, SessionInfo, SessionPage
 from memory.domain.task import Run, RunPage, Task, TaskPage
-from memory.facade.access import Access, Scopes
+from memory.facade.access import Access
 from memory.facade.arguments import Moment
 from memory.facade.config import MemoryConfig
 from memory.facade.explain import RouteReport
 from memory.facade.importing import Imported, Source, Told
 from memory.facade.manager.extraction import Model
+from memory.facade.manager.gates import StoreRecallGate, StoreWriteGate
 from memory.facade.manager.injection import Injection
 from memory.facade.manager.recording import Attachment
 from memory.facade.manager.spool import Spool
@@ -42,7 +46,7 @@ from memory.orchestrator.conversations.sessions import SessionDraft
 from memory.orchestrator.conversations.streaming import Streamed
 from memory.orchestrator.deliveries import Consistency
 from memory.orchestrator.derivation import Callback
-from memory.orchestrator.graph import Density, Expansion, Graph
+from memory.orchestrator.gates import RecallGate, WriteGate
 from memory.orchestrator.healing import Compared
 from memory.orchestrator.maintenance import SweepReport
 from memory.orchestrator.planned import Plan
@@ -50,7 +54,6 @@ from memory.orchestrator.promotion import PromotionReport
 from memory.orchestrator.reindexing import Reindexed
 from memory.orchestrator.relations import Relation
 from memory.orchestrator.retrieval.searching import MixedResult, SearchResult
-from memory.orchestrator.scratchpads import Scratchpad
 from memory.orchestrator.setbacks import SetBack
 from memory.policies.asked import Scalar
 from memory.policies.compacting import CompactingSettings
@@ -75,6 +78,8 @@ class BlockingMemory:
         advisor: Advisor | AdviseFunction | None = ...,
         reranker: Reranker | Advisor | ScoreFunction | None = ...,
         policies: Sequence[Policy | str] = ...,
+        write_gate: WriteGate | None = ...,
+        recall_gate: RecallGate | None = ...,
         **settings: Any,
     ) -> None: ...
     @property
@@ -87,8 +92,6 @@ class BlockingMemory:
     def relations(self) -> BlockingRelations: ...
     @property
     def sessions(self) -> BlockingSessions: ...
-    @property
-    def scratchpads(self) -> BlockingScratchpads: ...
     def session(
         self,
         session_id: str,
@@ -126,6 +129,9 @@ class BlockingMemory:
         conversation_id: str | None = ...,
         number_in_conversation: int | None = ...,
         speaker: str | None = ...,
+        agent: str | None = ...,
+        run: str | None = ...,
+        origins: Sequence[str] = ...,
         key: str | None = ...,
         revive: bool = ...,
         consistency: Consistency | None = ...,
@@ -141,6 +147,9 @@ class BlockingMemory:
         title: str | None = ...,
         type: EntryType | str = ...,
         source: str | None = ...,
+        agent: str | None = ...,
+        run: str | None = ...,
+        origins: Sequence[str] = ...,
         tags: Sequence[str] = ...,
         metadata: Mapping[str, Any] = ...,
         expires_at: Moment | timedelta | None = ...,
@@ -227,6 +236,9 @@ class BlockingScopedMemory:
         conversation_id: str | None = ...,
         number_in_conversation: int | None = ...,
         speaker: str | None = ...,
+        agent: str | None = ...,
+        run: str | None = ...,
+        origins: Sequence[str] = ...,
         key: str | None = ...,
         revive: bool = ...,
         consistency: Consistency | None = ...,
@@ -269,6 +281,9 @@ class BlockingEntries:
         type: EntryType | str = ...,
         title: str | None = ...,
         source: str | None = ...,
+        agent: str | None = ...,
+        run: str | None = ...,
+        origins: Sequence[str] = ...,
         tags: Sequence[str] = ...,
         metadata: Mapping[str, Any] | None = ...,
     ) -> Entry: ...
@@ -277,35 +292,10 @@ class BlockingRelations:
     def __init__(self, access: Access) -> None: ...
     def relate(self, source_id: str, label: str, target_id: str) -> Relation: ...
     def related(
-        self,
-        *,
-        source_id: str | None = ...,
-        target_id: str | None = ...,
-        label: str | None = ...,
-        limit: int | None = ...,
-        active: bool = ...,
-        as_of: Moment | None = ...,
-        known_at: Moment | None = ...,
+        self, *, source_id: str | None = ..., target_id: str | None = ..., label: str | None = ..., limit: int | None = ...
     ) -> list[Relation]: ...
-    def expand(self, entry_id: str, *, depth: int = ..., scope: Scopes | None = ...) -> Expansion: ...
-    def density(self, entry_id: str, *, scope: Scopes | None = ...) -> Density: ...
-    def graph(
-        self,
-        scope: Scopes | None = ...,
-        *,
-        types: Sequence[EntryType | str] | None = ...,
-        limit: int | None = ...,
-        as_of: Moment | None = ...,
-        known_at: Moment | None = ...,
-    ) -> Graph: ...
     def all(self) -> Iterator[Relation]: ...
     def unrelate(self, relation_id: str) -> bool: ...
-
-class BlockingScratchpads:
-    def __init__(self, access: Access) -> None: ...
-    def append(self, text: str, agent: str | None = ...) -> int: ...
-    def read(self, agent: str | None = ...) -> Scratchpad: ...
-    def clear(self, agent: str | None = ...) -> bool: ...
 
 class BlockingSession:
     def __init__(self, access: Access, draft: SessionDraft, *, create: bool) -> None: ...
@@ -497,6 +487,30 @@ class BlockingAdmin:
     ) -> LegalHold: ...
     def release_hold(self, name: str) -> list[LegalHold]: ...
     def holds(self) -> list[LegalHold]: ...
+    def distrust(
+        self,
+        *,
+        source: str | None = ...,
+        agent: str | None = ...,
+        run: str | None = ...,
+        since: Moment | None = ...,
+        later_writes: LaterWrites = ...,
+        reason: str,
+        distrusted_by: str | None = ...,
+    ) -> list[Distrust]: ...
+    def trust(self, *, source: str | None = ..., agent: str | None = ..., run: str | None = ...) -> list[Distrust]: ...
+    def distrusted(self) -> list[Distrust]: ...
+    def roll_back(
+        self,
+        *,
+        source: str | None = ...,
+        agent: str | None = ...,
+        run: str | None = ...,
+        since: Moment | None = ...,
+        erase: bool = ...,
+        derived: bool = ...,
+        dry_run: bool = ...,
+    ) -> RolledBack: ...
     def export(self, scope: Scope | str | None = ...) -> Iterator[dict[str, Any]]: ...
     def import_(
         self,
@@ -672,6 +686,9 @@ class BlockingMemoryManager:
         memory: BlockingMemory | None = ...,
         model: Model | None = ...,
         attributes: Mapping[str, str] | None = ...,
+        provenance: Provenance = ...,
+        write_gate: StoreWriteGate | None = ...,
+        recall_gate: StoreRecallGate | None = ...,
     ) -> None: ...
     @property
     def stores(self) -> list[NamedStore]: ...
@@ -682,7 +699,9 @@ class BlockingMemoryManager:
     def __enter__(self) -> Self: ...
     def __exit__(self, *_: object) -> None: ...
     def search(self, query: str, *, stores: Sequence[str] | None = ..., limit: int | None = ...) -> list[StoreEntry]: ...
-    def add(self, content: str, metadata: Mapping[str, Any] | None = ..., *, stores: Sequence[str] | None = ...) -> None: ...
+    def add(
+        self, content: str, metadata: Mapping[str, Any] | None = ..., *, stores: Sequence[str] | None = ..., provenance: Provenance | None = ...
+    ) -> None: ...
     def flush(self) -> None: ...
     def record(
         self, session: BlockingSession | None = ..., *, run_id: str | None = ..., user: str | None = ..., model: Model | None = ...
@@ -691,7 +710,7 @@ class BlockingMemoryManager:
     @property
     def tools(self) -> list[BlockingTool]: ...
     def schemas(self, shape: Shape = ...) -> list[dict[str, Any]]: ...
-    def dispatch(self, name: str, arguments: Mapping[str, Any] | None = ...) -> Any: ...
+    def dispatch(self, name: str, arguments: Mapping[str, Any] | None = ..., *, provenance: Provenance | None = ...) -> Any: ...
     def inject(self, messages: Sequence[Any]) -> list[Any]: ...
 
 class BlockingTool:

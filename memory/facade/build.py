@@ -7,7 +7,7 @@ from datetime import timedelta
 from functools import lru_cache
 from importlib import metadata
 from types import ModuleType
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 from memory.adapters.wrappers.breaker import CircuitBreaker
 from memory.adapters.wrappers.latecomer import Latecomer
@@ -17,6 +17,7 @@ from memory.domain.errors import ConfigError, InvalidInput
 from memory.facade.config import EmbedderSettings, Guards, MemoryConfig, ServingStore
 from memory.facade.values import scheme_of
 from memory.orchestrator.engine import Engine
+from memory.orchestrator.gates import RecallGate, WriteGate
 from memory.orchestrator.settings import EngineSettings
 from memory.orchestrator.split import Share, SplitStore
 from memory.orchestrator.topology import Topology
@@ -47,6 +48,8 @@ def build_engine(
     advisor: Advisor | None = None,
     reranker: Advisor | Reranker | None = None,
     policies: Sequence[CustomRule] = (),
+    write_gate: WriteGate | None = None,
+    recall_gate: RecallGate | None = None,
     prepared: bool = True,
 ) -> Engine:
     """The engine this configuration describes, not opened: nothing is connected to yet. Without `prepared` nothing is made on disk either."""
@@ -77,6 +80,8 @@ def build_engine(
         passages=config.conversations.meaning,
         advisor=advisor,
         reranker=reranker,
+        write_gate=write_gate,
+        recall_gate=recall_gate,
     )
     if config.telemetry:
         engine.deliveries.watcher = _telemetry().DeliveryMetrics()
@@ -186,6 +191,16 @@ def as_reranker(given: Advisor | Reranker | Callable[..., Any]) -> Advisor | Rer
     from memory.adapters.advisors.function import FunctionReranker
 
     return FunctionReranker(given)
+
+
+T = TypeVar("T")
+
+
+def as_gate(name: str, given: T) -> T:
+    """A gate, checked."""
+    if given is not None and not callable(given):
+        raise ConfigError(f"{name}: must be a function, not {type(given).__name__}")
+    return given
 
 
 def counter_named(name: str) -> TokenCounter:

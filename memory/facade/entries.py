@@ -7,6 +7,7 @@ from typing import Any
 
 from memory.domain.entry import Entry, EntryDraft, EntryType
 from memory.domain.errors import InvalidInput
+from memory.domain.provenance import Provenance
 from memory.domain.scope import Scope
 from memory.domain.session import HistoryItem
 from memory.facade.access import Access
@@ -54,6 +55,9 @@ class Entries:
         type: EntryType | str = EntryType.CONTEXT,  # noqa: A002 - the field's own name
         title: str | None = None,
         source: str | None = None,
+        agent: str | None = None,
+        run: str | None = None,
+        origins: Sequence[str] = (),
         tags: Sequence[str] = (),
         metadata: Mapping[str, Any] | None = None,
     ) -> Entry:
@@ -61,7 +65,8 @@ class Entries:
 
         All must be active, else nothing is written. Once the new entry is stored the rest is done, by a sweep if not at once.
         """
-        draft = EntryDraft(scope=scope_of(scope), content=content, type=type, title=title, source=source, tags=tags, metadata=metadata)
+        came_of = Provenance(source, agent, run, tuple(origins)).to_arguments()
+        draft = EntryDraft(scope=scope_of(scope), content=content, type=type, title=title, tags=tags, metadata=metadata, **came_of)
         ids = ids_of(entry_ids)
         if not ids:
             raise InvalidInput("entry_ids", "name at least one")

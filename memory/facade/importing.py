@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import IO, Any, TypeAlias
 
 from memory.domain.entry import Entry
-from memory.domain.errors import Conflict, InvalidInput, PartialWrite
+from memory.domain.errors import Conflict, InvalidInput, PartialWrite, Refused
 from memory.domain.scope import Scope
 from memory.domain.shown import Shown
 from memory.domain.time import micros
@@ -240,6 +240,12 @@ class Import:
                     advice = "it was stored with another text before; give it another id, or import into another --session"
                     raise Conflict(f"{self._name} line {messages[position].line}: {conflict}; {advice}") from conflict
             return part.written
+        except Refused as refusal:
+            if len(messages) > 1:  # one by one, so that it is refused alone
+                return {position: entry for position, message in enumerate(messages) for entry in (await self._written([message])).values()}
+            self._ids.refuse(ENTRIES, str(messages[0].draft.key))
+            self._refuse(messages[0], refusal.reason)
+            return {}
         except InvalidInput:
             for message in messages:  # one by one, to name the line
                 try:

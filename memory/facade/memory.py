@@ -16,7 +16,7 @@ from memory.domain.session import FoundMessages
 from memory.facade.access import MAX_QUERY_BYTES, RETRIEVE_LIMIT, SEARCH_LIMIT, Access
 from memory.facade.admin import Admin
 from memory.facade.arguments import Moment, consistency_of, draft_of, flag, id_of, ids_of, length, moment, real, scope_of
-from memory.facade.build import as_advisor, as_counter, as_embedder, as_policy, as_reranker, build_engine
+from memory.facade.build import as_advisor, as_counter, as_embedder, as_gate, as_policy, as_reranker, build_engine
 from memory.facade.config import MemoryConfig
 from memory.facade.entries import Entries
 from memory.facade.life import Life
@@ -33,6 +33,7 @@ from memory.orchestrator.conversations.finding import WAYS
 from memory.orchestrator.deliveries import Consistency
 from memory.orchestrator.derivation import Callback
 from memory.orchestrator.engine import Engine
+from memory.orchestrator.gates import RecallGate, WriteGate
 from memory.orchestrator.maintenance import SweepReport
 from memory.orchestrator.retrieval.searching import MixedResult, SearchResult
 from memory.policies.asked import Scalar
@@ -83,6 +84,9 @@ class Memory:
     text. `reranker` scores texts against a question: a `Reranker`, or any function from both to numbers; or it is an `Advisor` of its own. They are
     sent questions and what was found for them, and nothing else.
     `policies` are rules in Python: each an object with a `name` and `decide(record, facts, now)`, or the name of an installed one; see `Policy`.
+    `write_gate` is asked of everything that is to be written, a draft and its `Provenance`, and answers True, a reason for refusing it, or changes of
+    it; `recall_gate` of every `Entry` that is to be shown, and answers whether it may be. They may be async, or block; what they do not answer within
+    `durations.deadline`, or fail over, is not written (`Refused`), and not shown (`withheld` of what is found).
     A scope may be given as `Scope` or as its text, such as `"user:ada"`. Open it with `async with`, or with `open` and `close`.
     What is asked less often stands under a noun: `memory.entries`, `memory.relations`, `memory.sessions`,
     `memory.scratchpads`, `memory.admin`.
@@ -100,6 +104,8 @@ class Memory:
         advisor: Advisor | AdviseFunction | None = None,
         reranker: Reranker | Advisor | ScoreFunction | None = None,
         policies: Sequence[Policy | str] = (),
+        write_gate: WriteGate | None = None,
+        recall_gate: RecallGate | None = None,
         **settings: Any,
     ) -> None:
         if isinstance(embedder, str | Mapping):
@@ -117,11 +123,21 @@ class Memory:
             raise ConfigError(f"onward: must be a function from messages that leave to entries, or '{ELSEWHERE}', not {type(onward).__name__}")
         advises = None if advisor is None else as_advisor(advisor)
         reranks = None if reranker is None else as_reranker(reranker)
+        writes, recalls = as_gate("write_gate", write_gate), as_gate("recall_gate", recall_gate)
         decides = [as_policy(one) for one in policies if not isinstance(one, str)]
 
         def build() -> Engine:
             return build_engine(
-                given, embedder=embeds, counter=counts, clock=clock, onward=onward, advisor=advises, reranker=reranks, policies=decides
+                given,
+                embedder=embeds,
+                counter=counts,
+                clock=clock,
+                onward=onward,
+                advisor=advises,
+                reranker=reranks,
+                policies=decides,
+                write_gate=writes,
+                recall_gate=recalls,
             )
 
         life = Life(build, given.engine.sweep_every)
@@ -248,6 +264,9 @@ class Memory:
         conversation_id: str | None = None,
         number_in_conversation: int | None = None,
         speaker: str | None = None,
+        agent: str | None = None,
+        run: str | None = None,
+        origins: Sequence[str] = (),
         key: str | None = None,
         revive: bool = False,
         consistency: Consistency | None = None,
@@ -260,6 +279,8 @@ class Memory:
         a `timedelta` from the write on, is hidden, not deleted (A36).
         Of what was said in a conversation `conversation_id`, `number_in_conversation` and `speaker` say where and by whom, for good; `content` is the
         speaker's own words, without the name. What was said just before and after helps to find them.
+        `source`, `agent` and `run` say where it comes from and who writes it, `origins` what else went into it (`"source:web:example.com"`): by these
+        it is found again when one of them turns out not to be trusted (`memory.admin.distrust`).
 
         It returns once its home has it: a search of this memory finds it then, one of another process at once by words, and by meaning some tens of
         milliseconds later, when its replica is delivered. With `consistency="replicated"` it returns once that stands too, unless its store does not
@@ -278,6 +299,9 @@ class Memory:
             conversation_id=conversation_id,
             number_in_conversation=number_in_conversation,
             speaker=speaker,
+            agent=agent,
+            run=run,
+            origins=origins,
             key=key,
         )
         return await self._access.write(draft, revive=revive, consistency=consistency)
@@ -302,12 +326,17 @@ class Memory:
         title: str | None = _UNSET,
         type: EntryType | str = _UNSET,  # noqa: A002 - the field's own name
         source: str | None = _UNSET,
+        agent: str | None = _UNSET,
+        run: str | None = _UNSET,
+        origins: Sequence[str] = _UNSET,
         tags: Sequence[str] = _UNSET,
         metadata: Mapping[str, Any] = _UNSET,
         expires_at: Moment | timedelta | None = _UNSET,
         consistency: Consistency | None = None,
     ) -> Entry:
         """Change an active entry: tags are replaced, metadata merged, `expires_at=None` clears the expiry; what is not given stays.
+
+        `source`, `agent`, `run` and `origins` say who changes it and what that comes of; whom they take the place of stays among its origins.
 
         The version before it is kept (see `entries.history`). Raises `NotFound` for what is unknown, expired or retired, and `Contended` where others
         were changing it for all of `durations.deadline`. `consistency` is that of `write`.
@@ -317,6 +346,9 @@ class Memory:
             "title": title,
             "type": type,
             "source": source,
+            "agent": agent,
+            "run": run,
+            "origins": origins,
             "tags": tags,
             "metadata": metadata,
             "expires_at": expires_at,

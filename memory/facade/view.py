@@ -45,6 +45,9 @@ class ScopedMemory:
         conversation_id: str | None = None,
         number_in_conversation: int | None = None,
         speaker: str | None = None,
+        agent: str | None = None,
+        run: str | None = None,
+        origins: Sequence[str] = (),
         key: str | None = None,
         revive: bool = False,
         consistency: Consistency | None = None,
@@ -63,6 +66,9 @@ class ScopedMemory:
             conversation_id=conversation_id,
             number_in_conversation=number_in_conversation,
             speaker=speaker,
+            agent=agent,
+            run=run,
+            origins=origins,
             key=key,
         )
         return await self._access.write(draft, revive=revive, consistency=consistency)

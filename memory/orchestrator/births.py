@@ -19,6 +19,7 @@ from memory.orchestrator.outbox import Pending, owed_by_writing
 from memory.orchestrator.past import kept_versions
 from memory.orchestrator.placement import Located, Placement, refused
 from memory.orchestrator.quotas import Newcomer, Quotas
+from memory.orchestrator.trust import Trust
 from memory.orchestrator.turns import Patience
 from memory.orchestrator.versions import version_at
 from memory.ports.pace import paced
@@ -48,8 +49,9 @@ class Newborn:
 class Births:
     """Writes drafts."""
 
-    def __init__(self, placement: Placement, *, meaning: Meaning, deliveries: Deliveries, lives: Lives, quotas: Quotas) -> None:
+    def __init__(self, placement: Placement, *, meaning: Meaning, deliveries: Deliveries, lives: Lives, quotas: Quotas, trust: Trust) -> None:
         self._placement = placement
+        self._trust = trust
         self._meaning = meaning
         self._deliveries = deliveries
         self._lives = lives
@@ -60,12 +62,13 @@ class Births:
     ) -> list[Entry]:
         """Store entries in order, batch by batch. When a store fails, the earlier batches are kept; keyed drafts can be written again.
 
-        Raises `PartialWrite` once all is done where some keyed drafts were in conflict, `QuotaExceeded` before anything is stored. `revive` lets a
-        key whose entry was deleted begin a new life. `consistency`: that of the settings unless told.
+        Raises `PartialWrite` once all is done where some keyed drafts were in conflict, `QuotaExceeded` or `Refused` before anything is stored.
+        `revive` lets a key whose entry was deleted begin a new life. `consistency`: that of the settings unless told.
         """
         latest = self._placement.now() + CLOCK_SKEW
         if any(draft.created_at is not None and draft.created_at > latest for draft in drafts):
             raise InvalidInput("created_at", "lies in the future")
+        drafts = await self._trust.let_in(tenant, drafts)
         newborn: list[Newborn] = []
         newcomers = [self._newcomer(tenant, draft) for draft in drafts] if self._quotas.quotas else []
         async with self._quotas.admitted(tenant, newcomers) as stay:

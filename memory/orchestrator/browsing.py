@@ -18,10 +18,12 @@ from memory.domain.scope import Scope
 from memory.domain.shown import Answer
 from memory.domain.time import micros
 from memory.orchestrator.collections import ENTRIES, ENTRY_VERSIONS
+from memory.orchestrator.distrusts import visible
 from memory.orchestrator.entry_records import entry_of
 from memory.orchestrator.past import entry_id, on_their_way, still_living
 from memory.orchestrator.placement import Placement
 from memory.orchestrator.steps import step
+from memory.orchestrator.trust import Trust
 from memory.policies.asked import Asked
 from memory.policies.pages import cursor_behind
 from memory.policies.routing import TIERS
@@ -45,6 +47,8 @@ class Lacking:
 
     notes: dict[str, None] = field(default_factory=dict)
     silent: set[Store] = field(default_factory=set)
+    withheld: set[str] = field(default_factory=set)
+    """The ids of what the recall gate did not let out."""
     chosen_from: dict[Store, datetime] = field(default_factory=dict)
     """When that was, of stores that were not asked by meaning (see `retrieval.forms`)."""
 
@@ -70,33 +74,37 @@ class Lacking:
 
 
 class Retrieved(Answer[Entry]):
-    """Entries found, in order. `degraded` names stores; `cursor` asks for those that follow, and is None at the end."""
+    """Entries found, in order. `degraded` names stores; `cursor` asks for those that follow, and is None at the end; `withheld` is how many the
+    recall gate did not let out on the way."""
 
     said_as: ClassVar[str] = "entries"
 
-    def __init__(self, found: Sequence[Entry] = (), degraded: Iterable[str] = (), cursor: str | None = None) -> None:
+    def __init__(self, found: Sequence[Entry] = (), degraded: Iterable[str] = (), cursor: str | None = None, withheld: int = 0) -> None:
         super().__init__(found, degraded)
         self.cursor = cursor
+        self.withheld = withheld
 
     def to_dict(self) -> dict[str, Any]:
-        return {**super().to_dict(), "cursor": self.cursor}
+        return {**super().to_dict(), "cursor": self.cursor, **({"withheld": self.withheld} if self.withheld else {})}
 
 
 class Browsing:
     """Browse, and what every way of reading many needs: which stores to ask, within which time, and which rows count."""
 
-    def __init__(self, placement: Placement) -> None:
+    def __init__(self, placement: Placement, trust: Trust) -> None:
         self._placement = placement
+        self.trust = trust
 
     async def browse(self, asked: Asked) -> Retrieved:
         """The newest (or oldest) entries by creation, ties by id in the same direction (A32), of those behind `asked.after`."""
         lacking, found = Lacking(), dict[str, Record]()
+        asked = await self.trusted(asked, lacking)
         for store, collection in self.sources(asked):
             _add(found, await self.guarded(store, lacking, self._gather(store, collection, asked, lacking)) or (), asked)
         ordered = sorted(found.values(), key=_place, reverse=asked.order == "newest")
         shown = ordered[: asked.limit]
         cursor = cursor_behind(asked, *_place(shown[-1])) if len(ordered) > len(shown) else None
-        return Retrieved([entry_of(r) async for r in paced(shown)], lacking.notes, cursor)
+        return Retrieved([entry_of(r) async for r in paced(shown)], lacking.notes, cursor, len(lacking.withheld))
 
     async def _gather(self, store: Store, collection: Collection, asked: Asked, lacking: Lacking) -> list[Record]:
         """Enough of one store's records, and one more that tells whether others follow.
@@ -110,7 +118,8 @@ class Browsing:
                 page = await store.query(query)
             self._say_corrupt(store, page.corrupt)
             rows = await self.counting(store, collection, [r for r in page.records if isinstance(r, Record)], lacking)
-            _add(kept, await self.known([row for row in rows if notes(row, asked.metadata)], asked, lacking), asked)
+            known = await self.known([row for row in rows if notes(row, asked.metadata)], asked, lacking)
+            _add(kept, await self.let_out(known, lacking), asked)
             if page.cursor is None or len(kept) > asked.limit:
                 return [*owed, *kept.values()]
             query = replace(query, cursor=page.cursor)
@@ -130,7 +139,26 @@ class Browsing:
             return []
         versions = await on_their_way(self._placement, store, asked.where, asked.known_at)
         now = self._placement.now()
-        return await self.known([v for v in versions if accepts(v, asked, ENTRY_VERSIONS, now)], asked, lacking)
+        known = await self.known([v for v in versions if accepts(v, asked, ENTRY_VERSIONS, now)], asked, lacking)
+        return await self.let_out(known, lacking)
+
+    async def trusted(self, asked: Asked, lacking: Lacking) -> Asked:
+        """The question without what is distrusted. Where nobody can say what that is, without all that says where it comes from: `lacking` tells."""
+        distrusts, archive = self.trust.distrusts, self._placement.topology.archive
+        known = distrusts.at_once(asked.tenant)
+        try:
+            known = known or await distrusts.known(asked.tenant)
+        except StoreError as error:
+            lacking.say(f"{error}; what says where it comes from was left out, for it may be distrusted")
+            if isinstance(error, StoreTimeout):
+                lacking.silent.add(archive)
+        return replace(asked, trusted=visible(known))
+
+    async def let_out(self, rows: Sequence[Record], lacking: Lacking) -> list[Record]:
+        """Those that the recall gate lets out; of the others `lacking` has the ids."""
+        shown = await self.trust.shown(rows)
+        lacking.withheld.update(entry_id(row) for row, is_shown in zip(rows, shown, strict=True) if not is_shown)
+        return [row for row, is_shown in zip(rows, shown, strict=True) if is_shown]
 
     async def known(self, rows: Sequence[Record], asked: Asked, lacking: Lacking) -> list[Record]:
         """Of what was found as known at the moment asked about, what was, and whose entry still lives. What cannot be told is left out, and said."""

@@ -35,13 +35,16 @@ _ENTRY_FIELDS = (
     Field(DIGEST, FieldType.TEXT),
     Field(MODEL, FieldType.TEXT),
     Field(SAID, FieldType.INTEGER),
+    Field("agent", FieldType.TEXT, indexed=True),
+    Field("run", FieldType.TEXT, indexed=True),
+    Field("origins", FieldType.TAGS, indexed=True),  # what else went into it: see `memory.domain.provenance`
 )
 _ENTRY_TEXTS = (TextPart("title", 10.0), TextPart("content", 4.0), TextPart("tags", 8.0), TextPart("source", 2.0))  # weights: D55
 
 _BESIDE = (("conversation_id", "number_in_conversation"),)
 
-ENTRIES = Collection("entries", _ENTRY_FIELDS, _ENTRY_TEXTS, vector=True, indexes=_BESIDE)
-"""What agents remember."""
+ENTRIES = Collection("entries", _ENTRY_FIELDS, _ENTRY_TEXTS, vector=True, indexes=(*_BESIDE, ("source", "run")))
+"""What agents remember. By its index what a source wrote is found, and where that is asked what it wrote in one run."""
 
 ENTRY_VERSIONS = Collection(
     "entry_versions",

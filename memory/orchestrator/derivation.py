@@ -13,6 +13,7 @@ from typing import Any, TypeAlias
 from memory.domain import door, ids
 from memory.domain.entry import WHERE_SAID, Entry, EntryDraft, EntryType
 from memory.domain.errors import CompactionError, Conflict, InvalidInput, NotFound
+from memory.domain.provenance import all_in
 from memory.domain.scope import Scope, ScopeKind, check_promotion
 from memory.domain.time import moment
 from memory.orchestrator.collections import ENTRIES
@@ -88,8 +89,9 @@ class Derivation:
         wanted["metadata"] = metadata
         # Checked when it was written, and again where overridden: what could be stored can be promoted, empty content too (A52).
         draft = EntryDraft.model_construct(
-            scope=target, type=origin.type, title=origin.title, source=origin.source, expires_at=origin.expires_at, **said, **wanted
+            scope=target, type=origin.type, title=origin.title, expires_at=origin.expires_at, **came_of(origin), **said, **wanted
         )
+        [draft] = await self._entries.trust.let_in(tenant, [draft], derived=True)
         now = self._placement.now()
         record = record_of(
             draft,
@@ -133,6 +135,7 @@ class Derivation:
                 await self._entries.live_record(tenant, entry_id)
             except NotFound:
                 raise InvalidInput("entry_ids", f"there is no active entry {entry_id[:64]}: nothing was written") from None
+        [draft] = await self._entries.trust.let_in(tenant, [draft])
         now = self._placement.now()
         tier = self._placement.kinds.of(ENTRIES).route(draft.scope.kind).tier
         key = Key(tenant, self._placement.new_id(tenant, draft.scope.text))
@@ -173,12 +176,14 @@ class Derivation:
                 content=content,
                 tags=union if tags is None else tags,
                 metadata=merged,
+                origins=[one for source in sources for one in all_in(source.fields)],
                 expires_at=_latest([o.expires_at for o in origins]),
             )
         except InvalidInput as error:
             raise CompactionError(distinct, str(error)) from error
+        [draft] = await self._entries.trust.let_in(tenant, [draft], derived=True)
         made_of = [f"{s.key.id}@{s.version}" for s in sources]
-        identity = ids.derived_id(tenant, scope.text, "compact", *made_of, content, repr(draft.tags), repr(draft.metadata))
+        identity = ids.derived_id(tenant, scope.text, "compact", *made_of, draft.content, repr(draft.tags), repr(draft.metadata))
         now = self._placement.now()
         record = record_of(
             draft,
@@ -266,6 +271,11 @@ class Derivation:
         return entry_of(made)
 
 
+def came_of(origin: Entry) -> dict[str, Any]:
+    """What an entry says of where it came from, as a draft takes it."""
+    return {"source": origin.source, "agent": origin.agent, "run": origin.run, "origins": tuple(origin.origins or ())}
+
+
 def _promoted_key(tenant: str, entry_id: str, target: Scope) -> Key:
     return Key(tenant, ids.derived_id(tenant, target.text, "promote", entry_id))
 
@@ -290,5 +300,6 @@ def _contributors(origin: Entry) -> list[dict[str, Any]]:
     if origin.contributors:
         return [c.model_dump() for c in origin.contributors]
     given = origin.metadata
-    agent = given.get("agent_id", given.get("agentId"))
-    return [{"entry_id": origin.id, "agent_id": agent, "source": given.get("source", origin.source), "confidence": given.get("confidence")}]
+    agent = origin.agent or given.get("agent_id", given.get("agentId"))
+    source = origin.source or given.get("source")
+    return [{"entry_id": origin.id, "agent_id": agent, "source": source, "confidence": given.get("confidence")}]

@@ -23,6 +23,7 @@ from memory.orchestrator.deliveries import Deliveries
 from memory.orchestrator.derivation import Derivation
 from memory.orchestrator.entries import Entries
 from memory.orchestrator.erasure import Erasure
+from memory.orchestrator.gates import Gates, RecallGate, WriteGate
 from memory.orchestrator.generations import Generations
 from memory.orchestrator.graph import Graphs
 from memory.orchestrator.healing import Healing
@@ -44,6 +45,7 @@ from memory.orchestrator.retention import Retention
 from memory.orchestrator.retrieval.advised import Advised
 from memory.orchestrator.retrieval.forms import Forms
 from memory.orchestrator.retrieval.searching import Searching
+from memory.orchestrator.rolling_back import RollingBack
 from memory.orchestrator.scratchpads import Scratchpads
 from memory.orchestrator.setbacks import Setbacks
 from memory.orchestrator.settings import EngineSettings
@@ -51,6 +53,7 @@ from memory.orchestrator.tenants import Tenants
 from memory.orchestrator.tiering import Tiering
 from memory.orchestrator.topology import Topology
 from memory.orchestrator.transfer import Transfer
+from memory.orchestrator.trust import Trust
 from memory.orchestrator.turns import Patience, Turns
 from memory.policies.onward import Onward
 from memory.policies.promotion import DEFAULT_RULES, CustomRule, PromotionRule
@@ -86,6 +89,8 @@ class Engine:
         passages: Where = "home",
         advisor: Advisor | None = None,
         reranker: Advisor | Reranker | None = None,
+        write_gate: WriteGate | None = None,
+        recall_gate: RecallGate | None = None,
     ) -> None:
         self.topology = topology
         self.settings = settings or EngineSettings()
@@ -101,6 +106,7 @@ class Engine:
         self.forms = Forms(self.placement)
         self.quotas = Quotas(self.placement, self.erasure, quotas, retention)
         self.long_texts = LongTexts(self.placement, meaning=self.meaning, outbox=self.outbox, forms=self.forms)
+        self.trust = Trust(self.placement, Gates(self.placement, write_gate, recall_gate))
         lives = Lives(self.placement, outbox=self.outbox, cache=self.cache)
         self.entries = Entries(
             self.placement,
@@ -113,6 +119,7 @@ class Engine:
             lives=lives,
             turns=self.turns,
             quotas=self.quotas,
+            trust=self.trust,
         )
         self.derivation = Derivation(
             self.placement, entries=self.entries, meaning=self.meaning, deliveries=self.deliveries, erasure=self.erasure, lives=lives
@@ -127,11 +134,12 @@ class Engine:
             passages=passages,
             counter=counter,
             onward=onward,
+            trust=self.trust,
         )
         self.scratchpads = Scratchpads(self.placement, outbox=self.outbox, turns=self.turns, holds=self.erasure.holds)
         self.tenants = Tenants(self.placement, self.erasure, self.conversations.sessions)
         self.dangling = Dangling(self.placement, self.erasure)
-        self.browsing = Browsing(self.placement)
+        self.browsing = Browsing(self.placement, self.trust)
         self.graphs = Graphs(self.placement, entries=self.entries, browsing=self.browsing)
         self.transfer = Transfer(
             self.placement,
@@ -140,7 +148,9 @@ class Engine:
             deliveries=self.deliveries,
             erasure=self.erasure,
             quotas=self.quotas,
+            trust=self.trust,
         )
+        self.rolling_back = RollingBack(self.placement, browsing=self.browsing, entries=self.entries, erasure=self.erasure, outbox=self.outbox)
         passages_made = self.conversations.passages
         self.reindexing = Reindexing(self.placement, meaning=self.meaning, outbox=self.outbox, passages=passages_made, long_texts=self.long_texts)
         self.searching = Searching(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import replace
 from datetime import datetime
 from typing import Any
@@ -24,6 +24,7 @@ from memory.orchestrator.outbox import Outbox, Pending, Until, kept, no_room, ow
 from memory.orchestrator.past import kept_versions
 from memory.orchestrator.placement import Placement, refused
 from memory.orchestrator.quotas import Quotas
+from memory.orchestrator.trust import Trust
 from memory.orchestrator.turns import Patience, Turns
 from memory.orchestrator.versions import kept_version, version_at
 from memory.policies.visibility import is_active, is_current, is_expired, was_stored
@@ -52,6 +53,7 @@ class Entries:
         lives: Lives,
         turns: Turns,
         quotas: Quotas,
+        trust: Trust,
     ) -> None:
         self._placement = placement
         self._meaning = meaning
@@ -60,7 +62,8 @@ class Entries:
         self._erasure = erasure
         self._generations = generations
         self._deliveries = deliveries
-        self._births = Births(placement, meaning=meaning, deliveries=deliveries, lives=lives, quotas=quotas)
+        self.trust = trust
+        self._births = Births(placement, meaning=meaning, deliveries=deliveries, lives=lives, quotas=quotas, trust=trust)
         self.quotas = quotas
         self._turns = turns
         self.on_written: Callable[[str, Sequence[Entry]], object] = lambda tenant, entries: None
@@ -114,7 +117,7 @@ class Entries:
             record = known
         at = as_of or known_at
         visible = retired or (is_current(record, now) if at is None else is_active(record, at, now))
-        return entry_of(record) if visible else None
+        return entry_of(record) if visible and not await self.trust.hides(record) else None
 
     async def _read(self, key: Key) -> Record | None:
         """By way of the cache, where there is one."""
@@ -156,12 +159,13 @@ class Entries:
         """Change what the checked patch names; the version before it is kept. Without changes, the entry as it is (D16)."""
         if not changes:
             return entry_of(await self.live_record(tenant, entry_id, active=True))
+        changes = await self.trust.let_change(tenant, await self.live_record(tenant, entry_id), changes) if self.trust.asks_of(changes) else changes
         entry = entry_of(await self._change(tenant, entry_id, lambda record, now: changes, consistency))
         self.on_written(tenant, [entry])
         return entry
 
-    async def invalidate(self, tenant: str, entry_id: str, when: datetime | None) -> bool:
-        """End the entry's validity window; false where nothing is active or the window has an end already (D24-D26)."""
+    async def invalidate(self, tenant: str, entry_id: str, when: datetime | None, *, origins: Sequence[str] = ()) -> bool:
+        """End the entry's validity window; false where nothing is active or the window has an end already (D24-D26). `origins`: of who does so."""
 
         def ends(record: Record, now: datetime) -> dict[str, Any]:
             if record.fields.get("valid_to") is not None:
@@ -169,13 +173,28 @@ class Entries:
             start: Any = record.fields["valid_from"]
             if when is not None and when <= start:
                 raise InvalidInput("when", "does not lie after valid_from: the entry could not be reached at any moment")  # decision D33
-            return {"valid_to": when or max(start, now)}
+            return {"valid_to": when or max(start, now), "origins": list(origins)}
 
         try:
             await self._change(tenant, entry_id, ends)
         except NotFound:
             return False
         return True
+
+    async def rewrite(self, key: Key, rewritten: Callable[[Record], Awaitable[Record | None]]) -> bool:
+        """Put in the place of an entry, retired ones too, what is made of it as it stands; false where that is nothing, or there is no such entry."""
+        patience = Patience(self._placement, key.id)
+        async with self._turns.take(ENTRIES, key, patience):
+            while True:
+                home = (await self._placement.locate(ENTRIES, key)).home()
+                new = None if home is None else await rewritten(home[0])
+                if home is None or new is None:
+                    return False
+                if dict(new.texts) != dict(home[0].texts):
+                    new = (await self._meaning.embedded([new]))[0]
+                if await self._replace(home[1], home[0], new, None) is not None:
+                    return True
+                await patience.wait()
 
     async def _change(self, tenant: str, entry_id: str, change: Change, consistency: Consistency | None = None) -> Record:
         """Read, change, and write on condition that nobody else did meanwhile; else again, until the deadline: then `Contended`."""

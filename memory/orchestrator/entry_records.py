@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime
 from hashlib import blake2b
 from typing import Any
 
 from memory.domain import door
 from memory.domain.entry import CARRIED, WHERE_SAID, Contributor, Entry, EntryDraft, EntryType, ImportedDraft, MessageDraft, expiry
+from memory.domain.provenance import ORIGIN_KINDS, all_in, named_in
 from memory.domain.scope import Scope
 from memory.domain.time import moment
 from memory.orchestrator.collections import SAID
@@ -19,6 +21,8 @@ from memory.ports.record import FieldValue, JsonValue, Key, Record
 
 PARTS = "parts"
 """In the body of a record: how many parts its text may have had when it said something else."""
+WRITTEN_BY = "written_by"
+"""In the body of a record that was changed: the origins of whoever changed it last, where they were said."""
 
 
 def entry_of(record: Record) -> Entry:
@@ -45,6 +49,9 @@ def entry_of(record: Record) -> Entry:
         compacted_from_ids=None if body.get("compacted_from_ids") is None else list(body["compacted_from_ids"]),
         contributors=None if contributors is None else [Contributor(**copied(c)) for c in contributors],
         **{name: fields.get(name) for name in CARRIED},
+        agent=fields.get("agent"),
+        run=fields.get("run"),
+        origins=None if fields.get("origins") is None else list(fields["origins"]),
         version=record.version,
         tier=record.tier,
     )
@@ -89,6 +96,8 @@ def record_of(
         "request_digest": digest,
         "marks": _marks_of(texts),
         **{name: value for name in CARRIED if (value := getattr(draft, name, None)) is not None},
+        **{name: value for name in ("agent", "run") if (value := getattr(draft, name)) is not None},
+        **({"origins": tuple(draft.origins)} if draft.origins else {}),
     }
     return Record(
         key=key,
@@ -160,9 +169,11 @@ def changed(record: Record, changes: dict[str, Any], *, version: int) -> Record:
         fields["tags"] = tuple(changes["tags"])
     if "type" in changes:
         fields["type"] = changes["type"].value
-    for name in ("source", "valid_to"):
+    before = all_in(fields)
+    for name in (*ORIGIN_KINDS, "valid_to"):
         if name in changes:
             fields[name] = changes[name]
+    _note_writer(fields, body, before, changes)
     texts = texts_of(title, content or "", list(fields.get("tags") or ()), fields.get("source"))  # type: ignore[arg-type]
     if changes.keys() & {"content", "title"}:
         fields["marks"] = _marks_of(texts)
@@ -190,16 +201,66 @@ def changed(record: Record, changes: dict[str, Any], *, version: int) -> Record:
     )
 
 
+def _note_writer(fields: dict[str, FieldValue], body: dict[str, JsonValue], before: list[str], changes: Mapping[str, Any]) -> None:
+    """Note who changed it, where that is said; whoever wrote it before stays among its origins."""
+    writer = [*named_in(changes), *changes.get("origins", ())]
+    body.pop(WRITTEN_BY, None)
+    if writer:
+        body[WRITTEN_BY] = writer
+    current = named_in(fields)
+    if origins := [one for one in dict.fromkeys([*before, *writer]) if one not in current]:
+        fields["origins"] = tuple(origins)
+
+
+def writer_of(record: Record) -> list[str]:
+    """The origins of whoever wrote this version, and what that came of; none where nobody said so."""
+    if record.previous is None:
+        return all_in(record.fields)
+    return list(record.body.get(WRITTEN_BY, ()))
+
+
+def without(steps: Sequence[Record], taken: Sequence[bool], version: int) -> Record:
+    """The last of these versions of an entry, oldest first, as it would be without what the `taken` ones changed."""
+    said, origins = _said_of(steps[0]), dict.fromkeys(all_in(steps[0].fields))
+    for before, step, is_taken in zip(steps[:-1], steps[1:], taken[1:], strict=True):
+        if not is_taken:
+            old, new = _said_of(before), _said_of(step)
+            said |= {name: new.get(name) for name in old.keys() | new.keys() if new.get(name) != old.get(name)}
+            origins |= dict.fromkeys(writer_of(step))
+    now, metadata = steps[-1], {name: value for (of, name), value in said.items() if of == "metadata" and value is not None}
+    own = {name: value for (of, name), value in said.items() if of == "own"}
+    whole = changed(now, {**own, "type": EntryType(own["type"]), "tags": list(own["tags"] or ())}, version=version)
+    body, fields = {**whole.body}, {**whole.fields}
+    body.pop("metadata", None)
+    body.pop(WRITTEN_BY, None)
+    if metadata:
+        body["metadata"] = metadata
+    fields |= {"confidence": confidence_of(metadata), "origins": tuple(one for one in origins if one not in named_in(fields)) or None}
+    return replace(whole, body=body, fields=fields)
+
+
 def request_digest(draft: EntryDraft) -> str:
-    """What tells whether a repeated keyed write asks for the same: a digest of everything but the key.
+    """What tells whether a repeated keyed write asks for the same: a digest of everything but the key, and who asks it in which run.
 
     Where it was said counts where a caller said so, and not where a message stands in its file: what the file says of it is in the metadata.
     """
-    left_out = {"key", "scope"}
+    left_out = {"key", "scope", "agent", "run", "origins"}
     if not isinstance(draft, ImportedDraft):  # whose digests had it always
         left_out |= {name for name in WHERE_SAID if isinstance(draft, MessageDraft) or getattr(draft, name) is None}
     asked = draft.model_dump(mode="json", exclude=left_out) | {"scope": draft.scope.text}
     return blake2b(json.dumps(asked, sort_keys=True, ensure_ascii=False).encode(), digest_size=16).hexdigest()
+
+
+_OWN = (*ORIGIN_KINDS, "type", "tags", "valid_to")
+
+
+def _said_of(record: Record) -> dict[tuple[str, str], Any]:
+    """What an update may change of a record, thing by thing, each key of the metadata by itself."""
+    own = {name: record.fields.get(name) for name in _OWN} | {name: record.texts.get(name) for name in ("title", "content")}
+    metadata: Mapping[str, Any] = record.body.get("metadata") or {}
+    return {("own", name): value for name, value in {**own, "expires_at": record.expires_at}.items()} | {
+        ("metadata", name): value for name, value in metadata.items()
+    }
 
 
 def confidence_of(metadata: dict[str, Any]) -> float | None:

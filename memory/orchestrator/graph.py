@@ -11,12 +11,12 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from memory.domain.entry import Entry
+from memory.domain.errors import NotFound
 from memory.domain.shown import Shown
 from memory.orchestrator.at_once import both_at_once
 from memory.orchestrator.browsing import Browsing
 from memory.orchestrator.collections import RELATIONS
 from memory.orchestrator.entries import Entries
-from memory.orchestrator.entry_records import entry_of
 from memory.orchestrator.placement import Placement
 from memory.orchestrator.relations import Relation, relation_of
 from memory.policies.asked import Asked
@@ -112,7 +112,7 @@ class Graphs:
 
     async def expand(self, tenant: str, entry_id: str, *, depth: int = 1, scopes: frozenset[str] | None = None) -> Expansion:
         """Breadth first in both directions; with `scopes` only through entries of these. Raises `NotFound` where the entry is not active."""
-        walk = _Walk(entry_of(await self._entries.live_record(tenant, entry_id)), MOST_NODES)
+        walk = _Walk(await self._begin(tenant, entry_id), MOST_NODES)
         budget = _Budget(MOST_READ)
         for step in range(1, depth + 1):
             await self._step(tenant, walk, step, scopes, budget)
@@ -121,7 +121,7 @@ class Graphs:
 
     async def density(self, tenant: str, entry_id: str, *, scopes: frozenset[str] | None = None) -> Density:
         """See `Density`. Of its neighbours the first 50 are looked behind (D118)."""
-        walk, budget = _Walk(entry_of(await self._entries.live_record(tenant, entry_id)), None), _Budget(MOST_READ)
+        walk, budget = _Walk(await self._begin(tenant, entry_id), None), _Budget(MOST_READ)
         await self._step(tenant, walk, 1, scopes, budget)
         own, near = list(walk.relations.values()), len(walk.nodes) - 1
         await self._step(tenant, walk, 2, scopes, budget, at_most=LINKS_A_SIDE)
@@ -130,6 +130,12 @@ class Graphs:
         outgoing = sum(relation.source_id == entry_id for relation in own)
         labels = tuple(sorted({relation.label for relation in own}))
         return Density(outgoing, len(own) - outgoing, labels, near, far, verdict, (*walk.notices, *budget.notices()))
+
+    async def _begin(self, tenant: str, entry_id: str) -> Entry:
+        entry = await self._entries.get(tenant, entry_id)
+        if entry is None:
+            raise NotFound(entry_id)
+        return entry
 
     async def _step(self, tenant: str, walk: _Walk, step: int, scopes: frozenset[str] | None, budget: _Budget, at_most: int | None = None) -> None:
         """One round: the links of what the round before reached, and the entries behind them."""

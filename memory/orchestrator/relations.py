@@ -10,6 +10,7 @@ from typing import Literal, get_args
 
 from memory.domain import door, ids
 from memory.domain.errors import Conflict, InvalidInput, NotFound, StoreUnavailable
+from memory.domain.provenance import all_in
 from memory.domain.shown import Shown
 from memory.orchestrator.collections import ENTRIES, RELATIONS
 from memory.orchestrator.dangling import parents_of, standing
@@ -64,6 +65,7 @@ class Relations:
     async def _supersede(self, pending: Pending, owed: Owed) -> bool:
         """Link an entry to those it supersedes, and retire them. Who was retired or deleted meanwhile needs neither."""
         tenant, source = pending.owner.key.tenant, pending.owner.key.id
+        origins = all_in(pending.owner.fields) if isinstance(pending.owner, Record) else []
         for target in owed.data["ids"]:
             try:
                 await self.relate(tenant, source, "supersedes", target)
@@ -71,7 +73,7 @@ class Relations:
                 continue
             except Conflict:
                 log.debug("%s was linked to %s before", source, target)
-            await self._entries.invalidate(tenant, target, None)
+            await self._entries.invalidate(tenant, target, None, origins=origins)
         return True
 
     async def relate(self, tenant: str, source_id: str, label: str, target_id: str, *, restored_from: datetime | None = None) -> Relation:

@@ -9,7 +9,7 @@ from enum import StrEnum
 
 from memory.domain import ids
 from memory.domain.entry import ImportedDraft
-from memory.domain.errors import StoreUnavailable
+from memory.domain.errors import Refused, StoreUnavailable
 from memory.domain.scope import Scope
 from memory.orchestrator.births import CLOCK_SKEW
 from memory.orchestrator.browsing import Browsing
@@ -27,6 +27,7 @@ from memory.orchestrator.past import kept_versions, same_life
 from memory.orchestrator.placement import Located, Placement, refused
 from memory.orchestrator.quotas import Newcomer, Quotas
 from memory.orchestrator.steps import step
+from memory.orchestrator.trust import Trust
 from memory.orchestrator.versions import kept_version, version_at
 from memory.ports.pace import paced
 from memory.ports.record import JsonValue, Key, Record, Tombstone
@@ -94,7 +95,7 @@ class Transfer:
     """Reads and restores them."""
 
     def __init__(
-        self, placement: Placement, *, browsing: Browsing, meaning: Meaning, deliveries: Deliveries, erasure: Erasure, quotas: Quotas
+        self, placement: Placement, *, browsing: Browsing, meaning: Meaning, deliveries: Deliveries, erasure: Erasure, quotas: Quotas, trust: Trust
     ) -> None:
         self._placement = placement
         self._browsing = browsing
@@ -102,6 +103,7 @@ class Transfer:
         self._deliveries = deliveries
         self._erasure = erasure
         self._quotas = quotas
+        self._trust = trust
 
     # -- out ----------------------------------------------------------------------------------------------------------
 
@@ -150,10 +152,13 @@ class Transfer:
         """Store entries under their own ids and versions where nothing stands; what became of each. No id is named twice. Raises `QuotaExceeded`
         before any of them is stored."""
         latest = self._placement.now() + CLOCK_SKEW
-        records = [_record(tenant, one) async for one in paced(entries)]
-        located = await self._placement.locate_many(ENTRIES, [record.key for record in records])
         fates: dict[Key, Restored] = {}
+        let_in = [await self._let_in(tenant, one, fates) for one in entries]
+        records = [_record(tenant, one) async for one in paced(let_in)]
+        located = await self._placement.locate_many(ENTRIES, [record.key for record in records])
         for record, there in zip(records, located, strict=True):
+            if record.key in fates:
+                continue
             if record.created_at > latest:
                 fates[record.key] = Restored(Fate.REFUSED, "created_at: lies in the future")
             elif there.record or there.tombstone or there.corrupt:
@@ -164,6 +169,15 @@ class Transfer:
             await self._put(fresh, fates)
             stay |= {record.key for record in fresh}
         return [fates[record.key] for record in records]
+
+    async def _let_in(self, tenant: str, one: AsItWas, fates: dict[Key, Restored]) -> AsItWas:
+        """The entry as the write gate lets it in; where it refuses it, that is its fate."""
+        try:
+            [draft] = await self._trust.let_in(tenant, [one.draft])
+        except Refused as refusal:
+            fates[Key(tenant, one.id)] = Restored(Fate.REFUSED, refusal.reason)
+            return one
+        return replace(one, draft=draft)
 
     async def _put(self, records: Sequence[Record], fates: dict[Key, Restored]) -> None:
         records = await self._meaning.embedded(records)

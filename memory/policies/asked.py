@@ -8,7 +8,7 @@ from typing import Literal, TypeAlias
 
 from memory.domain.scope import Scope
 from memory.policies.ranking.preferences import Preferences
-from memory.ports.query import Tenant, Where, within
+from memory.ports.query import Filter, Tenant, Where, within
 from memory.ports.record import Partition
 
 Scalar: TypeAlias = str | int | float | bool | None
@@ -41,6 +41,9 @@ class Asked:
     """Whether what was said in the sessions of these scopes is asked for too."""
     after: tuple[datetime, str] | None = None
     """Creation and id of the entry behind which a browse goes on, in its order."""
+
+    trusted: Filter | None = None
+    """What of the entries is not distrusted; None for all of them."""
 
     @property
     def partitions(self) -> tuple[Partition, ...]:

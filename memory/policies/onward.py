@@ -8,7 +8,8 @@ from typing import Any, Literal, TypeAlias
 
 from memory.domain.entry import EntryDraft
 from memory.domain.errors import InvalidInput
-from memory.domain.message import Message
+from memory.domain.message import Message, source_of
+from memory.domain.provenance import origin
 from memory.domain.scope import Scope
 
 ELSEWHERE: Literal["elsewhere"] = "elsewhere"
@@ -69,5 +70,10 @@ def _draft(made: object, leaving: Leaving) -> EntryDraft:
 
 
 def _with_origin(draft: EntryDraft, leaving: Leaving) -> EntryDraft:
-    """The draft, whose metadata names the session as that of promoted entries does (A68)."""
-    return draft.model_copy(update={"metadata": {"created_in_session_id": leaving.session_id} | draft.metadata})
+    """The draft, whose metadata names the session as that of promoted entries does (A68), with the session's agent unless it names one, and the
+    sources of what was said among its origins."""
+    heard = [origin("source", source) for message in leaving.messages if (source := source_of(message)) is not None]
+    metadata = {"created_in_session_id": leaving.session_id} | draft.metadata
+    return draft.model_copy(
+        update={"metadata": metadata, "agent": draft.agent or leaving.agent, "origins": tuple(dict.fromkeys([*draft.origins, *heard]))}
+    )

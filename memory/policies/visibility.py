@@ -23,7 +23,7 @@ PRESENT = timedelta(seconds=1)
 """How long ago a moment may be that is asked about as now: the time from a caller's look at its clock to ours."""
 
 
-FILTERED = frozenset({"created_at", "expires_at", "valid_from", "valid_to", "type", "tags"})
+FILTERED = frozenset({"created_at", "expires_at", "valid_from", "valid_to", "type", "tags", "source", "agent", "run", "origins"})
 """The fields that `filter_of` names where nothing is asked of what was known at a moment."""
 
 
@@ -96,6 +96,7 @@ def filter_of(asked: Asked, collection: Collection, now: datetime) -> Filter | N
         *(Has("tags", tag) for tag in asked.tags),
         Or(tuple(Has("tags", tag) for tag in asked.any_tags)) if asked.any_tags else None,
         were_stored(collection, asked.known_at, now) if asked.known_at is not None else None,
+        asked.trusted,
     )
 
 

@@ -5,15 +5,18 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Coroutine, Mapping, Sequence
+from contextvars import ContextVar
 from datetime import timedelta
 from typing import Any, Self, TypeAlias, TypeVar
 from uuid import uuid4
 
 from memory.domain import door
 from memory.domain.errors import AddFailed, InvalidInput
+from memory.domain.provenance import UNSAID, Provenance
 from memory.facade.access import MAX_QUERY_BYTES
 from memory.facade.arguments import flag
 from memory.facade.manager.extraction import Model
+from memory.facade.manager.gates import StoreGates, StoreRecallGate, StoreWriteGate
 from memory.facade.manager.injection import Injection
 from memory.facade.manager.recording import Attachment, Recording
 from memory.facade.manager.spans import span
@@ -27,6 +30,8 @@ log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 _Name: TypeAlias = tuple[bool, str]
+_CAME_OF: ContextVar[Provenance | None] = ContextVar("came_of", default=None)
+"""What `dispatch` was told of where its arguments come from: no argument of a tool says so."""
 
 MOST_ENTRIES = 100
 """Of one call of the tool that adds."""
@@ -48,7 +53,9 @@ class MemoryManager:
     The stores stay their owner's: they are neither opened nor closed here. `search_tool` is on unless it is False, `add_tool` off unless it is True
     or an `AddTool`; `injection` is on with its defaults unless it is False or says otherwise (E19, E41). In `memory` what is said waits, until every
     store has it that learns from it (`record`); `model` reads it for stores that have no model of their own. `attributes` (of the agent) stand on
-    every span.
+    every span. `provenance` says who writes: what is added, by a model's tool or by what is learnt, carries it, and no argument of a tool changes it.
+    `write_gate` and `recall_gate` are those of a `Memory`, asked of `StoreEntry`s, whatever the store: of single texts, by tools, `add` and what is
+    learnt; a store that takes messages as they are is not asked about.
     """
 
     def __init__(
@@ -61,6 +68,9 @@ class MemoryManager:
         memory: Memory | None = None,
         model: Model | None = None,
         attributes: Mapping[str, str] | None = None,
+        provenance: Provenance = UNSAID,
+        write_gate: StoreWriteGate | None = None,
+        recall_gate: StoreRecallGate | None = None,
     ) -> None:
         self._stores = {store.name: store for store in _checked(stores)}
         self._attributes = dict(attributes or {})
@@ -73,6 +83,8 @@ class MemoryManager:
             raise InvalidInput("memory", f"must be a Memory, not {type(memory).__name__}")
         self._memory = memory
         self._model = model
+        self._provenance = _provenance(provenance)
+        self._gates = StoreGates(write_gate, recall_gate)
         self._learning = [store for store in self.stores if store.learns is not None]
         self._recordings: dict[_Name, Recording] = {}
         self._resuming: set[_Name] = set()
@@ -135,8 +147,16 @@ class MemoryManager:
             describe("gen_ai.memory.record.count", len(found))
         return found
 
-    async def add(self, content: str, metadata: Mapping[str, Any] | None = None, *, stores: Sequence[str] | None = None) -> None:
-        """Keep one text in the stores named, or in all that are writable and take single texts, at once (E27).
+    async def add(
+        self,
+        content: str,
+        metadata: Mapping[str, Any] | None = None,
+        *,
+        stores: Sequence[str] | None = None,
+        provenance: Provenance | None = None,
+    ) -> None:
+        """Keep one text in the stores named, or in all that are writable and take single texts, at once (E27). `provenance` says more than the
+        manager's own of where it comes from, to stores that take it.
 
         Every store is tried; `AddFailed` names those that failed and has what each raised (E30). `InvalidInput` where a name is unknown, a store
         read-only or without `add`, or none is left (E28, E29).
@@ -147,7 +167,7 @@ class MemoryManager:
         if not named:
             raise InvalidInput("stores", "no writable store matched")
         with span("create_memory", self._attributes) as describe:
-            await self._added([(text, about)], named)
+            await self._added([(text, about)], named, self._provenance.then(_provenance(provenance)))
             describe("gen_ai.memory.record.count", 1)
 
     async def flush(self) -> None:
@@ -201,7 +221,8 @@ class MemoryManager:
                 await session.delete()
             self._temporary.discard(name)
 
-        attachments = [Attachment(store, spool, context, self._attributes) for store in self._learning]
+        came_of = self._provenance.then(Provenance(run=run_id, session=None if session is None or name in self._temporary else session.id))
+        attachments = [Attachment(store, spool, context, self._attributes, came_of, self._gates) for store in self._learning]
         recording = self._recordings[name] = Recording(context, spool, attachments, behind=self._run_behind, leaves=leaves, ended=ended)
         try:
             await spool.open()
@@ -258,12 +279,20 @@ class MemoryManager:
         """The tools as an API takes them: `"openai"` or `"anthropic"`."""
         return [tool.schema(shape) for tool in self.tools]
 
-    async def dispatch(self, name: str, arguments: Mapping[str, Any] | None = None) -> Any:
-        """Do what a model asks of a tool, and return what it answers, as JSON can hold it. An error's text is for the model to read."""
+    async def dispatch(self, name: str, arguments: Mapping[str, Any] | None = None, *, provenance: Provenance | None = None) -> Any:
+        """Do what a model asks of a tool, and return what it answers, as JSON can hold it. An error's text is for the model to read.
+
+        `provenance` says what the model had before it when it asked (`Provenance(source="web:example.com", run="r1")`): what it adds carries that.
+        """
+        came_of = _provenance(provenance)
         tool = next((tool for tool in self.tools if tool.name == name), None)
         if tool is None:
             raise InvalidInput("name", f"there is no tool {str(name)[:40]!r}; there are {', '.join(tool.name for tool in self.tools) or 'none'}")
-        return await tool(**door.json_object("arguments", arguments or {}))
+        told = _CAME_OF.set(came_of)
+        try:
+            return await tool(**door.json_object("arguments", arguments or {}))
+        finally:
+            _CAME_OF.reset(told)
 
     async def inject(self, messages: Sequence[Any]) -> list[Any]:
         """The messages, of any framework's shape, with what memory knows in the latest one of the user. They are for one call of the model: what was
@@ -294,16 +323,20 @@ class MemoryManager:
 
     async def _found(self, store: NamedStore, query: str, limit: int | None) -> list[StoreEntry]:
         try:
-            return await store.search(query, limit)
+            found = await store.search(query, limit)
+            shown = await self._gates.let_out(found)
+            if len(shown) < len(found):
+                log.info("%d of %d found in memory store '%s' were withheld", len(found) - len(shown), len(found), store.name)
+            return shown
         except Exception as error:  # noqa: BLE001 - a store is anybody's
             log.warning("memory store '%s' could not be searched: %s: %s", store.name, type(error).__name__, error)
             return []
 
-    async def _added(self, entries: Sequence[tuple[str, Mapping[str, Any] | None]], stores: Sequence[NamedStore]) -> None:
+    async def _added(self, entries: Sequence[tuple[str, Mapping[str, Any] | None]], stores: Sequence[NamedStore], provenance: Provenance) -> None:
         """Keep every entry in every store, at once."""
 
         async def kept(entry: tuple[str, Mapping[str, Any] | None], store: NamedStore) -> None:
-            await store.call("add", *entry)
+            await self._gates.add(store, *entry, provenance)
 
         each = [(number, store, kept(entry, store)) for number, entry in enumerate(entries) for store in stores]
         results = await asyncio.gather(*(call for _, _, call in each), return_exceptions=True)
@@ -356,24 +389,24 @@ class MemoryManager:
             texts = [content_of(one, f"entries[{n}]") for n, one in enumerate(door.sequence("entries", entries, at_most=MOST_ENTRIES))]
             if not texts:
                 raise InvalidInput("entries", "must be at least one")
-            named = [self._stores[name] for name in _within(scope, stores)]
+            named, came_of = [self._stores[name] for name in _within(scope, stores)], self._provenance.then(_CAME_OF.get())
             if settings.wait_for_writes:
                 with span("create_memory", self._attributes) as describe:
-                    await self._added([(text, None) for text in texts], named)
+                    await self._added([(text, None) for text in texts], named, came_of)
                     describe("gen_ai.memory.record.count", len(texts))
                 return {"stored": len(texts)}
-            self._write_behind(texts, named)
+            self._write_behind(texts, named, came_of)
             return {"accepted": len(texts)}
 
         items = {"type": "array", "items": {"type": "string", "minLength": 1}, "minItems": 1, "maxItems": MOST_ENTRIES}
         kept = {"entries": {**items, "description": "What to keep: one text for each fact."}}
         return Tool(settings.name, described(settings.description, scope), parameters(kept, {}, scope), add)
 
-    def _write_behind(self, texts: Sequence[str], stores: Sequence[NamedStore]) -> None:
+    def _write_behind(self, texts: Sequence[str], stores: Sequence[NamedStore], provenance: Provenance) -> None:
         async def written() -> None:
             try:
                 with span("create_memory", self._attributes):
-                    await self._added([(text, None) for text in texts], stores)
+                    await self._added([(text, None) for text in texts], stores, provenance)
             except Exception as error:  # noqa: BLE001 - nobody waits for it
                 log.warning("what a model wanted to keep was not stored: %s", error)
 
@@ -412,6 +445,12 @@ def _setting(name: str, given: bool | T, kind: type[T]) -> T | None:
         return kind() if given else None
     if not isinstance(given, kind):
         raise InvalidInput(name, f"must be True, False or {kind.__name__}, not {type(given).__name__}")
+    return given
+
+
+def _provenance(given: object) -> Any:
+    if given is not None and not isinstance(given, Provenance):
+        raise InvalidInput("provenance", f"must be a Provenance, not {type(given).__name__}")
     return given
 
 

@@ -7,9 +7,12 @@ import logging
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from typing import Any
 
-from memory.domain.errors import Conflict
+from memory.domain.errors import Conflict, Refused
+from memory.domain.message import Message, source_of
+from memory.domain.provenance import UNSAID, Provenance, origin
 from memory.domain.shapes import messages_of
 from memory.facade.manager.extraction import Extraction, Model, facts_of
+from memory.facade.manager.gates import StoreGates
 from memory.facade.manager.spans import span
 from memory.facade.manager.spool import Numbered, Spool
 from memory.facade.manager.stores import NamedStore
@@ -27,13 +30,23 @@ SELDOM = 3
 class Attachment:
     """One store and one recording: how far the store has come, and how it fares."""
 
-    def __init__(self, store: NamedStore, spool: Spool, context: Mapping[str, Any], attributes: Mapping[str, str]) -> None:
+    def __init__(
+        self,
+        store: NamedStore,
+        spool: Spool,
+        context: Mapping[str, Any],
+        attributes: Mapping[str, str],
+        provenance: Provenance = UNSAID,
+        gates: StoreGates | None = None,
+    ) -> None:
         assert store.learns is not None  # noqa: S101 - others are not attached
         self._store = store
         self._settings: Extraction = store.learns
         self._spool = spool
         self._context = context
         self._attributes = attributes
+        self._provenance = provenance
+        self._gates = gates or StoreGates()
         self._turn = asyncio.Lock()
         self._turns = 0
         self._mark: int | None = None
@@ -72,31 +85,36 @@ class Attachment:
                 return count
             kept = [(number, left) for number, message in batch if (left := self._settings.filter(message)) is not None]
             if kept:
-                await self._tell(kept)
+                await self._tell(kept, self._came_of([message for _, message in batch]))
                 self._failures = self._waited = 0
                 count += len(kept)
             self._mark = behind
             await self._spool.marked(self._store.name, behind)
 
-    async def _tell(self, batch: Sequence[Numbered]) -> None:
+    def _came_of(self, heard: Sequence[Message]) -> Provenance:
+        """Where facts of these messages come from: what tools brought is among it also where it is left out, for others repeat it."""
+        sources = [origin("source", source) for message in heard if (source := source_of(message)) is not None]
+        return self._provenance.then(Provenance(origins=tuple(sources)))
+
+    async def _tell(self, batch: Sequence[Numbered], provenance: Provenance) -> None:
         numbers, messages = [number for number, _ in batch], [message for _, message in batch]
         if self._settings.extractor is None:
             told = {name: value for name, value in self._context.items() if name != "model"}
             await self._store.call("add_messages", messages, {**told, "sequence_numbers": numbers})
             return
         facts = await facts_of(self._settings.extractor, messages, self._context)
-        results = await asyncio.gather(*(self._kept(fact, numbers) for fact in facts), return_exceptions=True)
+        results = await asyncio.gather(*(self._kept(fact, numbers, provenance) for fact in facts), return_exceptions=True)
         for result in results:
             if isinstance(result, BaseException):
                 raise result
 
-    async def _kept(self, fact: Extracted, numbers: Sequence[int]) -> None:
+    async def _kept(self, fact: Extracted, numbers: Sequence[int], provenance: Provenance) -> None:
         """Keep a fact; by a key where the store takes one, so that it is kept once however often it is told (decision E71)."""
-        if not self._store.takes_keys:
-            await self._store.call("add", fact.content, fact.metadata or None)
-            return
+        key = key_of(self._context["run_id"], numbers, fact.content) if self._store.takes_keys else None
         try:
-            await self._store.call("add", fact.content, fact.metadata or None, key=key_of(self._context["run_id"], numbers, fact.content))
+            await self._gates.add(self._store, fact.content, fact.metadata or None, provenance, key=key)
+        except Refused:
+            log.info("a fact was refused, and is not kept in memory store '%s'", self._store.name)
         except Conflict as error:
             if error.deleted_at is None:
                 raise

@@ -9,10 +9,11 @@ from typing import Any
 
 from memory.domain import door
 from memory.domain.errors import InvalidInput, Unsupported
+from memory.domain.provenance import UNSAID, Provenance
 from memory.domain.shown import Shown
-from memory.facade.manager.calling import called
 from memory.facade.manager.extraction import Extraction, resolved
 from memory.facade.view import ScopedMemory
+from memory.orchestrator.calling import called
 from memory.orchestrator.retrieval.searching import FoundEntry
 
 LIMIT = 3
@@ -58,7 +59,8 @@ class NamedStore:
     `store` is a scoped view of a memory, or any object with `search`, and with `add` or `add_messages` where it is `writable`; its methods may block:
     they are called in a thread then. `description` tells a model what is in it; `limit` is what it is asked for unless the caller says otherwise.
     With `extraction` it is told what an agent's conversations say, as `MemoryManager.record` has it: the same again where it is in doubt whether it
-    arrived, under the same `key` where its `add` takes one, as that of a scope of a memory does.
+    arrived, under the same `key` where its `add` takes one, as that of a scope of a memory does. Where its `add` takes a `provenance`, as that does,
+    it is told where what is added comes from.
     """
 
     name: str
@@ -103,6 +105,16 @@ class NamedStore:
         """Whether what is added under a key is kept once, however often it is told."""
         return self.can("add") and "key" in inspect.signature(self._can["add"]).parameters
 
+    @property
+    def takes_provenance(self) -> bool:
+        """Whether it is told where what is added comes from (`Provenance`), as a scope of a memory is."""
+        return self.can("add") and "provenance" in inspect.signature(self._can["add"]).parameters
+
+    async def add(self, content: str, metadata: Mapping[str, Any] | None, provenance: Provenance, *, key: str | None = None) -> None:
+        """Keep one text, with what the store takes of its provenance and its key."""
+        more: dict[str, Any] = {"provenance": provenance} if self.takes_provenance else {}
+        await self.call("add", content, metadata, **(more | {"key": key} if key is not None else more))
+
     async def call(self, ability: str, *args: Any, **kwargs: Any) -> Any:
         """What one of its methods returns; one that blocks runs in a thread."""
         return await called(self._can[ability], *args, **kwargs)
@@ -126,11 +138,11 @@ def _abilities(store: Any) -> dict[str, Callable[..., Any]]:
 def _writes_to(view: Any) -> Callable[..., Any]:
     """`add` of a scope of a memory."""
 
-    async def add(content: str, metadata: Mapping[str, Any] | None = None, *, key: str | None = None) -> Any:
-        return await view.write(content, metadata=metadata, key=key)
+    async def add(content: str, metadata: Mapping[str, Any] | None = None, *, key: str | None = None, provenance: Provenance = UNSAID) -> Any:
+        return await view.write(content, metadata=metadata, key=key, **provenance.to_arguments())
 
-    def add_blocking(content: str, metadata: Mapping[str, Any] | None = None, *, key: str | None = None) -> Any:
-        return view.write(content, metadata=metadata, key=key)
+    def add_blocking(content: str, metadata: Mapping[str, Any] | None = None, *, key: str | None = None, provenance: Provenance = UNSAID) -> Any:
+        return view.write(content, metadata=metadata, key=key, **provenance.to_arguments())
 
     return add if inspect.iscoroutinefunction(view.write) else add_blocking
 

@@ -22,6 +22,7 @@ from memory.orchestrator.meaning import Meaning
 from memory.orchestrator.outbox import Outbox
 from memory.orchestrator.placement import Placement
 from memory.orchestrator.quotas import Quotas
+from memory.orchestrator.trust import Trust
 from memory.policies.onward import Onward as Callback
 from memory.policies.tokens import DefaultCounter
 from memory.ports.query import Filter, Tenant
@@ -40,6 +41,7 @@ class Conversations:
         erasure: Erasure,
         meaning: Meaning,
         quotas: Quotas,
+        trust: Trust,
         passages: Where = "off",
         onward: Callback | Literal["elsewhere"] | None = None,
         counter: TokenCounter | None = None,
@@ -52,7 +54,9 @@ class Conversations:
         self.tasks = Tasks(placement, outbox=outbox, erasure=erasure)
         self.runs = Runs(placement, outbox=outbox, erasure=erasure)
         self.carrying = Carrying(placement, self.sessions.uploads, self.passages)
-        self.onward = Onward(placement, sessions=self.sessions, meaning=meaning, outbox=outbox, erasure=erasure, quotas=quotas, callback=onward)
+        self.onward = Onward(
+            placement, sessions=self.sessions, meaning=meaning, outbox=outbox, erasure=erasure, quotas=quotas, trust=trust, callback=onward
+        )
         self.redaction = Redaction(placement, sessions=self.sessions, onward=self.onward, outbox=outbox, erasure=erasure)
 
     def moment_of(self, given: datetime | timedelta | None) -> datetime | None:

@@ -20,7 +20,7 @@ from datetime import datetime, timedelta
 from typing import Any, Literal
 
 from memory.domain.entry import EntryDraft, expiry
-from memory.domain.errors import MemoryTiersError, NotFound
+from memory.domain.errors import MemoryTiersError, NotFound, Refused
 from memory.orchestrator.collections import MESSAGES
 from memory.orchestrator.conversations.events import LEAVES, After, Event, EventType, event_of
 from memory.orchestrator.conversations.history import History
@@ -35,6 +35,7 @@ from memory.orchestrator.outbox import Outbox, Pending
 from memory.orchestrator.placement import Placement, refused
 from memory.orchestrator.quotas import Quotas
 from memory.orchestrator.steps import step
+from memory.orchestrator.trust import Trust
 from memory.orchestrator.turns import Patience
 from memory.orchestrator.versions import version_at
 from memory.policies.onward import Leaving, drafts_of
@@ -80,11 +81,13 @@ class Onward:
         outbox: Outbox,
         erasure: Erasure,
         quotas: Quotas,
+        trust: Trust,
         callback: Callback | Literal["elsewhere"] | None,
     ) -> None:
         self._placement = placement
         self._sessions = sessions
         self._outbox = outbox
+        self._trust = trust
         self.taught = Taught(placement, sessions=sessions, meaning=meaning, outbox=outbox, erasure=erasure, quotas=quotas)
         self._callback = callback if callable(callback) else None
         self._owes = callback is not None
@@ -205,7 +208,7 @@ class Onward:
     async def _ask(self, pending: Pending, owner: Record, session: Record, callback: Callback) -> bool:
         """Ask the callback and write down what it returned, where nobody else has; then do what that owes."""
         leaving, places = await self._leaving(owner, session)
-        drafts = [] if leaving is None else await self._drafts(owner, callback, leaving)
+        drafts = [] if leaving is None else await self._let_in(owner.key.tenant, await self._drafts(owner, callback, leaving))
         self._failed.pop(owner.key, None)
         if not drafts:
             return True
@@ -219,6 +222,16 @@ class Onward:
         if not outcome.applied:
             return False  # others were first, or the message was changed; who looks next sees it
         return not any(owed.step == LEAVE for owed in await self._outbox.finish(Pending(MESSAGES, pending.store, noted)))
+
+    async def _let_in(self, tenant: str, drafts: Sequence[EntryDraft]) -> list[EntryDraft]:
+        """Those that may be written; of the others nothing is made."""
+        kept: list[EntryDraft] = []
+        for draft in drafts:
+            try:
+                kept += await self._trust.let_in(tenant, [draft])
+            except Refused:
+                log.info("an entry of what was said is not made: it was refused")
+        return kept
 
     async def _drafts(self, owner: Record, callback: Callback, leaving: Leaving) -> list[EntryDraft]:
         try:

@@ -29,6 +29,8 @@ READ_FOR_CLOSENESS = 50
 OTHER_METADATA = "other_metadata"
 NOT_CONFIRMED = "not_confirmed"
 """Why a hit is left out whose store did not answer again."""
+WITHHELD = "withheld"
+"""Why one is that the recall gate did not let out."""
 
 
 def first_asked(limit: int) -> int:

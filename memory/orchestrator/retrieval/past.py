@@ -50,7 +50,7 @@ class Past:
                 other = found.get(entry_id(row))
                 if other is None or outranks(row, other[0], asked.known_at):
                     found[entry_id(row)] = (row, store)
-        known = await self._browsing.known([row for row, _ in found.values()], asked, lacking)
+        known = await self._browsing.let_out(await self._browsing.known([row for row, _ in found.values()], asked, lacking), lacking)
         if not known:
             return None
         asks_all = replace(whole, collection=ENTRY_VERSIONS)

@@ -24,7 +24,7 @@ from memory.orchestrator.long_texts import LongTexts
 from memory.orchestrator.meaning import Meaning
 from memory.orchestrator.past import locate_each
 from memory.orchestrator.placement import Placement
-from memory.orchestrator.retrieval.choosing import NOT_CONFIRMED, OTHER_METADATA, Behind, Choosing, Reading, chosen
+from memory.orchestrator.retrieval.choosing import NOT_CONFIRMED, OTHER_METADATA, WITHHELD, Behind, Choosing, Reading, chosen
 from memory.orchestrator.retrieval.forms import Forms
 from memory.orchestrator.retrieval.past import Past
 from memory.orchestrator.retrieval.pool import Gathering, Pool
@@ -60,7 +60,8 @@ Found: TypeAlias = FoundEntry | FoundMessage
 
 class Results(Answer[T]):
     """Hits, best first. `degraded` names stores, and advisors that failed. `left_out` tells, of a search that explains, what was found and is not
-    shown, by why. `expansion` and `rerank` tell what became of these where they were asked for."""
+    shown, by why; `withheld` how many entries the recall gate did not let out. `expansion` and `rerank` tell what became of these where they were
+    asked for."""
 
     def __init__(
         self,
@@ -70,14 +71,16 @@ class Results(Answer[T]):
         *,
         expansion: Expansion | None = None,
         rerank: Rerank | None = None,
+        withheld: int = 0,
     ) -> None:
         super().__init__(found, degraded)
+        self.withheld = withheld
         self.left_out = dict(left_out or {})
         self.expansion = expansion
         self.rerank = rerank
 
     def to_dict(self) -> dict[str, Any]:
-        told = {"left_out": self.left_out, "expansion": self.expansion, "rerank": self.rerank}
+        told = {"left_out": self.left_out, "expansion": self.expansion, "rerank": self.rerank, "withheld": self.withheld}
         return super().to_dict() | {name: as_json(value) for name, value in told.items() if value}
 
 
@@ -116,8 +119,9 @@ class Searching:
         result = cast("type[SearchResult]", MixedResult if asked.messages else SearchResult)
         if not text.strip():
             browsed = await self._browsing.browse(asked)
-            return result([FoundEntry(e, 0.0, {"tier": e.tier} if explain else {}) for e in browsed], browsed.degraded)
+            return result([FoundEntry(e, 0.0, {"tier": e.tier} if explain else {}) for e in browsed], browsed.degraded, withheld=browsed.withheld)
         lacking = Lacking()
+        asked = await self._browsing.trusted(asked, lacking)
         if asked.by != "words" and (lacks := self._meaning.lacks) is not None:
             lacking.say(lacks)
 
@@ -126,9 +130,9 @@ class Searching:
 
         choice = await chosen(read(text), asked.limit, choosing)
         if choice is None:
-            return result([], lacking.notes)
+            return result([], lacking.notes, withheld=len(lacking.withheld))
         shown = cast("list[FoundEntry]", [hit async for hit in choice.shown(explain)])
-        return result(shown, lacking.notes, choice.left_out() if explain else None)
+        return result(shown, lacking.notes, choice.left_out() if explain else None, withheld=len(lacking.withheld))
 
     async def _choosing(self, asked: Asked, question: Question, limit: int, lacking: Lacking) -> Choosing[Any, Found] | None:
         """The ranked pool; None where there is none."""
@@ -220,6 +224,11 @@ class _Homes:
                 gone[row] = OTHER_METADATA
             else:
                 gone[row] = NOT_CONFIRMED if self._pool.measured.ids[row] in unknown else "changed_since"
+        let_out = await self._browsing.let_out(list(there.values()), self._lacking)
+        if len(let_out) < len(there):
+            kept = {record.key for record in let_out}
+            gone |= {row: WITHHELD for row, record in there.items() if record.key not in kept}
+            there = {row: record for row, record in there.items() if record.key in kept}
         return there, gone
 
     async def _homes(self, rows: Sequence[int]) -> tuple[dict[str, Record], set[str]]:

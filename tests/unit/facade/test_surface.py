@@ -19,8 +19,8 @@ SURFACE = {
     "relations": "all density expand graph relate related unrelate",
     "sessions": "create delete end get list runs update",
     "scratchpads": "append clear read",
-    "admin": "audit check compare embed_messages erase erase_tenant erase_user export flush hold holds import_ "
-    "move plan reindex release_hold route set_back stats sweep vacuum where why",
+    "admin": "audit check compare distrust distrusted embed_messages erase erase_tenant erase_user export flush hold holds import_ "
+    "move plan reindex release_hold roll_back route set_back stats sweep trust vacuum where why",
 }
 """Every public method. What comes to stand here is promised: give it a noun before `Memory` itself."""
 

@@ -16,9 +16,11 @@ import pytest
 from memory.domain.entry import EntryDraft
 from memory.domain.errors import MemoryTiersError, StoreUnavailable
 from memory.domain.ids import keyed_id
+from memory.domain.provenance import ORIGIN_KINDS
 from memory.domain.scope import Scope
 from memory.orchestrator import placement
 from memory.orchestrator.collections import ENTRIES
+from memory.orchestrator.distrusts import of_origin
 from memory.orchestrator.engine import Engine
 from memory.orchestrator.retrieval import forms
 from memory.orchestrator.retrieval.forms import LASTS
@@ -28,7 +30,7 @@ from memory.orchestrator.topology import Topology
 from memory.policies import visibility
 from memory.policies.asked import Asked
 from memory.policies.visibility import FILTERED
-from memory.ports.query import Filter
+from memory.ports.query import Filter, Not, Or
 from memory.ports.record import Key
 from tests.support.forms import astray, kept, read
 from tests.support.slips import Slip
@@ -290,12 +292,13 @@ async def test_a_filter_that_few_pass_is_asked_of_the_form() -> None:
 
 def test_filters_of_searches_name_no_field_that_forms_lack() -> None:
     now = World().clock()
-    asked = Asked(TENANT, (USER,), since=now, before=now, types=("fact",), tags=("a",), any_tags=("b",), as_of=now)
+    trusted = Not(Or(tuple(of_origin(f"{kind}:x") for kind in ORIGIN_KINDS)))
+    asked = Asked(TENANT, (USER,), since=now, before=now, types=("fact",), tags=("a",), any_tags=("b",), as_of=now, trusted=trusted)
     assert _named(visibility.filter_of(asked, ENTRIES, now)) == FILTERED
 
 
 def _named(part: Filter | None) -> set[str]:
-    inner: tuple[Filter, ...] = getattr(part, "parts", ())
+    inner: tuple[Filter, ...] = (part.part,) if isinstance(part, Not) else getattr(part, "parts", ())
     return {name for one in inner for name in _named(one)} | ({name} if (name := getattr(part, "field", None)) is not None else set())
 
 

@@ -1,0 +1,98 @@
+"""Where what is remembered came from: its source, the agent that wrote it and in which run, and what else it was made of."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, Literal, TypeAlias, get_args
+
+from memory.domain import door
+from memory.domain.errors import InvalidInput
+from memory.domain.shown import Shown
+
+OriginKind: TypeAlias = Literal["source", "agent", "run"]
+ORIGIN_KINDS: tuple[OriginKind, ...] = get_args(OriginKind)
+MOST_ORIGINS = 10_000
+"""Of one entry."""
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Provenance(Shown):
+    """What somebody who writes says of where it comes from.
+
+    `source` is any name of the caller's ("web:example.com", "user", "tool:search"). `origins` are others that went into it, each with its kind before
+    it: `"source:web:example.com"`, `"agent:helper"`, `"run:r1"`. `session` is where it was said (the entry's `conversation_id`).
+    """
+
+    source: str | None = None
+    agent: str | None = None
+    run: str | None = None
+    origins: tuple[str, ...] = ()
+    session: str | None = None
+
+    def __post_init__(self) -> None:
+        for kind in (*ORIGIN_KINDS, "session"):
+            check_name(kind, getattr(self, kind))
+        object.__setattr__(self, "origins", tuple(check_origins(self.origins)))
+
+    def to_arguments(self) -> dict[str, Any]:
+        """What of it is said, as `write` takes it."""
+        said = {**{name: getattr(self, name) for name in (*ORIGIN_KINDS, "origins")}, "conversation_id": self.session}
+        return {name: value for name, value in said.items() if value}
+
+    def then(self, other: Provenance | None) -> Provenance:
+        """This, and more exactly that: what it names instead stays among the origins."""
+        if other is None:
+            return self
+        said = {name: getattr(other, name) or getattr(self, name) for name in (*ORIGIN_KINDS, "session")}
+        current = named_in(said)
+        before = [one for one in named_in({kind: getattr(self, kind) for kind in ORIGIN_KINDS}) if one not in current]
+        return Provenance(**said, origins=(*self.origins, *other.origins, *before))
+
+
+def check_name(kind: str, value: object) -> str | None:
+    """The name of a source, an agent, a run or a session."""
+    if value is None:
+        return None
+    return door.text("source", value, max_chars=door.MAX_SOURCE_CHARS) if kind == "source" else door.identifier(kind, value)
+
+
+def check_origins(value: object) -> list[str]:
+    """Origins, each once, in the order given."""
+    return list(dict.fromkeys(_origin(one) for one in door.sequence("origins", value, at_most=MOST_ORIGINS)))
+
+
+def origin(kind: str, name: str) -> str:
+    """A source, an agent or a run as one text."""
+    return f"{kind}:{name}"
+
+
+def parts_of(of: str) -> tuple[str, str]:
+    """The kind and the name of an origin."""
+    kind, _, name = of.partition(":")
+    return kind, name
+
+
+def named_in(fields: Mapping[str, Any]) -> list[str]:
+    """The origins of which these fields name the source, the agent and the run."""
+    return [origin(kind, str(name)) for kind in ORIGIN_KINDS if (name := fields.get(kind))]
+
+
+def all_in(fields: Mapping[str, Any]) -> list[str]:
+    """All that went into what has these fields, each once."""
+    return _once([*named_in(fields), *(fields.get("origins") or ())])
+
+
+def _once(origins: Iterable[str]) -> list[str]:
+    return list(dict.fromkeys(origins))
+
+
+def _origin(value: object) -> str:
+    kind, name = parts_of(door.text("origins", value))
+    if kind not in ORIGIN_KINDS or not name:
+        raise InvalidInput("origins", f"each is a kind and a name, such as 'source:web:example.com'; kinds are {', '.join(ORIGIN_KINDS)}")
+    check_name(kind, name)
+    return origin(kind, name)
+
+
+UNSAID = Provenance()

@@ -1,0 +1,33 @@
+"""Distrusting: what a caller says is not trusted, checked."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from memory.domain import door
+from memory.domain.distrust import LATER_WRITES, Distrust, LaterWrites
+from memory.domain.errors import InvalidInput
+from memory.domain.provenance import Provenance, named_in
+from memory.facade.access import Access
+from memory.facade.arguments import Moment, moment
+
+MOST_OF_A_REASON = 2_000
+
+
+def origins_of(source: str | None, agent: str | None, run: str | None) -> list[str]:
+    """The source, the agent and the run that are named, one at least."""
+    Provenance(source, agent, run)
+    if not (origins := named_in({"source": source, "agent": agent, "run": run})):
+        raise InvalidInput("source", "name a source, an agent or a run")
+    return origins
+
+
+async def distrust(
+    access: Access, origins: Sequence[str], *, since: Moment | None, later_writes: LaterWrites, reason: str, distrusted_by: str | None
+) -> list[Distrust]:
+    """Distrust each of these."""
+    door.one_of("later_writes", later_writes, LATER_WRITES)
+    door.text("reason", reason, max_chars=MOST_OF_A_REASON, min_chars=1)
+    by = None if distrusted_by is None else door.identifier("distrusted_by", distrusted_by)
+    at, now = moment("since", since), access.engine.placement.now()
+    return await access.engine.trust.distrusts.place(access.tenant, [Distrust(one, at, later_writes, reason, by, now) for one in origins])

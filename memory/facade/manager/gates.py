@@ -1,0 +1,48 @@
+"""The gates of a manager: as those of a memory, for stores of any kind."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Any, TypeAlias
+
+from memory.domain.errors import InvalidInput, Refused
+from memory.domain.provenance import Provenance
+from memory.facade.manager.stores import NamedStore, StoreEntry
+from memory.orchestrator.gates import Verdict, answers_of, changes_of, lets_out
+from memory.orchestrator.settings import EngineSettings
+
+StoreWriteGate: TypeAlias = Callable[[StoreEntry, Provenance], "Verdict | Awaitable[Verdict]"]
+StoreRecallGate: TypeAlias = Callable[[StoreEntry], "bool | Awaitable[bool]"]
+WITHIN = EngineSettings().deadline
+CHANGED = frozenset({"content", "metadata"})
+
+
+class StoreGates:
+    """What is asked of what goes into stores and of what comes out of them."""
+
+    def __init__(self, write: StoreWriteGate | None = None, recall: StoreRecallGate | None = None) -> None:
+        for name, gate in (("write_gate", write), ("recall_gate", recall)):
+            if gate is not None and not callable(gate):
+                raise InvalidInput(name, f"must be a function, not {type(gate).__name__}")
+        self._write = write
+        self._recall = recall
+
+    async def add(
+        self, store: NamedStore, content: str, metadata: Mapping[str, Any] | None, provenance: Provenance, *, key: str | None = None
+    ) -> None:
+        """Keep a text in a store as the write gate lets it in. Raises `Refused` where it does not."""
+        if self._write is not None:
+            entry = StoreEntry(content, store.name, None if metadata is None else dict(metadata))
+            [answer] = await answers_of(self._write, [(entry, provenance)], WITHIN)
+            changes = changes_of(answer)
+            if changes.keys() - CHANGED:
+                raise Refused("the write gate of a manager changes content and metadata only")
+            content, metadata = changes.get("content", content), changes.get("metadata", metadata)
+        await store.add(content, metadata, provenance, key=key)
+
+    async def let_out(self, entries: Sequence[StoreEntry]) -> list[StoreEntry]:
+        """Those that the recall gate lets out."""
+        if self._recall is None or not entries:
+            return list(entries)
+        answers = await answers_of(self._recall, [(entry,) for entry in entries], WITHIN)
+        return [entry for entry, answer in zip(entries, answers, strict=True) if lets_out(answer)]

@@ -1,0 +1,217 @@
+"""Roll-back: taking back all that a source, an agent or a run wrote.
+
+What it created is retired or erased, what it changed is said again as it would be without these changes, and what was made of its entries is named
+and, if asked, taken back too. It is an operation in the archive that owes the work: whoever dies at it, a sweep goes on. Each entry is judged by its
+versions and changed on condition that it is still the one that was judged, so that what was done once is not done again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterable, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+from typing import Any
+
+from memory.domain import ids
+from memory.domain.errors import Contended, Held, MemoryTiersError, NotFound, StoreError
+from memory.domain.rolled_back import RolledBack, Undone
+from memory.domain.time import micros
+from memory.orchestrator.browsing import BROWSED, Browsing
+from memory.orchestrator.collections import ENTRIES, OPERATIONS, SYSTEM_TENANT
+from memory.orchestrator.entries import Entries
+from memory.orchestrator.entry_records import changed, without, writer_of
+from memory.orchestrator.erasure import Erasure
+from memory.orchestrator.generations import OPERATIONS_SCOPE
+from memory.orchestrator.outbox import Outbox, Pending
+from memory.orchestrator.past import kept_versions
+from memory.orchestrator.placement import Placement, refused
+from memory.orchestrator.versions import version_at
+from memory.policies.visibility import is_current, is_expired
+from memory.ports.query import Eq, Filter, Ge, Has, Order, Query, Tenant, all_of
+from memory.ports.record import Key, Owed, Record
+from memory.ports.writes import AtVersion, Delete, Newer, Put
+
+TAKE_BACK = "take_back"
+NOT_KEPT = "the version before is not kept"
+HELD = "under legal hold: retired instead"
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """What is to be taken back: all that these origins wrote, from `since` until this moment, both versions."""
+
+    origins: tuple[str, ...]
+    since: int
+    until: int
+    erase: bool
+    derived: bool
+
+    def is_of(self, step: Record) -> bool:
+        """Whether one of the origins wrote this version."""
+        return self.since <= step.version <= self.until and not set(self.origins).isdisjoint(writer_of(step))
+
+
+@dataclass(frozen=True, slots=True)
+class Judged:
+    """What is to become of an entry as it stands."""
+
+    record: Record
+    verdict: Undone
+    new: Record | None = None
+    """What is put in its place, where it is not erased."""
+
+
+class RollingBack:
+    """Takes back what is not trusted."""
+
+    def __init__(self, placement: Placement, *, browsing: Browsing, entries: Entries, erasure: Erasure, outbox: Outbox) -> None:
+        self._placement = placement
+        self._browsing = browsing
+        self._entries = entries
+        self._erasure = erasure
+        outbox.register(TAKE_BACK, self._take_back_noted)
+
+    async def plan(self, tenant: str, origins: Sequence[str], *, since: datetime | None, erase: bool, derived: bool) -> RolledBack:
+        """What `run` would do now."""
+        wanted = self._wanted(origins, since, erase, derived)
+        found = [one async for one in self._concerned(tenant, wanted)]
+        held = await self._erasure.holds.over([one.record for one in found if one.verdict.done == "erased"])
+        told = [replace(one.verdict, done="retired", note=HELD) if one.record.key in held else one.verdict for one in found]
+        return RolledBack(wanted.origins, True, [said for said, one in zip(told, found, strict=True) if said.note != HELD or one.new is not None])
+
+    async def run(self, tenant: str, origins: Sequence[str], *, since: datetime | None, erase: bool, derived: bool) -> RolledBack:
+        """Take back what these wrote until now. Where a store fails the call does; the rest is owed, and a sweep does it."""
+        wanted, store, now = self._wanted(origins, since, erase, derived), self._placement.topology.archive, self._placement.now()
+        data: dict[str, Any] = {name: getattr(wanted, name) for name in ("since", "until", "erase", "derived")}
+        owed = Owed(TAKE_BACK, TAKE_BACK, {"tenant": tenant, "origins": list(wanted.origins), **data})
+        key = Key(SYSTEM_TENANT, ids.derived_id(SYSTEM_TENANT, OPERATIONS_SCOPE, TAKE_BACK, tenant, str(wanted.until), *wanted.origins))
+        operation = Record(key, OPERATIONS_SCOPE, self._placement.next_version(), now, now, fields={"kind": TAKE_BACK}, tier="mid", owed=(owed,))
+        begun = await self._placement.write_one("take_back.begin", store, Put(OPERATIONS, operation, Newer()))
+        if (error := refused(store, begun)) is not None:
+            raise error
+        done = await self._carry_out(tenant, wanted)
+        await self._end(operation)
+        return RolledBack(wanted.origins, False, done)
+
+    async def _take_back_noted(self, pending: Pending, owed: Owed) -> bool:
+        if isinstance(pending.owner, Record):
+            data = owed.data
+            wanted = Wanted(tuple(data["origins"]), data["since"], data["until"], data["erase"], data["derived"])
+            await self._carry_out(data["tenant"], wanted)
+            await self._end(pending.owner)
+        return True
+
+    async def _end(self, operation: Record) -> None:
+        version, until = self._placement.next_version(operation.version), self._placement.tombstone_until()
+        gone = Delete(OPERATIONS, operation.key, version, AtVersion(operation.version), discard_at=until, settles=frozenset({TAKE_BACK}))
+        await self._placement.write_one("take_back.end", self._placement.topology.archive, gone)
+
+    def _wanted(self, origins: Sequence[str], since: datetime | None, erase: bool, derived: bool) -> Wanted:
+        return Wanted(tuple(origins), 0 if since is None else micros(since), self._placement.next_version(), erase, derived)
+
+    # -- what is concerned --------------------------------------------------------------------------------------------
+
+    async def _concerned(self, tenant: str, wanted: Wanted) -> AsyncIterator[Judged]:
+        """Every entry of which something is to be said, each once, as it stands."""
+        seen = set[Key]()
+        for origin in wanted.origins:
+            for filters in _asked(origin, wanted.since):
+                async for record in self._found(tenant, filters):
+                    if record.key not in seen and (judged := await self._judge(record, wanted)) is not None:
+                        yield judged
+                    seen.add(record.key)
+
+    async def _found(self, tenant: str, filters: Filter | None) -> AsyncIterator[Record]:
+        for store in self._placement.topology.homes:
+            query = Query(ENTRIES, Tenant(tenant), filters, (Order("created_at"),), self._placement.settings.page, roles=BROWSED)
+            async for page in self._placement.pages("take_back.find", store, query):
+                for record in await self._browsing.counting(store, ENTRIES, [row for row in page.records if isinstance(row, Record)]):
+                    yield record
+
+    async def _judge(self, record: Record, wanted: Wanted) -> Judged | None:
+        """What is to become of an entry; None where that has been done, or is nothing."""
+        if is_expired(record, self._placement.now()):
+            return None
+        steps = [*(await kept_versions(self._placement, record) if record.previous is not None else ()), record]
+        taken = [wanted.is_of(step) for step in steps]
+        whole, is_derived = steps[0].previous is None, _is_derived(record)
+        if taken[0] and whole and not is_derived:
+            return self._taken_away(record, wanted, "written")
+        if any(taken[1:]) and not taken[0]:
+            new = without(steps, taken, version_at(self._placement.now(), record.version))
+            return Judged(record, Undone(record.key.id, record.scope, "changed", "restored"), new)
+        if any(taken) and not is_derived:
+            return self._taken_away(record, replace(wanted, erase=False), "changed", NOT_KEPT)
+        if not whole and not is_derived and not any(taken):
+            return Judged(record, Undone(record.key.id, record.scope, "changed", "left", NOT_KEPT))
+        if not is_derived or steps[0].version < wanted.since or steps[0].version > wanted.until:
+            return None
+        if wanted.derived:
+            return self._taken_away(record, wanted, "derived")
+        return Judged(record, Undone(record.key.id, record.scope, "derived", "left")) if is_current(record, self._placement.now()) else None
+
+    def _taken_away(self, record: Record, wanted: Wanted, why: Any, note: str = "") -> Judged | None:
+        """An entry that goes: erased, or retired unless it is already."""
+        if wanted.erase:
+            return Judged(record, Undone(record.key.id, record.scope, why, "erased", note), self._retired(record))
+        retired = self._retired(record)
+        return None if retired is None else Judged(record, Undone(record.key.id, record.scope, why, "retired", note), retired)
+
+    def _retired(self, record: Record) -> Record | None:
+        now, start = self._placement.now(), record.fields["valid_from"]
+        if not is_current(record, now):
+            return None
+        return changed(record, {"valid_to": max(now, start)}, version=version_at(now, record.version))  # type: ignore[type-var]
+
+    # -- done ---------------------------------------------------------------------------------------------------------
+
+    async def _carry_out(self, tenant: str, wanted: Wanted) -> list[Undone]:
+        """Take back all of it that can be; what one entry or store fails over is raised in the end, and the operation stays owed."""
+        done, failures = list[Undone](), list[MemoryTiersError]()
+        async for judged in self._concerned(tenant, wanted):
+            try:
+                came = await self._take_back(judged, wanted)
+            except (StoreError, Contended) as error:
+                failures.append(error)
+                continue
+            except NotFound:  # its scope was erased meanwhile
+                continue
+            done += [] if came is None else [came]
+        if failures:
+            raise failures[0]
+        return done
+
+    async def _take_back(self, judged: Judged, wanted: Wanted) -> Undone | None:
+        """What was done about one entry; None where others had done it."""
+        verdict, key = judged.verdict, judged.record.key
+        if verdict.done == "left":
+            return verdict
+        if verdict.done == "erased":
+            try:
+                if await self._erasure.delete(ENTRIES, key, at=judged.record.version):
+                    return verdict
+                now = (await self._placement.locate(ENTRIES, key)).record  # changed meanwhile, or gone
+                again = None if now is None else await self._judge(now, wanted)
+                return None if again is None else await self._take_back(again, wanted)
+            except Held:
+                wanted, verdict = replace(wanted, erase=False), replace(verdict, done="retired", note=HELD)
+        said: list[Undone] = []
+
+        async def rewritten(record: Record) -> Record | None:
+            again = await self._judge(record, wanted)
+            said[:] = [] if again is None else [replace(again.verdict, note=again.verdict.note or verdict.note)]
+            return None if again is None else again.new
+
+        return said[0] if await self._entries.rewrite(key, rewritten) else None
+
+
+def _asked(origin: str, since: int) -> Iterable[Filter | None]:
+    """What is asked for one origin: first what names it, by an index; then what it went into."""
+    kind, _, name = origin.partition(":")
+    changed_since = Ge("version", since) if since else None
+    return all_of(Eq(kind, name), changed_since), all_of(Has("origins", origin), changed_since)
+
+
+def _is_derived(record: Record) -> bool:
+    """Whether it was made of other entries."""
+    return record.fields.get("promoted_from_id") is not None or record.body.get("compacted_from_ids") is not None

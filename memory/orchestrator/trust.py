@@ -1,0 +1,97 @@
+"""What may be written and what may be shown: by the gates of a memory, and by which origins are distrusted."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from memory.domain.entry import EntryDraft, ImportedDraft
+from memory.domain.errors import Refused, StoreError
+from memory.domain.provenance import all_in, named_in
+from memory.orchestrator.distrusts import Distrusts, visible
+from memory.orchestrator.entry_records import changed, entry_of
+from memory.orchestrator.gates import Draft, Gates
+from memory.orchestrator.placement import Placement
+from memory.ports.asking import lets_through
+from memory.ports.pace import paced
+from memory.ports.record import Record
+
+AT_A_TIME = 500
+"""Drafts that are looked at before others have a turn: what they come of, and nothing of their texts."""
+
+
+class Trust:
+    """Asked by whoever writes entries, and by whoever shows them."""
+
+    def __init__(self, placement: Placement, gates: Gates) -> None:
+        self._placement = placement
+        self.gates = gates
+        self.distrusts = Distrusts(placement)
+
+    # -- written ------------------------------------------------------------------------------------------------------
+
+    async def let_in(self, tenant: str, drafts: Sequence[Draft], *, derived: bool = False) -> list[Draft]:
+        """The drafts as they are to be written. Raises `Refused` for the first that is not: by the gate, or for coming of what is distrusted.
+
+        What is imported, and what is `derived` of entries, is not refused for that: it is kept back.
+        """
+        if not derived:
+            written = [(position, draft) for position, draft in enumerate(drafts) if not isinstance(draft, ImportedDraft)]
+            named = {position: origins async for position, draft in paced(written, AT_A_TIME) if (origins := _origins_of(draft))}
+            await self._refuse(tenant, named)
+        return await self.gates.let_in(drafts)
+
+    def asks_of(self, changes: Mapping[str, Any]) -> bool:
+        """Whether anybody is to be asked of such changes."""
+        return self.gates.write is not None or bool(_writer(changes))
+
+    async def let_change(self, tenant: str, record: Record, changes: dict[str, Any]) -> dict[str, Any]:
+        """The changes of an entry as they are to be made; see `let_in`. The gate sees the entry as it would be, and who changes it."""
+        await self._refuse(tenant, {0: _writer(changes)})
+        if self.gates.write is None:
+            return changes
+        entry = entry_of(changed(record, changes, version=self._placement.next_version(record.version)))
+        said = {name: getattr(entry, name) for name in EntryDraft.model_fields if name != "key"}
+        named = {name: changes.get(name) for name in ("source", "agent", "run")} | {"origins": tuple(changes.get("origins", ()))}
+        [more] = await self.gates.changes([EntryDraft.model_construct(**{**said, **named})])
+        return {**changes, **more}
+
+    async def _refuse(self, tenant: str, named: Mapping[int, Sequence[str]]) -> None:
+        """Raise `Refused` for the first of these positions that comes of what is distrusted."""
+        if not any(named.values()):
+            return
+        try:
+            known = await self.distrusts.known(tenant)
+        except StoreError:
+            return  # nobody can say: what is distrusted is found by nobody, whoever wrote it
+        now = self._placement.now()
+        refusing = {one.origin for one in known.distrusts if one.later_writes == "refused" and (one.since is None or one.since <= now)}
+        for position, origins in named.items() if refusing else ():
+            if said := [one for one in origins if one in refusing]:
+                raise Refused(f"'{said[0]}' is distrusted", position)
+
+    # -- shown --------------------------------------------------------------------------------------------------------
+
+    async def hides(self, record: Record) -> bool:
+        """Whether a record that was read by its id is not to be shown. What says nothing of where it comes from is asked of the gate alone."""
+        if all_in(record.fields):
+            known = await self.distrusts.known(record.key.tenant)
+            if not lets_through(visible(known), record):
+                return True
+        return not (await self.shown([record]))[0]
+
+    async def shown(self, records: Sequence[Record]) -> list[bool]:
+        """Which of the records the recall gate lets out."""
+        if self.gates.recall is None:
+            return [True] * len(records)
+        return await self.gates.lets_out([entry_of(record) for record in records])
+
+
+def _writer(changes: Mapping[str, Any]) -> list[str]:
+    """The origins of who makes these changes."""
+    return [*named_in(changes), *changes.get("origins", ())]
+
+
+def _origins_of(draft: EntryDraft) -> list[str]:
+    """What a draft comes of."""
+    return all_in({"source": draft.source, "agent": draft.agent, "run": draft.run, "origins": draft.origins})

@@ -1,0 +1,256 @@
+"""Trust, call by call: a roll-back that fails at any is done by a sweep, and where nobody can say what is distrusted nothing doubtful is shown."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from memory.domain.distrust import Distrust
+from memory.domain.entry import Entry, EntryDraft
+from memory.domain.errors import CorruptRecord, Refused, StoreError, StoreUnavailable
+from memory.domain.hold import LegalHold
+from memory.domain.rolled_back import RolledBack
+from memory.domain.scope import Scope
+from memory.orchestrator import distrusts
+from memory.orchestrator.collections import ENTRY_VERSIONS, OPERATIONS, SETTINGS
+from memory.orchestrator.engine import Engine
+from memory.orchestrator.settings import EngineSettings
+from memory.policies.asked import Asked
+from tests.unit.orchestrator.world import SESSION, TENANT, USER, Flaky, World
+
+WEB = "source:web"
+ASKED = Asked(TENANT, (SESSION, USER), limit=100)
+LATER = timedelta(seconds=3)
+
+
+async def _write(world: World, content: str, scope: Scope = USER, **said: Any) -> Entry:
+    return await world.engine.entries.write(TENANT, EntryDraft(scope=scope, content=content, **said))
+
+
+async def _distrust(engine: Engine, origin: str = WEB) -> None:
+    await engine.trust.distrusts.place(TENANT, [Distrust(origin, None, "refused", "r", None, engine.placement.now())])
+
+
+async def _roll_back(engine: Engine, *, erase: bool = False, derived: bool = False) -> RolledBack:
+    return await engine.rolling_back.run(TENANT, [WEB], since=None, erase=erase, derived=derived)
+
+
+async def _shown(engine: Engine, asked: Asked = ASKED) -> list[str]:
+    return sorted(entry.content for entry in await engine.browsing.browse(asked))
+
+
+async def _poisoned(world: World) -> dict[str, Entry]:
+    """Entries of a user, and what a page wrote, changed, superseded and was taken into."""
+    written = {
+        "evil": await _write(world, "evil", source="web"),
+        "evil in session": await _write(world, "evil in session", SESSION, source="web", run="r1"),
+        "changed": await _write(world, "good", source="user", metadata={"a": 1}),
+        "good": await _write(world, "good too", SESSION),
+        "superseded": await _write(world, "good three"),
+    }
+    await world.engine.entries.update(TENANT, written["changed"].id, {"content": "turned", "metadata": {"a": 2}, "origins": [WEB]})
+    await world.engine.entries.update(TENANT, written["changed"].id, {"tags": ["t"]})
+    superseding = EntryDraft(scope=USER, content="evil over it", source="web")
+    written["superseding"] = await world.engine.derivation.supersede(TENANT, [written["superseded"].id], superseding)
+    written["made"] = await world.engine.derivation.compact(TENANT, [written["evil"].id, written["changed"].id], lambda entries: "made of evil")
+    return written
+
+
+AFTER = ["good", "good three", "good too"]
+
+
+@pytest.mark.parametrize("erase", [False, True], ids=["retired", "erased"])
+async def test_a_roll_back_that_fails_at_any_call_is_done_by_a_sweep_and_once(erase: bool) -> None:
+    came = list[str]()
+    for store_number, after in [(number, after) for number in range(3) for after in (False, True)]:
+        number = 0
+        while (how := await _failing_at(number, store_number, after=after, erase=erase)) != "whole":
+            came.append(how)
+            number += 1
+    assert len(came) > 40
+    assert came.count("not begun") == 1, "the first call alone notes what is to be done"
+
+
+async def _failing_at(number: int, store_number: int, *, after: bool, erase: bool) -> str:
+    """What a roll-back came to of which this call of a store failed; `whole` where it makes no such call."""
+    world = World()
+    await world.engine.open()
+    written = await _poisoned(world)
+    await world.engine.maintenance.sweep()
+    before, failed = await _shown(world.engine), _counting((world.short, world.mid, world.long)[store_number], number, after=after)
+    with suppress(StoreError):
+        await _roll_back(world.engine, erase=erase, derived=True)
+    how = "failed" if failed() else "whole"
+    world.clock.advance()
+    sweeping = await world.another_process()
+    await sweeping.maintenance.sweep()
+    if await _shown(sweeping) == before:
+        how = "not begun"
+        await _roll_back(sweeping, erase=erase, derived=True)
+    await sweeping.maintenance.sweep()
+    assert await _shown(sweeping) == AFTER
+    assert await world.rows(world.mid, OPERATIONS) == []
+    changed = await sweeping.entries.get(TENANT, written["changed"].id)
+    assert changed is not None
+    assert (changed.metadata, changed.tags, changed.source, changed.origins) == ({"a": 1}, ["t"], "user", None)
+    history = await sweeping.entries.history(TENANT, written["changed"].id)
+    assert [one.content for one in history] == ["good", "turned", "turned", "good"], "it was turned back once"
+    assert (await _roll_back(sweeping, erase=erase, derived=True)).entries == []
+    return how
+
+
+def _counting(store: Flaky, number: int, *, after: bool) -> Callable[[], bool]:
+    """Let the call of this number fail; what tells whether there was one."""
+    made = {"calls": 0, "failed": 0}
+    call: Callable[..., Awaitable[Any]] = store._call
+
+    async def failing(method: str, *args: Any, **kwargs: Any) -> Any:
+        made["calls"] += 1
+        fails = made["calls"] - 1 == number
+        made["failed"] += fails
+        if fails and not after:
+            raise StoreUnavailable(store.name, "fails before")
+        answer = await call(method, *args, **kwargs)
+        if fails:
+            raise StoreUnavailable(store.name, "fails after")
+        return answer
+
+    store._call = failing  # type: ignore[method-assign]
+
+    def told() -> bool:
+        store._call = call  # type: ignore[method-assign, assignment]
+        return made["failed"] > 0
+
+    return told
+
+
+async def test_a_roll_back_judges_an_entry_again_that_was_changed_meanwhile(world: World) -> None:
+    evil = await _write(world, "evil", source="web")
+    other = await world.another_process()
+    world.mid.before["delete.home"] = lambda: other.entries.update(TENANT, evil.id, {"tags": ["t"]})
+    assert (await _roll_back(world.engine, erase=True)).of("erased") == [evil.id]
+    assert await world.engine.entries.get(TENANT, evil.id) is None
+
+
+async def test_a_hold_placed_meanwhile_wins(world: World) -> None:
+    evil = await _write(world, "evil", source="web")
+    hold = LegalHold("case", "entry", evil.id, "r", None, world.clock())
+    world.mid.before["take_back.begin"] = lambda: world.engine.erasure.holds.place(TENANT, hold, USER.text)
+    report = await _roll_back(world.engine, erase=True)
+    assert [(undone.done, undone.note) for undone in report.entries] == [("retired", "under legal hold: retired instead")]
+    assert await _shown(world.engine) == []
+
+
+async def test_what_was_changed_by_it_and_has_lost_the_version_before_is_retired_or_named(world: World) -> None:
+    entry = await _write(world, "good")
+    other = await _write(world, "good too")
+    for one in (entry, other):
+        await world.engine.entries.update(TENANT, one.id, {"content": "turned", "source": "web"})
+    await world.engine.entries.update(TENANT, other.id, {"tags": ["t"]})
+    kept = await world.rows(world.mid, ENTRY_VERSIONS)
+    await world.engine.erasure.delete_versions({row.key: row.version for row in kept})
+    report = await _roll_back(world.engine)
+    told = {undone.entry_id: (undone.why, undone.done, undone.note) for undone in report.entries}
+    assert told == {
+        entry.id: ("changed", "retired", "the version before is not kept"),
+        other.id: ("changed", "left", "the version before is not kept"),
+    }
+
+
+async def test_another_process_hears_within_two_seconds(world: World) -> None:
+    other = await world.another_process()
+    await _write(world, "evil", source="web")
+    assert await _shown(other) == ["evil"]
+    await _distrust(world.engine)
+    assert await _shown(world.engine) == []
+    world.clock.advance(LATER)
+    assert await _shown(other) == []
+
+
+async def test_a_search_asks_the_archive_for_what_is_distrusted_once_in_two_seconds(world: World) -> None:
+    await _write(world, "tea")
+    world.mid.steps.clear()
+    for _ in range(3):
+        await world.engine.searching.search(ASKED, "tea")
+        await world.engine.browsing.browse(ASKED)
+    assert world.mid.steps.count("distrust.read") == 1
+    world.clock.advance(LATER)
+    await world.engine.searching.search(ASKED, "tea")
+    assert world.mid.steps.count("distrust.read") == 2
+
+
+async def test_what_is_known_to_be_distrusted_stays_so_while_the_archive_is_away(world: World) -> None:
+    await _write(world, "evil", SESSION, source="web")
+    await _write(world, "good", SESSION)
+    await _distrust(world.engine)
+    world.clock.advance(LATER)
+    world.mid.down = True
+    assert await _shown(world.engine) == ["good"]
+
+
+@pytest.mark.parametrize("way", ["down", "silent"])
+async def test_where_nobody_can_say_what_is_distrusted_what_comes_from_somewhere_is_not_shown(way: str) -> None:
+    world = World(settings=EngineSettings(deadline=timedelta(seconds=0.1)))
+    await world.engine.open()
+    named = await _write(world, "of the web", SESSION, source="web")
+    await _write(world, "of an agent", SESSION, agent="a")
+    unnamed = await _write(world, "good", SESSION)
+    other = await world.another_process()
+    setattr(world.mid, way, True)
+    browsed = await other.browsing.browse(Asked(TENANT, (SESSION,)))
+    assert [entry.content for entry in browsed] == ["good"]
+    assert any("may be distrusted" in said for said in browsed.degraded)
+    found = await other.searching.search(Asked(TENANT, (SESSION,)), "good web agent")
+    assert [hit.entry.content for hit in found] == ["good"]
+    assert await other.entries.get(TENANT, unnamed.id) == unnamed
+    with pytest.raises(StoreUnavailable):
+        await other.entries.get(TENANT, named.id)
+
+
+async def test_a_list_that_cannot_be_read_hides_what_comes_from_somewhere(world: World) -> None:
+    await _write(world, "of the web", source="web")
+    await _write(world, "good")
+    await _distrust(world.engine, "source:other")
+    [row] = [row for row in await world.rows(world.mid, SETTINGS) if row.key.tenant == TENANT]
+    world.mid.state.damage("settings", row.key)
+    other = await world.another_process()
+    assert await _shown(other) == ["good"]
+    with pytest.raises(CorruptRecord, match="which sources are distrusted"):
+        await other.trust.distrusts.all(TENANT)
+
+
+async def test_two_that_distrust_at_once_are_both_heard(world: World) -> None:
+    other = await world.another_process()
+    world.mid.after["distrust.read"] = lambda: _distrust(other, "agent:a")
+    await _distrust(world.engine)
+    assert {one.origin for one in await other.trust.distrusts.all(TENANT)} == {WEB, "agent:a"}
+
+
+async def test_so_many_tenants_are_remembered_those_asked_last(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(distrusts, "MOST_TENANTS", 2)
+    for tenant in ("a", "b", "a", "c"):
+        await world.engine.trust.distrusts.known(tenant)
+    known = [tenant for tenant in "abc" if world.engine.trust.distrusts.at_once(tenant) is not None]
+    assert known == ["b", "c"], "the one that was only looked at was read first"
+
+
+async def test_a_later_distrust_refuses_from_its_moment_on(world: World) -> None:
+    later = world.clock() + timedelta(hours=1)
+    await world.engine.trust.distrusts.place(TENANT, [Distrust(WEB, later, "refused", "r", None, world.clock())])
+    await _write(world, "tea", source="web")
+    world.clock.advance(timedelta(hours=2))
+    with pytest.raises(Refused):
+        await _write(world, "evil", source="web")
+    assert await _shown(world.engine) == ["tea"]
+
+
+async def test_what_is_expired_or_of_an_erased_scope_is_not_taken_back(world: World) -> None:
+    await _write(world, "evil", source="web", expires_at=world.clock() + timedelta(hours=1))
+    await _write(world, "evil too", SESSION, source="web")
+    world.clock.advance(timedelta(hours=2))
+    world.short.before["update.home"] = lambda: world.engine.erasure.erase_scope(TENANT, SESSION)
+    assert (await _roll_back(world.engine)).entries == []
