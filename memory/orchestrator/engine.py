@@ -45,6 +45,7 @@ from memory.orchestrator.retrieval.forms import Forms
 from memory.orchestrator.retrieval.searching import Searching
 from memory.orchestrator.setbacks import Setbacks
 from memory.orchestrator.settings import EngineSettings
+from memory.orchestrator.superseding import Superseding
 from memory.orchestrator.tenants import Tenants
 from memory.orchestrator.tiering import Tiering
 from memory.orchestrator.topology import Topology
@@ -116,6 +117,14 @@ class Engine:
             self.placement, entries=self.entries, meaning=self.meaning, deliveries=self.deliveries, erasure=self.erasure, lives=lives
         )
         self.relations = Relations(self.placement, entries=self.entries, erasure=self.erasure, generations=self.generations, outbox=self.outbox)
+        self.superseding = Superseding(
+            self.placement,
+            entries=self.entries,
+            relations=self.relations,
+            deliveries=self.deliveries,
+            outbox=self.outbox,
+            cache=self.cache,
+        )
         self.conversations = Conversations(
             self.placement,
             outbox=self.outbox,

@@ -59,7 +59,7 @@ class Entries:
         self._erasure = erasure
         self._generations = generations
         self._deliveries = deliveries
-        self._births = Births(placement, meaning=meaning, deliveries=deliveries, lives=lives, quotas=quotas)
+        self.births = Births(placement, meaning=meaning, deliveries=deliveries, lives=lives, quotas=quotas)
         self.quotas = quotas
         self._turns = turns
         self.on_written: Callable[[str, Sequence[Entry]], object] = lambda tenant, entries: None
@@ -78,7 +78,7 @@ class Entries:
         self, tenant: str, drafts: Sequence[EntryDraft], *, revive: bool = False, consistency: Consistency | None = None
     ) -> list[Entry]:
         """Store entries in order; see `Births.write_many`."""
-        written = await self._births.write_many(tenant, drafts, revive=revive, consistency=consistency)
+        written = await self.births.write_many(tenant, drafts, revive=revive, consistency=consistency)
         self.on_written(tenant, written)
         return written
 
@@ -162,6 +162,23 @@ class Entries:
             return False
         return True
 
+    async def retire(self, tenant: str, entry_id: str, at: datetime, version: int | None = None) -> bool:
+        """End the entry's validity at a moment that may have passed, or at its start where that is later; an end that lies ahead is brought forward.
+
+        False where nothing is active, or, given a `version`, where it has another.
+        """
+
+        def ends(record: Record, now: datetime) -> dict[str, Any]:
+            if version not in (None, record.version):
+                raise NotFound(entry_id)
+            return retired_at(record, at)
+
+        try:
+            await self._change(tenant, entry_id, ends)
+        except NotFound:
+            return False
+        return True
+
     async def _change(self, tenant: str, entry_id: str, change: Change, consistency: Consistency | None = None) -> Record:
         """Read, change, and write on condition that nobody else did meanwhile; else again, until the deadline: then `Contended`."""
         if not ids.is_id(entry_id):
@@ -188,29 +205,45 @@ class Entries:
     async def _replace(self, store: Store, old: Record, new: Record, consistency: Consistency | None) -> Record | None:
         """Write the new version with the old one kept; None when somebody else was faster."""
         await self._cache.invalidate(ENTRIES, old.key)
-        replaced = kept_version(old, new.version)
-        beside = store is self._placement.topology.archive and store.capabilities.atomic
-        keep = () if beside else (kept(replaced, ENTRY_VERSIONS),)
-        carried = self._outbox.carried(old, past=Until.EDITED)
-        owed = (*carried, *owed_by_writing(self._placement, ENTRIES, new, store), *keep)
-        new = replace(new, owed=tuple({one.id: one for one in owed}.values()))  # passages may be owed already
+        new, writes = self.replacing(store, old, new)
         if (full := no_room(new, self._placement.topology.archive)) is not None:
             if await self._outbox.finish(Pending(ENTRIES, store, old)):
                 raise full
             return None
-        writes = [Put(ENTRIES, new, AtVersion(old.version, tier=old.tier), settles=self._outbox.settled(Until.EDITED))]
-        if beside:
-            writes.append(Put(ENTRY_VERSIONS, replaced, Absent()))
-        outcomes = await self._placement.write("update.home", store, *writes, together=beside)
+        outcomes = await self._placement.write("update.home", store, *writes, together=len(writes) > 1)
         for outcome in outcomes:
             if (error := refused(store, outcome)) is not None:
                 raise error
-        if any(outcome.status is Status.REJECTED for outcome in outcomes) and not await self._generations.lives_on(old, store):
-            # its scope is being erased: help, so that what is said here is true
-            await self._erasure.delete(ENTRIES, old.key, at=old.version, held="deleted")
+        if any(outcome.status is Status.REJECTED for outcome in outcomes) and await self.erased(store, old):
             raise NotFound(old.key.id)
         if not all(o.applied for o in outcomes):
             return None
         await self._cache.invalidate(ENTRIES, old.key)
         await self._deliveries.deliver([Pending(ENTRIES, store, new)], consistency)
         return new
+
+    def replacing(self, store: Store, old: Record, new: Record) -> tuple[Record, list[Put]]:
+        """The new version with what it owes, and the puts that store it with the old one kept: several are one batch."""
+        replaced = kept_version(old, new.version)
+        beside = store is self._placement.topology.archive and store.capabilities.atomic
+        keep = () if beside else (kept(replaced, ENTRY_VERSIONS),)
+        carried = self._outbox.carried(old, past=Until.EDITED)
+        owed = (*carried, *owed_by_writing(self._placement, ENTRIES, new, store), *keep)
+        new = replace(new, owed=tuple({one.id: one for one in owed}.values()))  # passages may be owed already
+        writes = [Put(ENTRIES, new, AtVersion(old.version, tier=old.tier), settles=self._outbox.settled(Until.EDITED))]
+        if beside:
+            writes.append(Put(ENTRY_VERSIONS, replaced, Absent()))
+        return new, writes
+
+    async def erased(self, store: Store, old: Record) -> bool:
+        """Whether a write was refused since the scope of this entry is being erased. Then this helps, so that what is said of it is true."""
+        if await self._generations.lives_on(old, store):
+            return False
+        await self._erasure.delete(ENTRIES, old.key, at=old.version, held="deleted")
+        return True
+
+
+def retired_at(record: Record, at: datetime) -> dict[str, Any]:
+    """The change by which an entry that others supersede is retired."""
+    start: Any = record.fields["valid_from"]
+    return {"valid_to": max(start, at)}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from hashlib import blake2b
 from typing import Any
@@ -190,8 +190,8 @@ def changed(record: Record, changes: dict[str, Any], *, version: int) -> Record:
     )
 
 
-def request_digest(draft: EntryDraft) -> str:
-    """What tells whether a repeated keyed write asks for the same: a digest of everything but the key.
+def request_digest(draft: EntryDraft, supersedes: Sequence[str] = ()) -> str:
+    """What tells whether a repeated keyed write asks for the same: a digest of everything but the key, and of what it supersedes.
 
     Where it was said counts where a caller said so, and not where a message stands in its file: what the file says of it is in the metadata.
     """
@@ -199,6 +199,8 @@ def request_digest(draft: EntryDraft) -> str:
     if not isinstance(draft, ImportedDraft):  # whose digests had it always
         left_out |= {name for name in WHERE_SAID if isinstance(draft, MessageDraft) or getattr(draft, name) is None}
     asked = draft.model_dump(mode="json", exclude=left_out) | {"scope": draft.scope.text}
+    if supersedes:
+        asked["supersedes"] = sorted(supersedes)
     return blake2b(json.dumps(asked, sort_keys=True, ensure_ascii=False).encode(), digest_size=16).hexdigest()
 
 
