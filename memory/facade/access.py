@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Literal
+from typing import Literal, get_args
 
 from memory.domain import door
 from memory.domain.entry import Entry, EntryDraft, EntryType
@@ -19,6 +19,7 @@ from memory.orchestrator.conversations.finding import WAYS, By
 from memory.orchestrator.deliveries import Consistency
 from memory.orchestrator.engine import Engine
 from memory.orchestrator.retrieval.searching import FoundEntry, SearchResult
+from memory.orchestrator.superseding import Superseded
 from memory.policies.asked import Asked, Scalar
 from memory.policies.pages import place_of
 from memory.policies.ranking.preferences import Preferences
@@ -29,6 +30,8 @@ MAX_QUERY_BYTES = 64 * 1024
 MAX_CURSOR_BYTES = 512
 
 Scopes = Scope | str | Sequence[Scope | str]
+OnConflict = Literal["refuse", "update"]
+"""What becomes of a write under a key whose entry says something else."""
 INDIFFERENT = Preferences()
 
 
@@ -84,8 +87,25 @@ class Access:
 
     # -- what memories and views do alike --------------------------------------------------------------------------------
 
-    async def write(self, draft: EntryDraft, *, revive: bool, consistency: Consistency | None) -> Entry:
-        return await self.engine.entries.write(self.tenant, draft, revive=flag("revive", revive), consistency=consistency_of(consistency))
+    async def write(
+        self,
+        draft: EntryDraft,
+        *,
+        revive: bool,
+        consistency: Consistency | None,
+        supersedes: Sequence[str] = (),
+        on_conflict: OnConflict = "refuse",
+        within: Scope | None = None,
+    ) -> Entry:
+        """Remember one thing. `within`: what it supersedes is of this scope."""
+        superseded = Superseded.checked(supersedes, within)
+        revived, waits = flag("revive", revive), consistency_of(consistency)
+        if door.one_of("on_conflict", on_conflict, get_args(OnConflict)) == "update":
+            _check_upsert(draft, superseded)
+            return await self.engine.entries.upsert(self.tenant, draft, waits)
+        if superseded.ids:
+            return (await self.engine.superseding.write(self.tenant, draft, superseded, revive=revived, consistency=waits))[0]
+        return await self.engine.entries.write(self.tenant, draft, revive=revived, consistency=waits)
 
     def asked(
         self,
@@ -181,3 +201,12 @@ class Access:
         if asked.as_of is None and asked.known_at is None:
             self.engine.accesses.note(self.tenant, [hit.entry.id for hit in found if isinstance(hit, FoundEntry)])
         return found
+
+
+def _check_upsert(draft: EntryDraft, superseded: Superseded) -> None:
+    if draft.key is None:
+        raise InvalidInput("on_conflict", "'update' is for a write under a key: say which (key)")
+    if draft.created_at is not None:
+        raise InvalidInput("created_at", "does not go with on_conflict='update': the entry may have been created before")
+    if superseded.ids:
+        raise InvalidInput("supersedes", "does not go with on_conflict='update': an entry that is updated is no new one in the place of others")

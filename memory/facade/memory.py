@@ -244,11 +244,20 @@ class Memory:
         key: str | None = None,
         revive: bool = False,
         consistency: Consistency | None = None,
+        supersedes: Sequence[str] = (),
+        on_conflict: Literal["refuse", "update"] = "refuse",
     ) -> Entry:
         """Remember one thing, and return it as stored.
 
         `key` makes the write repeatable: the same key in the same scope returns the first result, and `Conflict` for another content.
         Where that entry was deleted since it is a `Conflict` too, which says when, unless `revive` lets the key begin a new life.
+        With `on_conflict="update"` the entry under the key comes to say what this call says, and nothing else of what it said: so the current value
+        of something is remembered in one call, whether it was known before or not. The version before it is kept (`entries.history`); of writers at
+        once each makes one, and what says the same already gets none. A key whose entry was deleted, or has expired, begins a new life; where it is
+        retired that is a `Conflict`. A repeat that arrives late overwrites what was written meanwhile.
+        `supersedes` names entries, at most 32, in whose place this one stands: they are linked to it (`supersedes`), and their validity ends when
+        this one's begins. All must be active, else nothing is written; one that is retired meanwhile is a `Conflict`. It is one transaction where a
+        store has those and holds them all; else the entry is written first, and the rest follows, by a sweep if not at once (D107, D111).
         `created_at` sets creation, update and the start of validity together (D9). An entry past `expires_at`, a moment or
         a `timedelta` from the write on, is hidden, not deleted (A36).
         Of what was said in a conversation `conversation_id`, `number_in_conversation` and `speaker` say where and by whom, for good; `content` is the
@@ -273,7 +282,7 @@ class Memory:
             speaker=speaker,
             key=key,
         )
-        return await self._access.write(draft, revive=revive, consistency=consistency)
+        return await self._access.write(draft, revive=revive, consistency=consistency, supersedes=supersedes, on_conflict=on_conflict)
 
     async def write_many(
         self, drafts: Iterable[EntryDraft | Mapping[str, Any]], *, revive: bool = False, consistency: Consistency | None = None

@@ -48,8 +48,10 @@ class ScopedMemory:
         key: str | None = None,
         revive: bool = False,
         consistency: Consistency | None = None,
+        supersedes: Sequence[str] = (),
+        on_conflict: Literal["refuse", "update"] = "refuse",
     ) -> Entry:
-        """Remember one thing; see `Memory.write`."""
+        """Remember one thing; see `Memory.write`. What it supersedes is of this scope, too."""
         draft = EntryDraft(
             scope=self._scope,
             content=content,
@@ -65,7 +67,9 @@ class ScopedMemory:
             speaker=speaker,
             key=key,
         )
-        return await self._access.write(draft, revive=revive, consistency=consistency)
+        return await self._access.write(
+            draft, revive=revive, consistency=consistency, supersedes=supersedes, on_conflict=on_conflict, within=self._scope
+        )
 
     async def retrieve(
         self,

@@ -9,13 +9,13 @@ from typing import Any
 
 from memory.domain import ids
 from memory.domain.entry import Entry, EntryDraft
-from memory.domain.errors import InvalidInput, NotFound, PartialWrite
+from memory.domain.errors import Conflict, InvalidInput, NotFound, PartialWrite
 from memory.domain.time import micros
 from memory.orchestrator.births import Births
 from memory.orchestrator.cache import Cache
 from memory.orchestrator.collections import ENTRIES, ENTRY_VERSIONS
 from memory.orchestrator.deliveries import Consistency, Deliveries
-from memory.orchestrator.entry_records import changed, entry_of
+from memory.orchestrator.entry_records import changed, entry_of, restated
 from memory.orchestrator.erasure import Erasure
 from memory.orchestrator.generations import Generations
 from memory.orchestrator.lives import Lives
@@ -161,6 +161,46 @@ class Entries:
         except NotFound:
             return False
         return True
+
+    async def upsert(self, tenant: str, draft: EntryDraft, consistency: Consistency | None = None) -> Entry:
+        """Have the entry under the draft's key say what the draft says: one that is there gets another version, unless it says so already.
+
+        Where there is none, or none any more, one is born: deleted ones and those past their expiry stand in nobody's way. One that is retired is a
+        `Conflict`: nothing brings it back (D27), nor can it be edited (D28).
+        """
+        key = self.births.newborn(tenant, draft).record.key
+        patience = Patience(self._placement, key.id)
+        async with self._turns.take(ENTRIES, key, patience):
+            while (entry := await self._upserted(key, draft, consistency)) is None:
+                await patience.wait()
+        self.on_written(tenant, [entry])
+        return entry
+
+    async def _upserted(self, key: Key, draft: EntryDraft, consistency: Consistency | None) -> Entry | None:
+        """One try; None when somebody else was faster."""
+        home = (await self._placement.locate(ENTRIES, key)).home()
+        now = self._placement.now()
+        try:
+            if home is None:
+                return (await self.births.write_many(key.tenant, [draft], revive=True, consistency=consistency))[0]
+            record, store = home
+            if is_expired(record, now):
+                await self._erasure.delete(ENTRIES, key, at=record.version)
+                return None
+        except Conflict:
+            return None
+        if not is_current(record, now):
+            raise Conflict(f"the entry under key {draft.key!r} was retired: delete it first, or take another key", key.id)
+        new = restated(record, draft, version=version_at(now, record.version))
+        if new is record:
+            return entry_of(record)
+        if new.texts != record.texts:
+            new = (await self._meaning.embedded([new]))[0]
+        try:
+            stored = await self._replace(store, record, new, consistency)
+        except NotFound:  # its scope was erased meanwhile
+            return None
+        return None if stored is None else entry_of(stored)
 
     async def retire(self, tenant: str, entry_id: str, at: datetime, version: int | None = None) -> bool:
         """End the entry's validity at a moment that may have passed, or at its start where that is later; an end that lies ahead is brought forward.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime
 from hashlib import blake2b
 from typing import Any
@@ -188,6 +189,19 @@ def changed(record: Record, changes: dict[str, Any], *, version: int) -> Record:
         accesses=record.accesses,
         accessed_at=record.accessed_at,
     )
+
+
+def restated(record: Record, draft: EntryDraft, *, version: int) -> Record:
+    """The record once it says what the draft says, and nothing else of what it said but when it was created; itself where it says that already."""
+    wanted = {name: getattr(draft, name) for name in ("content", "title", "type", "source", "tags", "metadata", *WHERE_SAID)}
+    wanted["expires_at"] = expiry(draft.expires_at, moment(version))
+    says = entry_of(record)
+    changes = {name: value for name, value in wanted.items() if value != getattr(says, name)}
+    if not changes:
+        return record
+    body = {name: value for name, value in record.body.items() if name != "metadata" or "metadata" not in changes}
+    new = changed(replace(record, body=body), changes, version=version)
+    return replace(new, fields={**new.fields, **{name: changes[name] for name in WHERE_SAID if name in changes}})
 
 
 def request_digest(draft: EntryDraft, supersedes: Sequence[str] = ()) -> str:

@@ -117,15 +117,14 @@ class Superseding:
             stay.add(one.record.key)
             await births.embed([one])
             patience = Patience(self._placement, one.record.key.id)
-            while not one.settled:
+            while (entry := one.entry) is None:
                 await self._attempt(write)
-                if not one.settled:
+                if one.conflict is not None:
+                    raise one.conflict
+                if one.entry is None:
                     await patience.wait()
-        if one.conflict is not None:
-            raise one.conflict
-        assert one.entry is not None
-        self._entries.on_written(tenant, [one.entry])
-        return one.entry, write.retired
+        self._entries.on_written(tenant, [entry])
+        return entry, write.retired
 
     async def _attempt(self, write: _Write) -> None:
         """One try: look at everything in one read, then write. It is not settled where somebody else was faster."""

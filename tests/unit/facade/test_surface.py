@@ -15,7 +15,7 @@ from memory.facade.view import ScopedMemory
 
 SURFACE = {
     "Memory": "close compact delete for_tenant get maintain open promote retrieve scoped search search_messages session update write write_many",
-    "entries": "all history invalidate said_in supersede",
+    "entries": "all history invalidate said_in",
     "relations": "all relate related unrelate",
     "sessions": "create delete end get list runs update",
     "admin": "audit check compare embed_messages erase erase_tenant erase_user export flush hold holds import_ "
