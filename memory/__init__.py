@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
+    from memory.domain.checked import Checked as Checked
+    from memory.domain.checked import Verdict as Verdict
     from memory.domain.entry import Entry as Entry
     from memory.domain.entry import EntryDraft as EntryDraft
     from memory.domain.entry import EntryType as EntryType
@@ -102,6 +104,7 @@ if TYPE_CHECKING:
     from memory.policies.window import Threshold as Threshold
 
 _HOMES = {
+    "memory.domain.checked": ("Checked", "Verdict"),
     "memory.domain.entry": ("Entry", "EntryDraft", "EntryType"),
     "memory.domain.errors": (
         "AddFailed",
@@ -207,6 +210,7 @@ __all__ = [
     "BlockingSlidingWindowProvider",
     "BlockingSummarizingProvider",
     "BufferProvider",
+    "Checked",
     "CompactingSettings",
     "CompactionError",
     "CompositeProvider",
@@ -287,6 +291,7 @@ __all__ = [
     "ToolCall",
     "TurnThreshold",
     "Unsupported",
+    "Verdict",
     "WrongEventLoop",
     "__version__",
 ]

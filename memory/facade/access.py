@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Literal, get_args
 
 from memory.domain import door
@@ -11,9 +12,11 @@ from memory.domain.entry import Entry, EntryDraft, EntryType
 from memory.domain.errors import InvalidInput, NotOpen
 from memory.domain.scope import Scope, ScopeKind
 from memory.facade.arguments import Moment, consistency_of, flag, moment, scope_of, stages_of
+from memory.facade.calling import called
 from memory.facade.config import MemoryConfig
 from memory.facade.life import Life
 from memory.facade.wanted import Only, least_score, metadata_of, only_of, tags_of, types_of
+from memory.orchestrator.checking import Decide
 from memory.orchestrator.collections import SYSTEM_TENANT
 from memory.orchestrator.conversations.finding import WAYS, By
 from memory.orchestrator.deliveries import Consistency
@@ -95,16 +98,24 @@ class Access:
         consistency: Consistency | None,
         supersedes: Sequence[str] = (),
         on_conflict: OnConflict = "refuse",
+        check: bool = False,
+        decide: Decide | None = None,
         within: Scope | None = None,
     ) -> Entry:
         """Remember one thing. `within`: what it supersedes is of this scope."""
-        superseded = Superseded.checked(supersedes, within)
+        superseded, checks = Superseded.checked(supersedes, within), flag("check", check)
+        if decide is not None and not (checks and callable(decide)):
+            raise InvalidInput("decide", "must be a function" if checks else "is asked where check=True")
         revived, waits = flag("revive", revive), consistency_of(consistency)
         if door.one_of("on_conflict", on_conflict, get_args(OnConflict)) == "update":
-            _check_upsert(draft, superseded)
+            _check_upsert(draft, superseded, checks)
             return await self.engine.entries.upsert(self.tenant, draft, waits)
         if superseded.ids:
             return (await self.engine.superseding.write(self.tenant, draft, superseded, revive=revived, consistency=waits))[0]
+        if checks:
+            asks = None if decide is None else partial(called, decide)
+            entry, checked = await self.engine.checking.write(self.tenant, draft, asks, revive=revived, consistency=waits)
+            return entry.with_check(checked)
         return await self.engine.entries.write(self.tenant, draft, revive=revived, consistency=waits)
 
     def asked(
@@ -203,10 +214,12 @@ class Access:
         return found
 
 
-def _check_upsert(draft: EntryDraft, superseded: Superseded) -> None:
+def _check_upsert(draft: EntryDraft, superseded: Superseded, checks: bool) -> None:
     if draft.key is None:
         raise InvalidInput("on_conflict", "'update' is for a write under a key: say which (key)")
     if draft.created_at is not None:
         raise InvalidInput("created_at", "does not go with on_conflict='update': the entry may have been created before")
+    if checks:
+        raise InvalidInput("check", "does not go with on_conflict='update': what stands under the key is replaced, whatever else is there")
     if superseded.ids:
         raise InvalidInput("supersedes", "does not go with on_conflict='update': an entry that is updated is no new one in the place of others")

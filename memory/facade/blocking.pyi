@@ -10,6 +10,7 @@ from datetime import timedelta
 from types import TracebackType
 from typing import Any, ClassVar, Literal, Self, Unpack, overload
 
+from memory.domain.checked import Checked
 from memory.domain.entry import Entry, EntryDraft, EntryType
 from memory.domain.hold import LegalHold
 from memory.domain.message import Message, Role
@@ -36,6 +37,7 @@ from memory.facade.session import Given
 from memory.facade.wanted import SearchOptions
 from memory.facade.why import WhyReport
 from memory.orchestrator.browsing import Retrieved
+from memory.orchestrator.checking import Decide
 from memory.orchestrator.conversations.compacting import Summarise
 from memory.orchestrator.conversations.conversation import Checkpoint, Conversation
 from memory.orchestrator.conversations.sessions import SessionDraft
@@ -125,6 +127,10 @@ class BlockingMemory:
         key: str | None = ...,
         revive: bool = ...,
         consistency: Consistency | None = ...,
+        supersedes: Sequence[str] = ...,
+        on_conflict: Literal["refuse", "update"] = ...,
+        check: bool = ...,
+        decide: Decide | None = ...,
     ) -> Entry: ...
     def write_many(
         self, drafts: Iterable[EntryDraft | Mapping[str, Any]], *, revive: bool = ..., consistency: Consistency | None = ...
@@ -226,6 +232,10 @@ class BlockingScopedMemory:
         key: str | None = ...,
         revive: bool = ...,
         consistency: Consistency | None = ...,
+        supersedes: Sequence[str] = ...,
+        on_conflict: Literal["refuse", "update"] = ...,
+        check: bool = ...,
+        decide: Decide | None = ...,
     ) -> Entry: ...
     def retrieve(
         self,
@@ -256,18 +266,6 @@ class BlockingEntries:
     def history(self, entry_id: str) -> list[Entry]: ...
     def said_in(self, entry_id: str) -> list[HistoryItem]: ...
     def invalidate(self, entry_id: str, when: Moment | None = ...) -> bool: ...
-    def supersede(
-        self,
-        entry_ids: Sequence[str],
-        content: str = ...,
-        *,
-        scope: Scope | str,
-        type: EntryType | str = ...,
-        title: str | None = ...,
-        source: str | None = ...,
-        tags: Sequence[str] = ...,
-        metadata: Mapping[str, Any] | None = ...,
-    ) -> Entry: ...
 
 class BlockingRelations:
     def __init__(self, access: Access) -> None: ...
@@ -643,6 +641,8 @@ class BlockingMemoryManager:
         memory: BlockingMemory | None = ...,
         model: Model | None = ...,
         attributes: Mapping[str, str] | None = ...,
+        check: bool = ...,
+        decide: Decide | None = ...,
     ) -> None: ...
     @property
     def stores(self) -> list[NamedStore]: ...
@@ -653,7 +653,7 @@ class BlockingMemoryManager:
     def __enter__(self) -> Self: ...
     def __exit__(self, *_: object) -> None: ...
     def search(self, query: str, *, stores: Sequence[str] | None = ..., limit: int | None = ...) -> list[StoreEntry]: ...
-    def add(self, content: str, metadata: Mapping[str, Any] | None = ..., *, stores: Sequence[str] | None = ...) -> None: ...
+    def add(self, content: str, metadata: Mapping[str, Any] | None = ..., *, stores: Sequence[str] | None = ...) -> dict[str, Checked]: ...
     def flush(self) -> None: ...
     def record(
         self, session: BlockingSession | None = ..., *, run_id: str | None = ..., user: str | None = ..., model: Model | None = ...

@@ -28,6 +28,7 @@ from memory.facade.view import ScopedMemory
 from memory.facade.wanted import Only, SearchOptions, preferences
 from memory.orchestrator.allowance import Allowance
 from memory.orchestrator.browsing import Retrieved
+from memory.orchestrator.checking import Decide
 from memory.orchestrator.conversations.finding import WAYS
 from memory.orchestrator.deliveries import Consistency
 from memory.orchestrator.derivation import Callback
@@ -246,6 +247,8 @@ class Memory:
         consistency: Consistency | None = None,
         supersedes: Sequence[str] = (),
         on_conflict: Literal["refuse", "update"] = "refuse",
+        check: bool = False,
+        decide: Decide | None = None,
     ) -> Entry:
         """Remember one thing, and return it as stored.
 
@@ -258,6 +261,10 @@ class Memory:
         `supersedes` names entries, at most 32, in whose place this one stands: they are linked to it (`supersedes`), and their validity ends when
         this one's begins. All must be active, else nothing is written; one that is retired meanwhile is a `Conflict`. It is one transaction where a
         store has those and holds them all; else the entry is written first, and the rest follows, by a sweep if not at once (D107, D111).
+        With `check=True` active entries of the scope and type are looked for that may say the same or contradict it, near in words and in meaning.
+        What is found is offered to `decide(draft, entries)`, which answers `"keep"`, `"supersede"` or a `Verdict` ("merge" has a content, `ids` name
+        some of them). Unless it says otherwise, and where it fails, takes longer than `durations.advice` or answers nonsense, all of them stand.
+        `entry.checked` says what was found and done. Only what was shown gives way, at the version shown; with `supersedes` nothing is looked for.
         `created_at` sets creation, update and the start of validity together (D9). An entry past `expires_at`, a moment or
         a `timedelta` from the write on, is hidden, not deleted (A36).
         Of what was said in a conversation `conversation_id`, `number_in_conversation` and `speaker` say where and by whom, for good; `content` is the
@@ -282,7 +289,15 @@ class Memory:
             speaker=speaker,
             key=key,
         )
-        return await self._access.write(draft, revive=revive, consistency=consistency, supersedes=supersedes, on_conflict=on_conflict)
+        return await self._access.write(
+            draft,
+            revive=revive,
+            consistency=consistency,
+            supersedes=supersedes,
+            on_conflict=on_conflict,
+            check=check,
+            decide=decide,
+        )
 
     async def write_many(
         self, drafts: Iterable[EntryDraft | Mapping[str, Any]], *, revive: bool = False, consistency: Consistency | None = None

@@ -106,13 +106,13 @@ class Births:
         one = self.newborn(tenant, draft)
         return Newcomer.of(one.record, derived=draft.key is not None)
 
-    def newborn(self, tenant: str, draft: EntryDraft, supersedes: Sequence[str] = ()) -> Newborn:
-        """A draft on its way. Under a key it is another where it supersedes others."""
+    def newborn(self, tenant: str, draft: EntryDraft, supersedes: Sequence[str] = (), asked: EntryDraft | None = None) -> Newborn:
+        """A draft on its way. Under a key it is told from others by what was asked for, and by what it supersedes."""
         now, scope = self._placement.now(), draft.scope.text
         routed = self._placement.kinds.of(ENTRIES).route(draft.scope.kind)
         store = self._placement.topology.home(routed.tier)
         record_id = ids.keyed_id(tenant, scope, draft.key) if draft.key else self._placement.new_id(tenant, scope)
-        digest = request_digest(draft, supersedes) if draft.key else None
+        digest = request_digest(asked or draft, supersedes) if draft.key else None
         record = record_of(draft, key=Key(tenant, record_id), version=version_at(now), now=now, tier=routed.tier, digest=digest)
         return Newborn(draft, record, store)
 

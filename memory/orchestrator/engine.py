@@ -15,6 +15,7 @@ from memory.orchestrator.after_writes import AfterWrites
 from memory.orchestrator.allowance import UNLIMITED, Allowance
 from memory.orchestrator.browsing import Browsing
 from memory.orchestrator.cache import Cache
+from memory.orchestrator.checking import Checking
 from memory.orchestrator.collections import ENTRIES
 from memory.orchestrator.conversations.conversations import Conversations
 from memory.orchestrator.conversations.passages import Where
@@ -157,6 +158,7 @@ class Engine:
             forms=self.forms,
             deliveries=self.deliveries,
         )
+        self.checking = Checking(self.placement, entries=self.entries, superseding=self.superseding, searching=self.searching, meaning=self.meaning)
         self.advised = Advised(self.searching, self.placement, advisor=advisor, reranker=reranker)
         self.tiering = Tiering(self.placement, self.outbox, self.cache, self.generations)
         self.accesses = Accesses(self.placement)

@@ -102,16 +102,23 @@ class Superseding:
         outbox.register(SUPERSEDE, self._supersede, Until.DELETED)
 
     async def write(
-        self, tenant: str, draft: EntryDraft, superseded: Superseded, *, revive: bool = False, consistency: Consistency | None = None
+        self,
+        tenant: str,
+        draft: EntryDraft,
+        superseded: Superseded,
+        *,
+        asked: EntryDraft | None = None,
+        revive: bool = False,
+        consistency: Consistency | None = None,
     ) -> tuple[Entry, Sequence[str]]:
-        """Store an entry in the place of others; under a key, once. The entry, and which gave way to it.
+        """Store an entry in the place of others; under a key, once. The entry, and which gave way to it. `asked`: what was, where it is another.
 
         All of them must be there and active, or nothing is written. One that is retired while this runs is a `Conflict`, and nothing is written,
         where that is one batch; elsewhere it has given way already.
         """
         births = self._entries.births
         births.refuse_future([draft])
-        one = births.newborn(tenant, draft, () if superseded.versions is not None else superseded.ids)
+        one = births.newborn(tenant, draft, superseded.ids if superseded.versions is None else (), asked)
         write = _Write(one, superseded, revive, consistency)
         async with self._entries.quotas.admitted(tenant, [Newcomer.of(one.record, derived=draft.key is not None)]) as stay:
             stay.add(one.record.key)
@@ -167,7 +174,7 @@ class Superseding:
     async def _written(self, write: _Write, own: Located, homes: Sequence[tuple[Record, Store]]) -> None:
         one, archive = write.one, self._placement.topology.archive
         at_once = archive.capabilities.atomic and all(store is archive for store in (one.store, *(store for _, store in homes)))
-        if at_once and own.tombstone is None:
+        if homes and at_once and own.tombstone is None:
             await self._write_at_once(write, archive, [record for record, _ in homes])
             return
         if homes:

@@ -9,7 +9,7 @@ from typing import Any, TypeAlias
 from memory.domain import door
 from memory.domain.errors import InvalidInput
 from memory.domain.message import Message
-from memory.facade.manager.calling import called
+from memory.facade.calling import called
 from memory.policies.extracting import SYSTEM, EveryNTurns, EveryTurn, Extracted, MessageFilter, fact_of, prompt_of, read_facts
 from memory.ports.advisor import Prompt
 

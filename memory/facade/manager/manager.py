@@ -10,6 +10,7 @@ from typing import Any, Self, TypeAlias, TypeVar
 from uuid import uuid4
 
 from memory.domain import door
+from memory.domain.checked import Checked
 from memory.domain.errors import AddFailed, InvalidInput
 from memory.facade.access import MAX_QUERY_BYTES
 from memory.facade.arguments import flag
@@ -22,6 +23,7 @@ from memory.facade.manager.stores import NamedStore, StoreEntry, content_of
 from memory.facade.manager.tools import AddTool, SearchTool, Shape, Tool, described, parameters
 from memory.facade.memory import Memory
 from memory.facade.session import Session
+from memory.orchestrator.checking import Decide
 
 log = logging.getLogger(__name__)
 
@@ -48,7 +50,8 @@ class MemoryManager:
     The stores stay their owner's: they are neither opened nor closed here. `search_tool` is on unless it is False, `add_tool` off unless it is True
     or an `AddTool`; `injection` is on with its defaults unless it is False or says otherwise (E19, E41). In `memory` what is said waits, until every
     store has it that learns from it (`record`); `model` reads it for stores that have no model of their own. `attributes` (of the agent) stand on
-    every span.
+    every span. What is added to a scope of a memory is checked (`Memory.write`, `check`) unless `check` is False: `decide` says what becomes of what
+    is near it; without it all of that stands.
     """
 
     def __init__(
@@ -61,9 +64,14 @@ class MemoryManager:
         memory: Memory | None = None,
         model: Model | None = None,
         attributes: Mapping[str, str] | None = None,
+        check: bool = True,
+        decide: Decide | None = None,
     ) -> None:
         self._stores = {store.name: store for store in _checked(stores)}
         self._attributes = dict(attributes or {})
+        self._check, self._decide = flag("check", check), decide
+        if decide is not None and not (check and callable(decide)):
+            raise InvalidInput("decide", "must be a function" if check else "is asked where check=True")
         self._injection = _setting("injection", injection, Injection)
         self._own_tools = self._made(_setting("search_tool", search_tool, SearchTool), _setting("add_tool", add_tool, AddTool))
         self._tools: list[Tool] | None = None
@@ -135,9 +143,10 @@ class MemoryManager:
             describe("gen_ai.memory.record.count", len(found))
         return found
 
-    async def add(self, content: str, metadata: Mapping[str, Any] | None = None, *, stores: Sequence[str] | None = None) -> None:
+    async def add(self, content: str, metadata: Mapping[str, Any] | None = None, *, stores: Sequence[str] | None = None) -> dict[str, Checked]:
         """Keep one text in the stores named, or in all that are writable and take single texts, at once (E27).
 
+        What is returned tells, by the name of the store, where something near it was found, and what came of that.
         Every store is tried; `AddFailed` names those that failed and has what each raised (E30). `InvalidInput` where a name is unknown, a store
         read-only or without `add`, or none is left (E28, E29).
         """
@@ -147,8 +156,9 @@ class MemoryManager:
         if not named:
             raise InvalidInput("stores", "no writable store matched")
         with span("create_memory", self._attributes) as describe:
-            await self._added([(text, about)], named)
+            found = await self._added([(text, about)], named)
             describe("gen_ai.memory.record.count", 1)
+        return found
 
     async def flush(self) -> None:
         """Tell the stores that learn everything that was said, and wait for what is written behind; what fails is logged (E78)."""
@@ -299,11 +309,11 @@ class MemoryManager:
             log.warning("memory store '%s' could not be searched: %s: %s", store.name, type(error).__name__, error)
             return []
 
-    async def _added(self, entries: Sequence[tuple[str, Mapping[str, Any] | None]], stores: Sequence[NamedStore]) -> None:
-        """Keep every entry in every store, at once."""
+    async def _added(self, entries: Sequence[tuple[str, Mapping[str, Any] | None]], stores: Sequence[NamedStore]) -> dict[str, Checked]:
+        """Keep every entry in every store, at once. What was found near the last of them, by store."""
 
-        async def kept(entry: tuple[str, Mapping[str, Any] | None], store: NamedStore) -> None:
-            await store.call("add", *entry)
+        async def kept(entry: tuple[str, Mapping[str, Any] | None], store: NamedStore) -> Checked | None:
+            return await store.add(*entry, check=self._check, decide=self._decide)
 
         each = [(number, store, kept(entry, store)) for number, entry in enumerate(entries) for store in stores]
         results = await asyncio.gather(*(call for _, _, call in each), return_exceptions=True)
@@ -311,6 +321,7 @@ class MemoryManager:
         if failed:
             causes = [(name, leaf) for _, name, error in failed for leaf in _leaves(error)]
             raise AddFailed(len({number for number, _, _ in failed}), len(entries), causes)
+        return {store.name: result for (_, store, _), result in zip(each, results, strict=True) if isinstance(result, Checked)}
 
     def _made(self, searching: SearchTool | None, adding: AddTool | None) -> list[Tool]:
         """The manager's own tools."""

@@ -8,11 +8,13 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from memory.domain import door
+from memory.domain.checked import Checked
 from memory.domain.errors import InvalidInput, Unsupported
 from memory.domain.shown import Shown
-from memory.facade.manager.calling import called
+from memory.facade.calling import called
 from memory.facade.manager.extraction import Extraction, resolved
 from memory.facade.view import ScopedMemory
+from memory.orchestrator.checking import Decide
 from memory.orchestrator.retrieval.searching import FoundEntry
 
 LIMIT = 3
@@ -103,6 +105,14 @@ class NamedStore:
         """Whether what is added under a key is kept once, however often it is told."""
         return self.can("add") and "key" in inspect.signature(self._can["add"]).parameters
 
+    async def add(self, content: str, metadata: Mapping[str, Any] | None, *, check: bool, decide: Decide | None) -> Checked | None:
+        """Keep one text. Of a scope of a memory what was near it and what came of that, where that is asked for and something was."""
+        if not (check and _is_view(self.store)):
+            await self.call("add", content, metadata)
+            return None
+        checked: Checked | None = (await self.call("add", content, metadata, check=True, decide=decide)).checked
+        return checked if checked is not None and (checked.found or checked.note) else None
+
     async def call(self, ability: str, *args: Any, **kwargs: Any) -> Any:
         """What one of its methods returns; one that blocks runs in a thread."""
         return await called(self._can[ability], *args, **kwargs)
@@ -118,19 +128,24 @@ ABILITIES = ("search", "add", "add_messages", "initialize", "get_tools")
 
 
 def _abilities(store: Any) -> dict[str, Callable[..., Any]]:
-    if ScopedMemory in (type(store), getattr(type(store), "__wrapped__", None)):  # or its blocking twin
+    if _is_view(store):
         return {"search": store.search, "add": _writes_to(store)}
     return {name: method for name in ABILITIES if (method := _own(store, name)) is not None}
+
+
+def _is_view(store: Any) -> bool:
+    """Whether it is a scope of a memory, or its blocking twin."""
+    return ScopedMemory in (type(store), getattr(type(store), "__wrapped__", None))
 
 
 def _writes_to(view: Any) -> Callable[..., Any]:
     """`add` of a scope of a memory."""
 
-    async def add(content: str, metadata: Mapping[str, Any] | None = None, *, key: str | None = None) -> Any:
-        return await view.write(content, metadata=metadata, key=key)
+    async def add(content: str, metadata: Mapping[str, Any] | None = None, *, key: str | None = None, **checking: Any) -> Any:
+        return await view.write(content, metadata=metadata, key=key, **checking)
 
-    def add_blocking(content: str, metadata: Mapping[str, Any] | None = None, *, key: str | None = None) -> Any:
-        return view.write(content, metadata=metadata, key=key)
+    def add_blocking(content: str, metadata: Mapping[str, Any] | None = None, *, key: str | None = None, **checking: Any) -> Any:
+        return view.write(content, metadata=metadata, key=key, **checking)
 
     return add if inspect.iscoroutinefunction(view.write) else add_blocking
 

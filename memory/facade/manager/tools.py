@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 from memory.domain import door
 from memory.domain.errors import InvalidInput
-from memory.facade.manager.calling import called
+from memory.facade.calling import called
 
 Shape = Literal["openai", "anthropic"]
 

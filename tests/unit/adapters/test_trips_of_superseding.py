@@ -16,7 +16,7 @@ from tests.support.counting import Counting
 from tests.support.drivers import DRIVERS, Driver
 
 ROUNDS = 3
-ALLOWED = {"redis": 2, "postgresql": 5, "mariadb": 7, "mongo_replica_set": 9}
+ALLOWED = {"redis": 2, "postgresql": 5, "mariadb": 18, "mongo_replica_set": 11}
 TENANT, ADA = "acme", Scope.user("ada")
 
 
