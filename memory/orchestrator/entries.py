@@ -209,9 +209,10 @@ class Entries:
         """
 
         def ends(record: Record, now: datetime) -> dict[str, Any]:
-            if version not in (None, record.version):
+            change = retired_at(record, at)
+            if version not in (None, record.version) or change["valid_to"] == record.fields.get("valid_to"):
                 raise NotFound(entry_id)
-            return retired_at(record, at)
+            return change
 
         try:
             await self._change(tenant, entry_id, ends)
@@ -284,6 +285,7 @@ class Entries:
 
 
 def retired_at(record: Record, at: datetime) -> dict[str, Any]:
-    """The change by which an entry that others supersede is retired."""
+    """The change by which an entry that others supersede is retired. An end that another clock gave it before is not put off."""
     start: Any = record.fields["valid_from"]
-    return {"valid_to": max(start, at)}
+    end: Any = record.fields.get("valid_to")
+    return {"valid_to": max(start, at) if end is None else min(end, max(start, at))}

@@ -155,19 +155,20 @@ class Superseding:
 
     def _giving_way(self, write: _Write, there: Located) -> tuple[Record, Store] | None:
         """An entry that gives way, and where it is; none where it is another than was shown."""
-        home, entry_id, within = there.home(), there.key.id, write.superseded.within
+        home, entry_id, within, shown = there.home(), there.key.id, write.superseded.within, write.superseded.versions
         now = self._placement.now()
         active = home is not None and not is_expired(home[0], now) and is_current(home[0], now)
         if home is None or not active or (within is not None and home[0].scope != within.text):
-            if write.superseded.versions is not None:
+            if shown is not None:
                 return None
             if write.tried:
                 raise Conflict(f"entry {entry_id}, which was to be superseded, was retired meanwhile: nothing was written", entry_id)
             raise InvalidInput("supersedes", f"there is no active entry {entry_id[:64]}: nothing was written")
-        if write.superseded.versions is not None and write.superseded.versions.get(entry_id) != home[0].version:
-            return None
         start: Any = home[0].fields["valid_from"]
-        if write.one.draft.created_at is not None and write.at <= start:
+        never = write.one.draft.created_at is not None and write.at <= start
+        if shown is not None:
+            return None if never or shown.get(entry_id) != home[0].version else home
+        if never:
             raise InvalidInput("created_at", f"does not lie after the valid_from of entry {entry_id}, which would never have been valid")  # D33
         return home
 

@@ -275,8 +275,9 @@ CONVERSATIONS = "conversations"
 """The folder of the engine whose steps are those of sessions: runs of their own take them (`tests.simulation.sessions`)."""
 NOT_PLAYED = frozenset({"artifacts", "claims", "messages", "passages", "log.first", "log.restore", "session.restore"})
 """Of their steps: large texts, tasks, what is found by words and by meaning, what is read of a session's beginning once in its life, imports."""
-BESIDE = frozenset({"forms.read", "forms.written"})
-"""Steps of the engine that no run is aimed at: drawn histories of their own are, `tests/unit/orchestrator/test_forms.py`."""
+BESIDE = frozenset({"forms.read", "forms.written", "supersede.home"})
+"""Steps of the engine that no run is aimed at: drawn histories of their own are, `tests/unit/orchestrator/test_forms.py`, and runs of their own,
+`tests.simulation.superseding`."""
 _ERASES = ("erase.begin", "erase.raise", "erase.delete", "erase.end", "owed.settle")
 """Steps of the engine's that end a session, or what it owes."""
 
