@@ -99,7 +99,7 @@ async def test_what_a_manager_adds_is_checked_too(memory: Memory) -> None:
     assert contents(await memory.retrieve(USER)) == ["Ada lives in Faro", "The boats leave on Sunday"]
     for wrong in ({"decide": "supersede"}, {"check": False, "decide": lambda draft, entries: "keep"}):
         with pytest.raises(InvalidInput, match="decide"):
-            MemoryManager([store], **wrong)  # type: ignore[arg-type]
+            MemoryManager([store], **wrong)
 
 
 def test_without_an_event_loop_it_is_the_same() -> None:
