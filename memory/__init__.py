@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
+    from memory.domain.checked import Checked as Checked
+    from memory.domain.checked import Verdict as Verdict
     from memory.domain.distrust import Distrust as Distrust
     from memory.domain.entry import Entry as Entry
     from memory.domain.entry import EntryDraft as EntryDraft
@@ -107,6 +109,7 @@ if TYPE_CHECKING:
     from memory.policies.window import Threshold as Threshold
 
 _HOMES = {
+    "memory.domain.checked": ("Checked", "Verdict"),
     "memory.domain.distrust": ("Distrust",),
     "memory.domain.entry": ("Entry", "EntryDraft", "EntryType"),
     "memory.domain.errors": (
@@ -217,6 +220,7 @@ __all__ = [
     "BlockingSlidingWindowProvider",
     "BlockingSummarizingProvider",
     "BufferProvider",
+    "Checked",
     "CompactingSettings",
     "CompactionError",
     "CompositeProvider",
@@ -302,6 +306,7 @@ __all__ = [
     "ToolCall",
     "TurnThreshold",
     "Unsupported",
+    "Verdict",
     "WrongEventLoop",
     "__version__",
 ]

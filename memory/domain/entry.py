@@ -7,9 +7,10 @@ from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import Annotated, Any
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationInfo, field_validator, model_validator
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PrivateAttr, ValidationInfo, field_validator, model_validator
 
 from memory.domain import door
+from memory.domain.checked import Checked
 from memory.domain.errors import InvalidInput
 from memory.domain.provenance import check_name, check_origins
 from memory.domain.scope import Scope
@@ -75,6 +76,18 @@ class Entry(BaseModel):
     origins: list[str] | None = None
     version: int
     tier: str
+    _checked: Checked | None = PrivateAttr(default=None)
+
+    @property
+    def checked(self) -> Checked | None:
+        """Of an entry that a checked write returned, what was near it and what came of that; None of any other. It is not stored."""
+        return self._checked
+
+    def with_check(self, checked: Checked) -> Entry:
+        """The same entry, which tells of a check."""
+        told = self.model_copy()
+        told._checked = checked
+        return told
 
     def __repr_args__(self) -> Any:
         """What tells it from others, in one line."""

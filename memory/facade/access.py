@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Literal
+from functools import partial
+from typing import Literal, get_args
 
 from memory.domain import door
 from memory.domain.entry import Entry, EntryDraft, EntryType
@@ -14,11 +15,14 @@ from memory.facade.arguments import Moment, consistency_of, flag, moment, scope_
 from memory.facade.config import MemoryConfig
 from memory.facade.life import Life
 from memory.facade.wanted import Only, least_score, metadata_of, only_of, tags_of, types_of
+from memory.orchestrator.calling import called
+from memory.orchestrator.checking import Decide
 from memory.orchestrator.collections import SYSTEM_TENANT
 from memory.orchestrator.conversations.finding import WAYS, By
 from memory.orchestrator.deliveries import Consistency
 from memory.orchestrator.engine import Engine
 from memory.orchestrator.retrieval.searching import FoundEntry, SearchResult
+from memory.orchestrator.superseding import Superseded
 from memory.policies.asked import Asked, Scalar
 from memory.policies.pages import place_of
 from memory.policies.ranking.preferences import Preferences
@@ -29,6 +33,8 @@ MAX_QUERY_BYTES = 64 * 1024
 MAX_CURSOR_BYTES = 512
 
 Scopes = Scope | str | Sequence[Scope | str]
+OnConflict = Literal["refuse", "update"]
+"""What becomes of a write under a key whose entry says something else."""
 INDIFFERENT = Preferences()
 
 
@@ -92,8 +98,33 @@ class Access:
 
     # -- what memories and views do alike --------------------------------------------------------------------------------
 
-    async def write(self, draft: EntryDraft, *, revive: bool, consistency: Consistency | None) -> Entry:
-        return await self.engine.entries.write(self.tenant, draft, revive=flag("revive", revive), consistency=consistency_of(consistency))
+    async def write(
+        self,
+        draft: EntryDraft,
+        *,
+        revive: bool,
+        consistency: Consistency | None,
+        supersedes: Sequence[str] = (),
+        on_conflict: OnConflict = "refuse",
+        check: bool = False,
+        decide: Decide | None = None,
+        within: Scope | None = None,
+    ) -> Entry:
+        """Remember one thing. `within`: what it supersedes is of this scope."""
+        superseded, checks = Superseded.checked(supersedes, within), flag("check", check)
+        if decide is not None and not (checks and callable(decide)):
+            raise InvalidInput("decide", "must be a function" if checks else "is asked where check=True")
+        revived, waits = flag("revive", revive), consistency_of(consistency)
+        if door.one_of("on_conflict", on_conflict, get_args(OnConflict)) == "update":
+            _check_upsert(draft, superseded, checks)
+            return await self.engine.entries.upsert(self.tenant, draft, waits)
+        if superseded.ids:
+            return (await self.engine.superseding.write(self.tenant, draft, superseded, revive=revived, consistency=waits))[0]
+        if checks:
+            asks = None if decide is None else partial(called, decide)
+            entry, checked = await self.engine.checking.write(self.tenant, draft, asks, revive=revived, consistency=waits)
+            return entry.with_check(checked)
+        return await self.engine.entries.write(self.tenant, draft, revive=revived, consistency=waits)
 
     def asked(
         self,
@@ -189,3 +220,14 @@ class Access:
         if asked.as_of is None and asked.known_at is None:
             self.engine.accesses.note(self.tenant, [hit.entry.id for hit in found if isinstance(hit, FoundEntry)])
         return found
+
+
+def _check_upsert(draft: EntryDraft, superseded: Superseded, checks: bool) -> None:
+    if draft.key is None:
+        raise InvalidInput("on_conflict", "'update' is for a write under a key: say which (key)")
+    if draft.created_at is not None:
+        raise InvalidInput("created_at", "does not go with on_conflict='update': the entry may have been created before")
+    if checks:
+        raise InvalidInput("check", "does not go with on_conflict='update': what stands under the key is replaced, whatever else is there")
+    if superseded.ids:
+        raise InvalidInput("supersedes", "does not go with on_conflict='update': an entry that is updated is no new one in the place of others")

@@ -10,6 +10,7 @@ from datetime import timedelta
 from types import TracebackType
 from typing import Any, ClassVar, Literal, Self, Unpack, overload
 
+from memory.domain.checked import Checked
 from memory.domain.distrust import Distrust, LaterWrites
 from memory.domain.entry import Entry, EntryDraft, EntryType
 from memory.domain.hold import LegalHold
@@ -19,7 +20,7 @@ from memory.domain.rolled_back import RolledBack
 from memory.domain.scope import Scope
 from memory.domain.session import Compaction, Context, ErasedUser, FoundMessages, HistoryItem, HistoryPage, SessionInfo, SessionPage
 from memory.domain.task import Run, RunPage, Task, TaskPage
-from memory.facade.access import Access
+from memory.facade.access import Access, Scopes
 from memory.facade.arguments import Moment
 from memory.facade.config import MemoryConfig
 from memory.facade.explain import RouteReport
@@ -40,6 +41,7 @@ from memory.facade.session import Given
 from memory.facade.wanted import SearchOptions
 from memory.facade.why import WhyReport
 from memory.orchestrator.browsing import Retrieved
+from memory.orchestrator.checking import Decide
 from memory.orchestrator.conversations.compacting import Summarise
 from memory.orchestrator.conversations.conversation import Checkpoint, Conversation
 from memory.orchestrator.conversations.sessions import SessionDraft
@@ -47,6 +49,7 @@ from memory.orchestrator.conversations.streaming import Streamed
 from memory.orchestrator.deliveries import Consistency
 from memory.orchestrator.derivation import Callback
 from memory.orchestrator.gates import RecallGate, WriteGate
+from memory.orchestrator.graph import Density, Expansion, Graph
 from memory.orchestrator.healing import Compared
 from memory.orchestrator.maintenance import SweepReport
 from memory.orchestrator.planned import Plan
@@ -54,6 +57,7 @@ from memory.orchestrator.promotion import PromotionReport
 from memory.orchestrator.reindexing import Reindexed
 from memory.orchestrator.relations import Relation
 from memory.orchestrator.retrieval.searching import MixedResult, SearchResult
+from memory.orchestrator.scratchpads import Scratchpad
 from memory.orchestrator.setbacks import SetBack
 from memory.policies.asked import Scalar
 from memory.policies.compacting import CompactingSettings
@@ -92,6 +96,8 @@ class BlockingMemory:
     def relations(self) -> BlockingRelations: ...
     @property
     def sessions(self) -> BlockingSessions: ...
+    @property
+    def scratchpads(self) -> BlockingScratchpads: ...
     def session(
         self,
         session_id: str,
@@ -135,6 +141,10 @@ class BlockingMemory:
         key: str | None = ...,
         revive: bool = ...,
         consistency: Consistency | None = ...,
+        supersedes: Sequence[str] = ...,
+        on_conflict: Literal["refuse", "update"] = ...,
+        check: bool = ...,
+        decide: Decide | None = ...,
     ) -> Entry: ...
     def write_many(
         self, drafts: Iterable[EntryDraft | Mapping[str, Any]], *, revive: bool = ..., consistency: Consistency | None = ...
@@ -242,6 +252,10 @@ class BlockingScopedMemory:
         key: str | None = ...,
         revive: bool = ...,
         consistency: Consistency | None = ...,
+        supersedes: Sequence[str] = ...,
+        on_conflict: Literal["refuse", "update"] = ...,
+        check: bool = ...,
+        decide: Decide | None = ...,
     ) -> Entry: ...
     def retrieve(
         self,
@@ -272,30 +286,40 @@ class BlockingEntries:
     def history(self, entry_id: str) -> list[Entry]: ...
     def said_in(self, entry_id: str) -> list[HistoryItem]: ...
     def invalidate(self, entry_id: str, when: Moment | None = ...) -> bool: ...
-    def supersede(
-        self,
-        entry_ids: Sequence[str],
-        content: str = ...,
-        *,
-        scope: Scope | str,
-        type: EntryType | str = ...,
-        title: str | None = ...,
-        source: str | None = ...,
-        agent: str | None = ...,
-        run: str | None = ...,
-        origins: Sequence[str] = ...,
-        tags: Sequence[str] = ...,
-        metadata: Mapping[str, Any] | None = ...,
-    ) -> Entry: ...
 
 class BlockingRelations:
     def __init__(self, access: Access) -> None: ...
     def relate(self, source_id: str, label: str, target_id: str) -> Relation: ...
     def related(
-        self, *, source_id: str | None = ..., target_id: str | None = ..., label: str | None = ..., limit: int | None = ...
+        self,
+        *,
+        source_id: str | None = ...,
+        target_id: str | None = ...,
+        label: str | None = ...,
+        limit: int | None = ...,
+        active: bool = ...,
+        as_of: Moment | None = ...,
+        known_at: Moment | None = ...,
     ) -> list[Relation]: ...
+    def expand(self, entry_id: str, *, depth: int = ..., scope: Scopes | None = ...) -> Expansion: ...
+    def density(self, entry_id: str, *, scope: Scopes | None = ...) -> Density: ...
+    def graph(
+        self,
+        scope: Scopes | None = ...,
+        *,
+        types: Sequence[EntryType | str] | None = ...,
+        limit: int | None = ...,
+        as_of: Moment | None = ...,
+        known_at: Moment | None = ...,
+    ) -> Graph: ...
     def all(self) -> Iterator[Relation]: ...
     def unrelate(self, relation_id: str) -> bool: ...
+
+class BlockingScratchpads:
+    def __init__(self, access: Access) -> None: ...
+    def append(self, text: str, agent: str | None = ...) -> int: ...
+    def read(self, agent: str | None = ...) -> Scratchpad: ...
+    def clear(self, agent: str | None = ...) -> bool: ...
 
 class BlockingSession:
     def __init__(self, access: Access, draft: SessionDraft, *, create: bool) -> None: ...
@@ -689,6 +713,8 @@ class BlockingMemoryManager:
         provenance: Provenance = ...,
         write_gate: StoreWriteGate | None = ...,
         recall_gate: StoreRecallGate | None = ...,
+        check: bool = ...,
+        decide: Decide | None = ...,
     ) -> None: ...
     @property
     def stores(self) -> list[NamedStore]: ...
@@ -701,7 +727,7 @@ class BlockingMemoryManager:
     def search(self, query: str, *, stores: Sequence[str] | None = ..., limit: int | None = ...) -> list[StoreEntry]: ...
     def add(
         self, content: str, metadata: Mapping[str, Any] | None = ..., *, stores: Sequence[str] | None = ..., provenance: Provenance | None = ...
-    ) -> None: ...
+    ) -> dict[str, Checked]: ...
     def flush(self) -> None: ...
     def record(
         self, session: BlockingSession | None = ..., *, run_id: str | None = ..., user: str | None = ..., model: Model | None = ...

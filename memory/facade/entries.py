@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping, Sequence
-from typing import Any
+from collections.abc import AsyncIterator
 
-from memory.domain.entry import Entry, EntryDraft, EntryType
-from memory.domain.errors import InvalidInput
-from memory.domain.provenance import Provenance
+from memory.domain.entry import Entry
 from memory.domain.scope import Scope
 from memory.domain.session import HistoryItem
 from memory.facade.access import Access
-from memory.facade.arguments import Moment, id_of, ids_of, moment, scope_of
+from memory.facade.arguments import Moment, id_of, moment, scope_of
 
 
 class Entries:
@@ -45,29 +42,3 @@ class Entries:
     async def invalidate(self, entry_id: str, when: Moment | None = None) -> bool:
         """End an entry's validity now, or at `when`; it stays readable with `as_of`. False where nothing active was found."""
         return await self._access.engine.entries.invalidate(self._access.tenant, id_of(entry_id), moment("when", when))
-
-    async def supersede(
-        self,
-        entry_ids: Sequence[str],
-        content: str = "",
-        *,
-        scope: Scope | str,
-        type: EntryType | str = EntryType.CONTEXT,  # noqa: A002 - the field's own name
-        title: str | None = None,
-        source: str | None = None,
-        agent: str | None = None,
-        run: str | None = None,
-        origins: Sequence[str] = (),
-        tags: Sequence[str] = (),
-        metadata: Mapping[str, Any] | None = None,
-    ) -> Entry:
-        """Remember one thing in the place of these entries: each is linked to the new one (`supersedes`), and its validity ends (D107, D111).
-
-        All must be active, else nothing is written. Once the new entry is stored the rest is done, by a sweep if not at once.
-        """
-        came_of = Provenance(source, agent, run, tuple(origins)).to_arguments()
-        draft = EntryDraft(scope=scope_of(scope), content=content, type=type, title=title, tags=tags, metadata=metadata, **came_of)
-        ids = ids_of(entry_ids)
-        if not ids:
-            raise InvalidInput("entry_ids", "name at least one")
-        return await self._access.engine.derivation.supersede(self._access.tenant, ids, draft)

@@ -29,6 +29,7 @@ from memory.facade.view import ScopedMemory
 from memory.facade.wanted import Only, SearchOptions, preferences
 from memory.orchestrator.allowance import Allowance
 from memory.orchestrator.browsing import Retrieved
+from memory.orchestrator.checking import Decide
 from memory.orchestrator.conversations.finding import WAYS
 from memory.orchestrator.deliveries import Consistency
 from memory.orchestrator.derivation import Callback
@@ -270,11 +271,26 @@ class Memory:
         key: str | None = None,
         revive: bool = False,
         consistency: Consistency | None = None,
+        supersedes: Sequence[str] = (),
+        on_conflict: Literal["refuse", "update"] = "refuse",
+        check: bool = False,
+        decide: Decide | None = None,
     ) -> Entry:
         """Remember one thing, and return it as stored.
 
         `key` makes the write repeatable: the same key in the same scope returns the first result, and `Conflict` for another content.
         Where that entry was deleted since it is a `Conflict` too, which says when, unless `revive` lets the key begin a new life.
+        With `on_conflict="update"` the entry under the key comes to say what this call says, and nothing else of what it said: so the current value
+        of something is remembered in one call, whether it was known before or not. The version before it is kept (`entries.history`); of writers at
+        once each makes one, and what says the same already gets none. A key whose entry was deleted, or has expired, begins a new life; where it is
+        retired that is a `Conflict`. A repeat that arrives late overwrites what was written meanwhile.
+        `supersedes` names entries, at most 32, in whose place this one stands: they are linked to it (`supersedes`), and their validity ends when
+        this one's begins. All must be active, else nothing is written; one that is retired meanwhile is a `Conflict`. It is one transaction where a
+        store has those and holds them all; else the entry is written first, and the rest follows, by a sweep if not at once (D107, D111).
+        With `check=True` active entries of the scope and type are looked for that may say the same or contradict it, near in words and in meaning.
+        What is found is offered to `decide(draft, entries)`, which answers `"keep"`, `"supersede"` or a `Verdict` ("merge" has a content, `ids` name
+        some of them). Unless it says otherwise, and where it fails, takes longer than `durations.advice` or answers nonsense, all of them stand.
+        `entry.checked` says what was found and done. Only what was shown gives way, at the version shown; with `supersedes` nothing is looked for.
         `created_at` sets creation, update and the start of validity together (D9). An entry past `expires_at`, a moment or
         a `timedelta` from the write on, is hidden, not deleted (A36).
         Of what was said in a conversation `conversation_id`, `number_in_conversation` and `speaker` say where and by whom, for good; `content` is the
@@ -304,7 +320,15 @@ class Memory:
             origins=origins,
             key=key,
         )
-        return await self._access.write(draft, revive=revive, consistency=consistency)
+        return await self._access.write(
+            draft,
+            revive=revive,
+            consistency=consistency,
+            supersedes=supersedes,
+            on_conflict=on_conflict,
+            check=check,
+            decide=decide,
+        )
 
     async def write_many(
         self, drafts: Iterable[EntryDraft | Mapping[str, Any]], *, revive: bool = False, consistency: Consistency | None = None

@@ -12,6 +12,7 @@ from memory.facade.access import RETRIEVE_LIMIT, Access
 from memory.facade.arguments import Moment
 from memory.facade.wanted import Only, SearchOptions, preferences
 from memory.orchestrator.browsing import Retrieved
+from memory.orchestrator.checking import Decide
 from memory.orchestrator.deliveries import Consistency
 from memory.orchestrator.retrieval.searching import MixedResult, SearchResult
 from memory.policies.asked import Scalar
@@ -51,8 +52,12 @@ class ScopedMemory:
         key: str | None = None,
         revive: bool = False,
         consistency: Consistency | None = None,
+        supersedes: Sequence[str] = (),
+        on_conflict: Literal["refuse", "update"] = "refuse",
+        check: bool = False,
+        decide: Decide | None = None,
     ) -> Entry:
-        """Remember one thing; see `Memory.write`."""
+        """Remember one thing; see `Memory.write`. What it supersedes is of this scope, too."""
         draft = EntryDraft(
             scope=self._scope,
             content=content,
@@ -71,7 +76,16 @@ class ScopedMemory:
             origins=origins,
             key=key,
         )
-        return await self._access.write(draft, revive=revive, consistency=consistency)
+        return await self._access.write(
+            draft,
+            revive=revive,
+            consistency=consistency,
+            supersedes=supersedes,
+            on_conflict=on_conflict,
+            check=check,
+            decide=decide,
+            within=self._scope,
+        )
 
     async def retrieve(
         self,

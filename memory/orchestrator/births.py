@@ -23,7 +23,7 @@ from memory.orchestrator.trust import Trust
 from memory.orchestrator.turns import Patience
 from memory.orchestrator.versions import version_at
 from memory.ports.pace import paced
-from memory.ports.record import Key, Record
+from memory.ports.record import Key, Owed, Record, Stored
 from memory.ports.store import Store
 from memory.ports.writes import Absent, Outcome, Put
 
@@ -38,8 +38,14 @@ class Newborn:
     draft: EntryDraft
     record: Record
     store: Store
+    steps: tuple[Owed, ...] = ()
+    """What it owes besides what every entry does."""
     entry: Entry | None = None
     conflict: Conflict | None = None
+
+    def owe(self, step: Owed) -> None:
+        """Have the entry owe this too."""
+        self.steps, self.record = (*self.steps, step), replace(self.record, owed=(*self.record.owed, step))
 
     @property
     def settled(self) -> bool:
@@ -58,17 +64,22 @@ class Births:
         self._quotas = quotas
 
     async def write_many(
-        self, tenant: str, drafts: Sequence[EntryDraft], *, revive: bool = False, consistency: Consistency | None = None
+        self,
+        tenant: str,
+        drafts: Sequence[EntryDraft],
+        *,
+        revive: bool = False,
+        consistency: Consistency | None = None,
+        let_in: bool = False,
     ) -> list[Entry]:
         """Store entries in order, batch by batch. When a store fails, the earlier batches are kept; keyed drafts can be written again.
 
         Raises `PartialWrite` once all is done where some keyed drafts were in conflict, `QuotaExceeded` or `Refused` before anything is stored.
-        `revive` lets a key whose entry was deleted begin a new life. `consistency`: that of the settings unless told.
+        `revive` lets a key whose entry was deleted begin a new life. `consistency`: that of the settings unless told. `let_in`: that they were.
         """
-        latest = self._placement.now() + CLOCK_SKEW
-        if any(draft.created_at is not None and draft.created_at > latest for draft in drafts):
-            raise InvalidInput("created_at", "lies in the future")
-        drafts = await self._trust.let_in(tenant, drafts)
+        self.refuse_future(drafts)
+        if not let_in:
+            drafts = await self._trust.let_in(tenant, drafts)
         newborn: list[Newborn] = []
         newcomers = [self._newcomer(tenant, draft) for draft in drafts] if self._quotas.quotas else []
         async with self._quotas.admitted(tenant, newcomers) as stay:
@@ -81,26 +92,37 @@ class Births:
             raise PartialWrite(written, conflicts)
         return list(written.values())
 
+    def refuse_future(self, drafts: Sequence[EntryDraft]) -> None:
+        """Refuse what is said to be created later than now."""
+        latest = self._placement.now() + CLOCK_SKEW
+        if any(draft.created_at is not None and draft.created_at > latest for draft in drafts):
+            raise InvalidInput("created_at", "lies in the future")
+
     async def _write_batch(self, tenant: str, drafts: Sequence[EntryDraft], revive: bool, consistency: Consistency | None) -> list[Newborn]:
-        newborn = [self._newborn(tenant, draft) async for draft in paced(drafts)]
+        newborn = [self.newborn(tenant, draft) async for draft in paced(drafts)]
+        await self.embed(newborn)
+        await self._look_for_repeats(newborn, revive)
+        for store in dict.fromkeys(one.store for one in newborn):
+            await self.put(store, [one for one in newborn if one.store is store and not one.settled], revive, consistency)
+        return newborn
+
+    async def embed(self, newborn: Sequence[Newborn]) -> None:
+        """Give them their vectors, and what they owe besides their own steps."""
         records = await self._meaning.embedded([one.record for one in newborn])
         for one, record in zip(newborn, records, strict=True):
             one.record = replace(record, owed=owed_by_writing(self._placement, ENTRIES, record, one.store))
-        await self._look_for_repeats(newborn, revive)
-        for store in dict.fromkeys(one.store for one in newborn):
-            await self._put(store, [one for one in newborn if one.store is store and not one.settled], revive, consistency)
-        return newborn
 
     def _newcomer(self, tenant: str, draft: EntryDraft) -> Newcomer:
-        one = self._newborn(tenant, draft)
+        one = self.newborn(tenant, draft)
         return Newcomer.of(one.record, derived=draft.key is not None)
 
-    def _newborn(self, tenant: str, draft: EntryDraft) -> Newborn:
+    def newborn(self, tenant: str, draft: EntryDraft, supersedes: Sequence[str] = (), asked: EntryDraft | None = None) -> Newborn:
+        """A draft on its way. Under a key it is told from others by what was asked for, and by what it supersedes."""
         now, scope = self._placement.now(), draft.scope.text
         routed = self._placement.kinds.of(ENTRIES).route(draft.scope.kind)
         store = self._placement.topology.home(routed.tier)
         record_id = ids.keyed_id(tenant, scope, draft.key) if draft.key else self._placement.new_id(tenant, scope)
-        digest = request_digest(draft) if draft.key else None
+        digest = request_digest(asked or draft, supersedes) if draft.key else None
         record = record_of(draft, key=Key(tenant, record_id), version=version_at(now), now=now, tier=routed.tier, digest=digest)
         return Newborn(draft, record, store)
 
@@ -113,31 +135,33 @@ class Births:
                 if there.corrupt is not None:
                     raise there.corrupt
                 if there.record is not None or there.tombstone is not None:
-                    await self._meet(one, there, revive)
+                    await self.meet(one, there, revive)
 
-    async def _put(self, store: Store, newborn: Sequence[Newborn], revive: bool, consistency: Consistency | None) -> None:
+    async def put(self, store: Store, newborn: Sequence[Newborn], revive: bool, consistency: Consistency | None) -> None:
+        """Put them where nothing stands; under a key they meet what does."""
         if not newborn:
             return
         outcomes = await self._placement.write("write.home", store, *(Put(ENTRIES, one.record, Absent()) for one in newborn))
-        fresh = [self._born(one, store, outcome) async for one, outcome in paced(zip(newborn, outcomes, strict=True)) if outcome.applied]
+        fresh = [self.born(one, store, outcome) async for one, outcome in paced(zip(newborn, outcomes, strict=True)) if outcome.applied]
         await self._deliveries.deliver(fresh, consistency)
         async for one, outcome in paced(zip(newborn, outcomes, strict=True)):
             if (error := refused(store, outcome)) is not None:
                 raise error
             if not outcome.applied:
                 if one.draft.key is None:
-                    if not _is_own(one.record, outcome):
+                    if not is_own(one.record, outcome.stored, outcome.version):
                         raise Conflict(f"a fresh id was taken already, which should not happen: {one.record.key.id}")
                     one.entry = entry_of(one.record)
                     continue
-                await self._meet(one, await self._placement.locate(ENTRIES, one.record.key, born_in=one.store), revive)
+                await self.meet(one, await self._placement.locate(ENTRIES, one.record.key, born_in=one.store), revive)
 
-    def _born(self, one: Newborn, store: Store, outcome: Outcome) -> Pending:
+    def born(self, one: Newborn, store: Store, outcome: Outcome) -> Pending:
+        """It is stored: the entry that it became."""
         one.record = replace(one.record, generation=outcome.generation)
         one.entry = entry_of(one.record)
         return Pending(ENTRIES, store, one.record)
 
-    async def _meet(self, one: Newborn, there: Located, revive: bool) -> None:
+    async def meet(self, one: Newborn, there: Located, revive: bool) -> None:
         """What a keyed draft meets where another stands, or stood, under its key."""
         try:
             if revive and there.record is None and there.tombstone is not None:
@@ -169,13 +193,13 @@ class Births:
         patience = Patience(self._placement, one.record.key.id)
         while there.record is None:
             born = await self._lives.birth(one.record, one.store, there)
-            record = replace(born.record, owed=owed_by_writing(self._placement, ENTRIES, born.record, born.store))
+            record = replace(born.record, owed=(*owed_by_writing(self._placement, ENTRIES, born.record, born.store), *one.steps))
             outcome = await self._placement.write_one("write.revive", born.store, Put(ENTRIES, record, born.when))
             if (error := refused(born.store, outcome)) is not None:
                 raise error
             if outcome.applied:
                 one.record = record
-                await self._deliveries.deliver([self._born(one, born.store, outcome)], "replicated")
+                await self._deliveries.deliver([self.born(one, born.store, outcome)], "replicated")
                 return
             await patience.wait()
             there = await self._placement.locate(ENTRIES, one.record.key, born_in=one.store)
@@ -186,10 +210,9 @@ def _was_deleted(named: str, when: datetime) -> str:
     return f"the entry under {named} was deleted at {when.isoformat(timespec='seconds')}; write with revive=True to begin a new life under the key"
 
 
-def _is_own(record: Record, outcome: Outcome) -> bool:
+def is_own(record: Record, stands: Stored | None, version: int | None) -> bool:
     """Whether what stands under a fresh id is this very write: sent before, given up, and arrived late. It may have been changed since."""
-    stands = outcome.stored
     if isinstance(stands, Record):
         same = stands.version > record.version or (dict(stands.texts), dict(stands.body)) == (dict(record.texts), dict(record.body))
         return same and stands.version >= record.version and (stands.scope, stands.created_at) == (record.scope, record.created_at)
-    return (outcome.version or 0) >= record.version
+    return (version or 0) >= record.version

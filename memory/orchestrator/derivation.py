@@ -35,9 +35,6 @@ from memory.ports.writes import Put, Status
 Callback: TypeAlias = Callable[[list[Entry]], str | Awaitable[str]]
 """Makes one text of several entries; gets copies of them in the order asked, may be async (A77)."""
 
-
-SUPERSEDE = "supersede"
-"""A step that an entry owes: to be linked to those it supersedes, and to retire them. See `Relations`."""
 COPIED_VERSION = "promoted_from_version"
 """In the body of a promoted entry: the version of the original that it is a copy of."""
 OVERRIDES = "promoted_with"
@@ -125,23 +122,6 @@ class Derivation:
         _check_overrides(located.record, asked)
         return entry_of(await self._entries.live_record(tenant, located.key.id))
 
-    async def supersede(self, tenant: str, entry_ids: Sequence[str], draft: EntryDraft) -> Entry:
-        """Store an entry in the place of others, which are linked to it and retired (D107, D111).
-
-        All of them must be active, or nothing is written. What remains is owed by the new entry: a crash leaves none of it undone.
-        """
-        for entry_id in entry_ids:
-            try:
-                await self._entries.live_record(tenant, entry_id)
-            except NotFound:
-                raise InvalidInput("entry_ids", f"there is no active entry {entry_id[:64]}: nothing was written") from None
-        [draft] = await self._entries.trust.let_in(tenant, [draft])
-        now = self._placement.now()
-        tier = self._placement.kinds.of(ENTRIES).route(draft.scope.kind).tier
-        key = Key(tenant, self._placement.new_id(tenant, draft.scope.text))
-        record = record_of(draft, key=key, version=version_at(now), now=now, tier=tier)
-        return await self._store(record, [], steps=(Owed(SUPERSEDE, SUPERSEDE, {"ids": list(entry_ids)}),))
-
     async def compact(
         self,
         tenant: str,
@@ -214,7 +194,6 @@ class Derivation:
         check: Callable[[Record], None] = lambda there: None,
         *,
         revive: bool = True,
-        steps: Sequence[Owed] = (),
         consistency: Consistency | None = None,
     ) -> Entry:
         """Put a derived record where nothing stands under its id, or over the tombstone of an earlier life.
@@ -226,7 +205,7 @@ class Derivation:
         less = sum(source.scope == record.scope for source in to_delete)
         async with self._entries.quotas.admitted(record.key.tenant, [Newcomer.of(record, derived=True)], less) as stay:
             stay.add(record.key)
-            return await self._stored(record, to_delete, check, revive=revive, steps=steps, consistency=consistency)
+            return await self._stored(record, to_delete, check, revive=revive, consistency=consistency)
 
     async def _stored(
         self,
@@ -235,12 +214,11 @@ class Derivation:
         check: Callable[[Record], None],
         *,
         revive: bool,
-        steps: Sequence[Owed],
         consistency: Consistency | None,
     ) -> Entry:
         record = (await self._meaning.embedded([record]))[0]
         store = self._placement.topology.home(record.tier)
-        pending = [*steps, *([Owed(DELETE, DELETE, {"records": [[s.key.id, s.version] for s in to_delete]})] if to_delete else [])]
+        pending = [Owed(DELETE, DELETE, {"records": [[s.key.id, s.version] for s in to_delete]})] if to_delete else []
         patience = Patience(self._placement, record.key.id)
         while True:
             there = await self._placement.locate(ENTRIES, record.key, born_in=store)

@@ -15,6 +15,7 @@ from memory.orchestrator.after_writes import AfterWrites
 from memory.orchestrator.allowance import UNLIMITED, Allowance
 from memory.orchestrator.browsing import Browsing
 from memory.orchestrator.cache import Cache
+from memory.orchestrator.checking import Checking
 from memory.orchestrator.collections import ENTRIES
 from memory.orchestrator.conversations.conversations import Conversations
 from memory.orchestrator.conversations.passages import Where
@@ -49,6 +50,7 @@ from memory.orchestrator.rolling_back import RollingBack
 from memory.orchestrator.scratchpads import Scratchpads
 from memory.orchestrator.setbacks import Setbacks
 from memory.orchestrator.settings import EngineSettings
+from memory.orchestrator.superseding import Superseding
 from memory.orchestrator.tenants import Tenants
 from memory.orchestrator.tiering import Tiering
 from memory.orchestrator.topology import Topology
@@ -125,6 +127,14 @@ class Engine:
             self.placement, entries=self.entries, meaning=self.meaning, deliveries=self.deliveries, erasure=self.erasure, lives=lives
         )
         self.relations = Relations(self.placement, entries=self.entries, erasure=self.erasure, generations=self.generations, outbox=self.outbox)
+        self.superseding = Superseding(
+            self.placement,
+            entries=self.entries,
+            relations=self.relations,
+            deliveries=self.deliveries,
+            outbox=self.outbox,
+            cache=self.cache,
+        )
         self.conversations = Conversations(
             self.placement,
             outbox=self.outbox,
@@ -162,6 +172,7 @@ class Engine:
             forms=self.forms,
             deliveries=self.deliveries,
         )
+        self.checking = Checking(self.placement, entries=self.entries, superseding=self.superseding, searching=self.searching, meaning=self.meaning)
         self.advised = Advised(self.searching, self.placement, advisor=advisor, reranker=reranker)
         self.tiering = Tiering(self.placement, self.outbox, self.cache, self.generations)
         self.accesses = Accesses(self.placement)

@@ -9,13 +9,13 @@ from typing import Any
 
 from memory.domain import ids
 from memory.domain.entry import Entry, EntryDraft
-from memory.domain.errors import InvalidInput, NotFound, PartialWrite
+from memory.domain.errors import Conflict, InvalidInput, NotFound, PartialWrite
 from memory.domain.time import micros
 from memory.orchestrator.births import Births
 from memory.orchestrator.cache import Cache
 from memory.orchestrator.collections import ENTRIES, ENTRY_VERSIONS
 from memory.orchestrator.deliveries import Consistency, Deliveries
-from memory.orchestrator.entry_records import changed, entry_of
+from memory.orchestrator.entry_records import changed, entry_of, restated
 from memory.orchestrator.erasure import Erasure
 from memory.orchestrator.generations import Generations
 from memory.orchestrator.lives import Lives
@@ -63,7 +63,7 @@ class Entries:
         self._generations = generations
         self._deliveries = deliveries
         self.trust = trust
-        self._births = Births(placement, meaning=meaning, deliveries=deliveries, lives=lives, quotas=quotas, trust=trust)
+        self.births = Births(placement, meaning=meaning, deliveries=deliveries, lives=lives, quotas=quotas, trust=trust)
         self.quotas = quotas
         self._turns = turns
         self.on_written: Callable[[str, Sequence[Entry]], object] = lambda tenant, entries: None
@@ -82,7 +82,7 @@ class Entries:
         self, tenant: str, drafts: Sequence[EntryDraft], *, revive: bool = False, consistency: Consistency | None = None
     ) -> list[Entry]:
         """Store entries in order; see `Births.write_many`."""
-        written = await self._births.write_many(tenant, drafts, revive=revive, consistency=consistency)
+        written = await self.births.write_many(tenant, drafts, revive=revive, consistency=consistency)
         self.on_written(tenant, written)
         return written
 
@@ -196,6 +196,65 @@ class Entries:
                     return True
                 await patience.wait()
 
+    async def upsert(self, tenant: str, draft: EntryDraft, consistency: Consistency | None = None) -> Entry:
+        """Have the entry under the draft's key say what the draft says: one that is there gets another version, unless it says so already.
+
+        Where there is none, or none any more, one is born: deleted ones and those past their expiry stand in nobody's way. One that is retired is a
+        `Conflict`: nothing brings it back (D27), nor can it be edited (D28).
+        """
+        [draft] = await self.trust.let_in(tenant, [draft])
+        key = self.births.newborn(tenant, draft).record.key
+        patience = Patience(self._placement, key.id)
+        async with self._turns.take(ENTRIES, key, patience):
+            while (entry := await self._upserted(key, draft, consistency)) is None:
+                await patience.wait()
+        self.on_written(tenant, [entry])
+        return entry
+
+    async def _upserted(self, key: Key, draft: EntryDraft, consistency: Consistency | None) -> Entry | None:
+        """One try; None when somebody else was faster."""
+        home = (await self._placement.locate(ENTRIES, key)).home()
+        now = self._placement.now()
+        try:
+            if home is None:
+                return (await self.births.write_many(key.tenant, [draft], revive=True, consistency=consistency, let_in=True))[0]
+            record, store = home
+            if is_expired(record, now):
+                await self._erasure.delete(ENTRIES, key, at=record.version)
+                return None
+        except Conflict:
+            return None
+        if not is_current(record, now):
+            raise Conflict(f"the entry under key {draft.key!r} was retired: delete it first, or take another key", key.id)
+        new = restated(record, draft, version=version_at(now, record.version))
+        if new is record:
+            return entry_of(record)
+        if new.texts != record.texts:
+            new = (await self._meaning.embedded([new]))[0]
+        try:
+            stored = await self._replace(store, record, new, consistency)
+        except NotFound:  # its scope was erased meanwhile
+            return None
+        return None if stored is None else entry_of(stored)
+
+    async def retire(self, tenant: str, entry_id: str, at: datetime, version: int | None = None, *, origins: Sequence[str] = ()) -> bool:
+        """End the entry's validity at a moment that may have passed, or at its start where that is later; an end that lies ahead is brought forward.
+
+        False where nothing is active, or, given a `version`, where it has another. `origins`: of what takes its place.
+        """
+
+        def ends(record: Record, now: datetime) -> dict[str, Any]:
+            change = retired_at(record, at, origins)
+            if version not in (None, record.version) or change["valid_to"] == record.fields.get("valid_to"):
+                raise NotFound(entry_id)
+            return change
+
+        try:
+            await self._change(tenant, entry_id, ends)
+        except NotFound:
+            return False
+        return True
+
     async def _change(self, tenant: str, entry_id: str, change: Change, consistency: Consistency | None = None) -> Record:
         """Read, change, and write on condition that nobody else did meanwhile; else again, until the deadline: then `Contended`."""
         if not ids.is_id(entry_id):
@@ -222,29 +281,47 @@ class Entries:
     async def _replace(self, store: Store, old: Record, new: Record, consistency: Consistency | None) -> Record | None:
         """Write the new version with the old one kept; None when somebody else was faster."""
         await self._cache.invalidate(ENTRIES, old.key)
-        replaced = kept_version(old, new.version)
-        beside = store is self._placement.topology.archive and store.capabilities.atomic
-        keep = () if beside else (kept(replaced, ENTRY_VERSIONS),)
-        carried = self._outbox.carried(old, past=Until.EDITED)
-        owed = (*carried, *owed_by_writing(self._placement, ENTRIES, new, store), *keep)
-        new = replace(new, owed=tuple({one.id: one for one in owed}.values()))  # passages may be owed already
+        new, writes = self.replacing(store, old, new)
         if (full := no_room(new, self._placement.topology.archive)) is not None:
             if await self._outbox.finish(Pending(ENTRIES, store, old)):
                 raise full
             return None
-        writes = [Put(ENTRIES, new, AtVersion(old.version, tier=old.tier), settles=self._outbox.settled(Until.EDITED))]
-        if beside:
-            writes.append(Put(ENTRY_VERSIONS, replaced, Absent()))
-        outcomes = await self._placement.write("update.home", store, *writes, together=beside)
+        outcomes = await self._placement.write("update.home", store, *writes, together=len(writes) > 1)
         for outcome in outcomes:
             if (error := refused(store, outcome)) is not None:
                 raise error
-        if any(outcome.status is Status.REJECTED for outcome in outcomes) and not await self._generations.lives_on(old, store):
-            # its scope is being erased: help, so that what is said here is true
-            await self._erasure.delete(ENTRIES, old.key, at=old.version, held="deleted")
+        if any(outcome.status is Status.REJECTED for outcome in outcomes) and await self.erased(store, old):
             raise NotFound(old.key.id)
         if not all(o.applied for o in outcomes):
             return None
         await self._cache.invalidate(ENTRIES, old.key)
         await self._deliveries.deliver([Pending(ENTRIES, store, new)], consistency)
         return new
+
+    def replacing(self, store: Store, old: Record, new: Record) -> tuple[Record, list[Put]]:
+        """The new version with what it owes, and the puts that store it with the old one kept: several are one batch."""
+        replaced = kept_version(old, new.version)
+        beside = store is self._placement.topology.archive and store.capabilities.atomic
+        keep = () if beside else (kept(replaced, ENTRY_VERSIONS),)
+        carried = self._outbox.carried(old, past=Until.EDITED)
+        owed = (*carried, *owed_by_writing(self._placement, ENTRIES, new, store), *keep)
+        new = replace(new, owed=tuple({one.id: one for one in owed}.values()))  # passages may be owed already
+        writes = [Put(ENTRIES, new, AtVersion(old.version, tier=old.tier), settles=self._outbox.settled(Until.EDITED))]
+        if beside:
+            writes.append(Put(ENTRY_VERSIONS, replaced, Absent()))
+        return new, writes
+
+    async def erased(self, store: Store, old: Record) -> bool:
+        """Whether a write was refused since the scope of this entry is being erased. Then this helps, so that what is said of it is true."""
+        if await self._generations.lives_on(old, store):
+            return False
+        await self._erasure.delete(ENTRIES, old.key, at=old.version, held="deleted")
+        return True
+
+
+def retired_at(record: Record, at: datetime, origins: Sequence[str] = ()) -> dict[str, Any]:
+    """The change by which an entry that others supersede is retired, noting of what these come. An end that another clock gave it before is not put
+    off."""
+    start: Any = record.fields["valid_from"]
+    end: Any = record.fields.get("valid_to")
+    return {"valid_to": max(start, at) if end is None else min(end, max(start, at)), "origins": list(origins)}

@@ -239,8 +239,22 @@ def without(steps: Sequence[Record], taken: Sequence[bool], version: int) -> Rec
     return replace(whole, body=body, fields=fields)
 
 
-def request_digest(draft: EntryDraft) -> str:
-    """What tells whether a repeated keyed write asks for the same: a digest of everything but the key, and who asks it in which run.
+def restated(record: Record, draft: EntryDraft, *, version: int) -> Record:
+    """The record once it says what the draft says, and nothing else of what it said but when it was created; itself where it says that already."""
+    wanted = {name: getattr(draft, name) for name in ("content", "title", "type", "tags", "metadata", *ORIGIN_KINDS, *WHERE_SAID)}
+    wanted["expires_at"] = expiry(draft.expires_at, moment(version))
+    says = entry_of(record)
+    changes = {name: value for name, value in wanted.items() if value != getattr(says, name)}
+    if not changes and set(draft.origins) <= set(all_in(record.fields)):
+        return record
+    changes |= {name: getattr(draft, name) for name in (*ORIGIN_KINDS, "origins")}  # of who says so now, whatever stood there
+    body = {name: value for name, value in record.body.items() if name != "metadata" or "metadata" not in changes}
+    new = changed(replace(record, body=body), changes, version=version)
+    return replace(new, fields={**new.fields, **{name: changes[name] for name in WHERE_SAID if name in changes}})
+
+
+def request_digest(draft: EntryDraft, supersedes: Sequence[str] = ()) -> str:
+    """What tells whether a repeated keyed write asks for the same: a digest of what it says and of what it supersedes, not of who asks.
 
     Where it was said counts where a caller said so, and not where a message stands in its file: what the file says of it is in the metadata.
     """
@@ -248,6 +262,8 @@ def request_digest(draft: EntryDraft) -> str:
     if not isinstance(draft, ImportedDraft):  # whose digests had it always
         left_out |= {name for name in WHERE_SAID if isinstance(draft, MessageDraft) or getattr(draft, name) is None}
     asked = draft.model_dump(mode="json", exclude=left_out) | {"scope": draft.scope.text}
+    if supersedes:
+        asked["supersedes"] = sorted(supersedes)
     return blake2b(json.dumps(asked, sort_keys=True, ensure_ascii=False).encode(), digest_size=16).hexdigest()
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -10,21 +9,17 @@ from typing import Literal, get_args
 
 from memory.domain import door, ids
 from memory.domain.errors import Conflict, InvalidInput, NotFound, StoreUnavailable
-from memory.domain.provenance import all_in
 from memory.domain.shown import Shown
 from memory.orchestrator.collections import ENTRIES, RELATIONS
 from memory.orchestrator.dangling import parents_of, standing
-from memory.orchestrator.derivation import SUPERSEDE
 from memory.orchestrator.entries import Entries
 from memory.orchestrator.erasure import Erasure
 from memory.orchestrator.generations import Generations
-from memory.orchestrator.outbox import Outbox, Pending, Until
+from memory.orchestrator.outbox import Outbox, Pending
 from memory.orchestrator.placement import Placement, refused
 from memory.ports.query import Eq, Order, Query, Tenant, all_of
-from memory.ports.record import Key, Owed, Record, Tombstone
+from memory.ports.record import Key, Record, Tombstone
 from memory.ports.writes import Absent, AtVersion, Put, Status
-
-log = logging.getLogger(__name__)
 
 Label = Literal["relates_to", "refines", "contradicts", "supersedes", "supports"]
 LABELS: tuple[str, ...] = get_args(Label)
@@ -60,21 +55,6 @@ class Relations:
         self._erasure = erasure
         self._generations = generations
         self._outbox = outbox
-        outbox.register(SUPERSEDE, self._supersede, Until.DELETED)
-
-    async def _supersede(self, pending: Pending, owed: Owed) -> bool:
-        """Link an entry to those it supersedes, and retire them. Who was retired or deleted meanwhile needs neither."""
-        tenant, source = pending.owner.key.tenant, pending.owner.key.id
-        origins = all_in(pending.owner.fields) if isinstance(pending.owner, Record) else []
-        for target in owed.data["ids"]:
-            try:
-                await self.relate(tenant, source, "supersedes", target)
-            except InvalidInput:
-                continue
-            except Conflict:
-                log.debug("%s was linked to %s before", source, target)
-            await self._entries.invalidate(tenant, target, None, origins=origins)
-        return True
 
     async def relate(self, tenant: str, source_id: str, label: str, target_id: str, *, restored_from: datetime | None = None) -> Relation:
         """Link two active entries; the same link again is a `Conflict` that names the first (D40).
@@ -112,7 +92,7 @@ class Relations:
         """The link in the archive: where there is none, or over the tombstone of one."""
         archive, tombstone = self._placement.topology.archive, 0
         for _ in range(self._placement.settings.attempts):
-            record = self._record(tenant, source, label, target_id, after=tombstone, made=made)
+            record = self.link(source, label, target_id, after=tombstone, made=made)
             condition = AtVersion(tombstone) if tombstone else Absent()
             outcome = await self._placement.write_one("relate.home", archive, Put(RELATIONS, record, condition))
             if outcome.applied:
@@ -139,10 +119,11 @@ class Relations:
             await self._erasure.delete(RELATIONS, record.key, held="deleted")
             raise InvalidInput("relation", "both entries must exist, be active and belong to this tenant")
 
-    def _record(self, tenant: str, source: Record, label: str, target_id: str, after: int = 0, made: datetime | None = None) -> Record:
+    def link(self, source: Record, label: str, target_id: str, *, after: int = 0, made: datetime | None = None) -> Record:
+        """The record of a link: made now unless told, newer than `after`."""
         now = made or self._placement.now()
         return Record(
-            key=Key(tenant, ids.beside(source.key.id, "relation", label, target_id)),
+            key=_link_key(source.key, label, target_id),
             scope=source.scope,
             version=self._placement.next_version(after),
             created_at=now,
@@ -204,6 +185,10 @@ class Relations:
         """The ends of these relations that are entries still; with `partial` also those of which no store can tell just now."""
         return await standing(self._placement, ENTRIES, {end for row in rows for end in _ends(row)}, partial=partial)
 
+    async def unlink(self, source: Key, label: str, target_id: str) -> None:
+        """Delete a link, where there is one."""
+        await self._erasure.delete(RELATIONS, _link_key(source, label, target_id), held="deleted")
+
     async def unrelate(self, tenant: str, relation_id: str) -> bool:
         """Delete a relation: true once, then false (D44); false too where it was only left over from an end that is gone."""
         if not ids.is_id(relation_id):
@@ -212,6 +197,10 @@ class Relations:
         row = (await self._placement.locate(RELATIONS, key)).record
         left_over = row is not None and not _ends(row) <= await self._ends_there([row], partial=True)
         return await self._erasure.delete(RELATIONS, key) and not left_over
+
+
+def _link_key(source: Key, label: str, target_id: str) -> Key:
+    return Key(source.tenant, ids.beside(source.id, "relation", label, target_id))
 
 
 def _ends(relation: Record) -> set[Key]:

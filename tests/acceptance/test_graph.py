@@ -116,7 +116,7 @@ async def test_what_was_superseded_is_dimmed_and_relations_at_a_moment_are_those
     first = await memory.relations.relate(old.id, "supports", friend.id)
     before = clock.advance()
     clock.advance()
-    new = await memory.entries.supersede([old.id], "lives in Berlin", scope=USER)
+    new = await memory.write("lives in Berlin", scope=USER, supersedes=[old.id])
     clock.advance()
     assert [r.label for r in await memory.relations.related()] == ["supersedes", "supports"]
     assert await memory.relations.related(active=True) == [], "each has an end that is retired"

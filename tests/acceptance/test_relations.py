@@ -10,7 +10,7 @@ import pytest
 from memory import Conflict, Entry, InvalidInput
 from memory.facade.memory import Memory
 from memory.orchestrator.relations import LABELS, Relation
-from tests.acceptance.support import HOUR, SESSION, USER, Clock, everything_stored
+from tests.acceptance.support import HOUR, SESSION, USER, Clock
 
 
 def ends(relations: list[Relation]) -> list[tuple[str, str, str]]:
@@ -163,29 +163,3 @@ async def test_an_end_that_cannot_be_is_refused(memory: Memory, end: str) -> Non
     ):
         with pytest.raises(InvalidInput, match="id"):
             await call
-
-
-@pytest.mark.behaviour("D107", "D111", "AC-D41")
-async def test_an_entry_that_supersedes_others_is_linked_to_them_and_retires_them(memory: Memory) -> None:
-    lisbon, porto = await memory.write("Ada lives in Lisbon", scope=USER), await memory.write("Ada lives in Porto", scope=USER)
-    new = await memory.entries.supersede([lisbon.id, porto.id], "Ada lives in Faro", scope=USER, type="user", tags=["home"])
-    assert [(e.id, e.type, e.tags) for e in await memory.retrieve(USER)] == [(new.id, "user", ["home"])]
-    assert [hit.entry.id for hit in await memory.search("where Ada lives", scope=USER)] == [new.id]
-    links = await memory.relations.related(source_id=new.id)
-    assert {(link.source_id, link.label, link.target_id) for link in links} == {(new.id, "supersedes", old.id) for old in (lisbon, porto)}
-    for old in (lisbon, porto):
-        assert await memory.get(old.id, as_of=old.created_at) is not None
-
-
-@pytest.mark.behaviour("D107", "AC-D41")
-async def test_nothing_is_superseded_where_one_of_them_is_not_there(memory: Memory) -> None:
-    old, retired = await memory.write("Ada lives in Lisbon", scope=USER), await memory.write("Ada lives in Porto", scope=USER)
-    await memory.entries.invalidate(retired.id)
-    before = await everything_stored(memory)
-    for missing in (retired.id, "00000000-0000-8000-8000-000000000000"):
-        with pytest.raises(InvalidInput, match="nothing was written"):
-            await memory.entries.supersede([old.id, missing], "Ada lives in Faro", scope=USER)
-    with pytest.raises(InvalidInput, match="name at least one"):
-        await memory.entries.supersede([], "Ada lives in Faro", scope=USER)
-    assert await everything_stored(memory) == before
-    assert await memory.relations.related(target_id=old.id) == []

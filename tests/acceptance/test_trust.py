@@ -181,7 +181,7 @@ async def _history(memory: Memory, clock: Clock, *, poisoned: bool) -> None:
             await evil(memory.update(entry.id, title="poison", agent="helper", origins=[f"source:{WEB}"]))
             await memory.update(entry.id, content=f"green tea {number}", metadata={"m": number})
         if number % 5 == 0:
-            await evil(memory.entries.supersede([entry.id], f"poison over {number}", scope="user:ada", source=WEB))
+            await evil(memory.write(f"poison over {number}", scope="user:ada", source=WEB, supersedes=[entry.id]))
         if number % 7 == 0:
             await memory.entries.invalidate((await memory.write(f"gone {number}", scope="user:ada", key=f"g{number}")).id)
         if number % 10 == 4:
@@ -288,7 +288,7 @@ async def test_the_write_gate_holds_for_every_door(memory: Memory, config: dict[
             lambda: gated.update(changed.id, content="secret"),
             lambda: gated.promote(entry.id, "user:ada", content="secret"),
             lambda: gated.compact([changed.id], lambda entries: "secret"),
-            lambda: gated.entries.supersede([changed.id], "secret", scope="user:ada"),
+            lambda: gated.write("secret", scope="user:ada", supersedes=[changed.id]),
         ):
             with pytest.raises(Refused, match=r"^refused, and nothing was written: holds a secret$"):
                 await refusal()

@@ -64,6 +64,7 @@ class Postgresql(OneSchema):
             values_written_out=1,
             limits_written_out=1,
             rows_at_once=2,
+            rows_in_one=3,
             rows_at_ends=1,
             deleted_at_once=1,
             embedded_at_once=1,

@@ -6,6 +6,7 @@ import random
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
+from tests.month import superseding
 from tests.month.model import Life
 from tests.month.not_yet import NOT_YET
 from tests.month.operations import Operation
@@ -28,9 +29,9 @@ CROWD = 140
 LENGTHS = (20, 40, 120)
 """Operations of one day."""
 DAYS = {
-    "births": {"write", "write_many", "write_again", "write_other"},
-    "edits": {"update"},
-    "ends": {"write", "retire", "delete", "boundary"},
+    "births": {"write", "write_many", "write_again", "write_other", "upsert"},
+    "edits": {"update", "upsert"},
+    "ends": {"write", "retire", "supersede", "delete", "boundary"},
     "derived": {"write", "promote", "compact", "relate", "unrelate"},
     "moves": {"write", "update", "move", "end_session", "sweep"},
     "questions": {"get", "history", "retrieve", "search_word", "search_topic", "relations"},
@@ -421,6 +422,8 @@ _WEIGHTS: dict[str, float] = {
     "write_many": 1.5,
     "write_again": 2,
     "write_other": 1,
+    "supersede": 3,
+    "upsert": 4,
     "update": 18,
     "retire": 3,
     "delete": 5,
@@ -454,6 +457,8 @@ _DRAWS: dict[str, Callable[[Generator, Run, str], Drawn | None]] = {
     "write_many": _write_many,
     "write_again": _write_again,
     "write_other": _write_other,
+    "supersede": superseding.draw_supersede,
+    "upsert": superseding.draw_upsert,
     "update": _update,
     "retire": _retire,
     "delete": _delete,

@@ -25,7 +25,7 @@ _SETBACK = ("generation.",)
 RARE_SLIPS: dict[str, Slip] = {
     # entries and their past
     "an-edit-undoes-a-relabel": Slip(
-        entries, "Entries._replace", "AtVersion(old.version, tier=old.tier)", "AtVersion(old.version)", ("relabelled while it is edited",)
+        entries, "Entries.replacing", "AtVersion(old.version, tier=old.tier)", "AtVersion(old.version)", ("relabelled while it is edited",)
     ),
     "the-past-is-asked-of-the-cache": Slip(
         entries,
@@ -83,10 +83,10 @@ RARE_SLIPS: dict[str, Slip] = {
         ("embedder.check", "write."),
     ),
     "fresh-replicas-forget-their-generation": Slip(
-        births, "Births._born", "one.record = replace(one.record, generation=outcome.generation)", "pass", ("replica.", "erase.")
+        births, "Births.born", "one.record = replace(one.record, generation=outcome.generation)", "pass", ("replica.", "erase.")
     ),
     "not-found-and-still-readable": Slip(
-        entries, "Entries._replace", 'await self._erasure.delete(ENTRIES, old.key, at=old.version, held="deleted")', "pass", ("erase.",)
+        entries, "Entries.erased", 'await self._erasure.delete(ENTRIES, old.key, at=old.version, held="deleted")', "pass", ("erase.",)
     ),
     # derivations
     "a-repeated-promotion-shows-a-retired-copy": Slip(

@@ -55,16 +55,16 @@ SLIPS: dict[str, Slip] = {
     "a-copy-forgets-when-it-expires": Slip(derivation, "Derivation.promote", "expires_at=origin.expires_at, ", ""),
     "a-copy-forgets-its-tags": Slip(derivation, "Derivation.promote", '"tags": origin.tags}', '"tags": []}', _DERIVE),
     # changes
-    "debts-are-dropped-by-an-edit": Slip(entries, "Entries._replace", "*carried, ", "", ("version.keep",)),
+    "debts-are-dropped-by-an-edit": Slip(entries, "Entries.replacing", "*carried, ", "", ("version.keep",)),
     "a-kept-version-outlives-its-scope": Slip(outbox, "Outbox._copy", "generation=owner.generation", "generation=None", ("version.keep", "erase.")),
     "an-edit-owes-its-kept-version-to-nobody": Slip(
         entries,
-        "Entries._replace",
+        "Entries.replacing",
         "keep = () if beside else (kept(replaced, ENTRY_VERSIONS),)",
         "keep = ()",
         _KEEP,
     ),
-    "an-edit-beside-the-archive-keeps-no-version": Slip(entries, "Entries._replace", "if beside:\n", "if False:\n", ("update.",)),
+    "an-edit-beside-the-archive-keeps-no-version": Slip(entries, "Entries.replacing", "if beside:\n", "if False:\n", ("update.",)),
     "an-update-of-what-was-erased-is-acknowledged": Slip(
         entries, "Entries._replace", "if not all(o.applied for o in outcomes):\n        return None\n", "", ("update.",)
     ),
@@ -96,7 +96,7 @@ SLIPS: dict[str, Slip] = {
         "return record",
         ("version.read", "write."),
     ),
-    "an-unasked-key-is-revived": Slip(births, "Births._meet", "revive and there.record is None", "there.record is None", ("write.", "life")),
+    "an-unasked-key-is-revived": Slip(births, "Births.meet", "revive and there.record is None", "there.record is None", ("write.", "life")),
     # long texts
     "a-long-text-owes-no-passages": Slip(outbox, "owed_by_writing", "(*owed, Owed(MAKE_PASSAGES, MAKE_PASSAGES))", "owed", _PASSAGES),
     "an-edit-keeps-its-passages": Slip(entry_records, "changed", "fields.pop(SAID, None)", "fields[SAID] = said_at(record)", _PASSAGES),
@@ -249,7 +249,7 @@ SLIPS: dict[str, Slip] = {
     # stores
     # what a second life owes
     "a-revived-key-owes-no-replica": Slip(
-        births, "Births._revive", "owed=owed_by_writing(self._placement, ENTRIES, born.record, born.store)", "owed=()", ("write.revive", "life")
+        births, "Births._revive", "(*owed_by_writing(self._placement, ENTRIES, born.record, born.store), *one.steps)", "()", ("write.revive", "life")
     ),
     # what moves together
     "replicas-are-adopted-one-at-a-time": Slip(tiering, "Tiering._copy", "if flags:", "if len(flags) == 1:", ("move.adopt",)),

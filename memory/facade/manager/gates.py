@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, TypeAlias
 
+from memory.domain.checked import Checked
 from memory.domain.errors import InvalidInput, Refused
 from memory.domain.provenance import Provenance
 from memory.facade.manager.stores import NamedStore, StoreEntry
+from memory.orchestrator.checking import Decide
 from memory.orchestrator.gates import Verdict, answers_of, changes_of, lets_out
 from memory.orchestrator.settings import EngineSettings
 
@@ -28,9 +30,17 @@ class StoreGates:
         self._recall = recall
 
     async def add(
-        self, store: NamedStore, content: str, metadata: Mapping[str, Any] | None, provenance: Provenance, *, key: str | None = None
-    ) -> None:
-        """Keep a text in a store as the write gate lets it in. Raises `Refused` where it does not."""
+        self,
+        store: NamedStore,
+        content: str,
+        metadata: Mapping[str, Any] | None,
+        provenance: Provenance,
+        *,
+        key: str | None = None,
+        check: bool = False,
+        decide: Decide | None = None,
+    ) -> Checked | None:
+        """Keep a text in a store as the write gate lets it in; see `NamedStore.add`. Raises `Refused` where it does not."""
         if self._write is not None:
             entry = StoreEntry(content, store.name, None if metadata is None else dict(metadata))
             [answer] = await answers_of(self._write, [(entry, provenance)], WITHIN)
@@ -38,7 +48,7 @@ class StoreGates:
             if changes.keys() - CHANGED:
                 raise Refused("the write gate of a manager changes content and metadata only")
             content, metadata = changes.get("content", content), changes.get("metadata", metadata)
-        await store.add(content, metadata, provenance, key=key)
+        return await store.add(content, metadata, provenance, key=key, check=check, decide=decide)
 
     async def let_out(self, entries: Sequence[StoreEntry]) -> list[StoreEntry]:
         """Those that the recall gate lets out."""

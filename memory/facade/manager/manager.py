@@ -11,6 +11,7 @@ from typing import Any, Self, TypeAlias, TypeVar
 from uuid import uuid4
 
 from memory.domain import door
+from memory.domain.checked import Checked
 from memory.domain.errors import AddFailed, InvalidInput
 from memory.domain.provenance import UNSAID, Provenance
 from memory.facade.access import MAX_QUERY_BYTES
@@ -25,6 +26,7 @@ from memory.facade.manager.stores import NamedStore, StoreEntry, content_of
 from memory.facade.manager.tools import AddTool, SearchTool, Shape, Tool, described, parameters
 from memory.facade.memory import Memory
 from memory.facade.session import Session
+from memory.orchestrator.checking import Decide
 
 log = logging.getLogger(__name__)
 
@@ -56,6 +58,8 @@ class MemoryManager:
     every span. `provenance` says who writes: what is added, by a model's tool or by what is learnt, carries it, and no argument of a tool changes it.
     `write_gate` and `recall_gate` are those of a `Memory`, asked of `StoreEntry`s, whatever the store: of single texts, by tools, `add` and what is
     learnt; a store that takes messages as they are is not asked about.
+    every span. What is added to a scope of a memory is checked (`Memory.write`, `check`) unless `check` is False: `decide` says what becomes of what
+    is near it; without it all of that stands.
     """
 
     def __init__(
@@ -71,9 +75,14 @@ class MemoryManager:
         provenance: Provenance = UNSAID,
         write_gate: StoreWriteGate | None = None,
         recall_gate: StoreRecallGate | None = None,
+        check: bool = True,
+        decide: Decide | None = None,
     ) -> None:
         self._stores = {store.name: store for store in _checked(stores)}
         self._attributes = dict(attributes or {})
+        self._check, self._decide = flag("check", check), decide
+        if decide is not None and not (check and callable(decide)):
+            raise InvalidInput("decide", "must be a function" if check else "is asked where check=True")
         self._injection = _setting("injection", injection, Injection)
         self._own_tools = self._made(_setting("search_tool", search_tool, SearchTool), _setting("add_tool", add_tool, AddTool))
         self._tools: list[Tool] | None = None
@@ -154,10 +163,11 @@ class MemoryManager:
         *,
         stores: Sequence[str] | None = None,
         provenance: Provenance | None = None,
-    ) -> None:
+    ) -> dict[str, Checked]:
         """Keep one text in the stores named, or in all that are writable and take single texts, at once (E27). `provenance` says more than the
         manager's own of where it comes from, to stores that take it.
 
+        What is returned tells, by the name of the store, where something near it was found, and what came of that.
         Every store is tried; `AddFailed` names those that failed and has what each raised (E30). `InvalidInput` where a name is unknown, a store
         read-only or without `add`, or none is left (E28, E29).
         """
@@ -167,8 +177,9 @@ class MemoryManager:
         if not named:
             raise InvalidInput("stores", "no writable store matched")
         with span("create_memory", self._attributes) as describe:
-            await self._added([(text, about)], named, self._provenance.then(_provenance(provenance)))
+            found = await self._added([(text, about)], named, self._provenance.then(_provenance(provenance)))
             describe("gen_ai.memory.record.count", 1)
+        return found
 
     async def flush(self) -> None:
         """Tell the stores that learn everything that was said, and wait for what is written behind; what fails is logged (E78)."""
@@ -332,11 +343,13 @@ class MemoryManager:
             log.warning("memory store '%s' could not be searched: %s: %s", store.name, type(error).__name__, error)
             return []
 
-    async def _added(self, entries: Sequence[tuple[str, Mapping[str, Any] | None]], stores: Sequence[NamedStore], provenance: Provenance) -> None:
-        """Keep every entry in every store, at once."""
+    async def _added(
+        self, entries: Sequence[tuple[str, Mapping[str, Any] | None]], stores: Sequence[NamedStore], provenance: Provenance
+    ) -> dict[str, Checked]:
+        """Keep every entry in every store, at once. What was found near the last of them, by store."""
 
-        async def kept(entry: tuple[str, Mapping[str, Any] | None], store: NamedStore) -> None:
-            await self._gates.add(store, *entry, provenance)
+        async def kept(entry: tuple[str, Mapping[str, Any] | None], store: NamedStore) -> Checked | None:
+            return await self._gates.add(store, *entry, provenance, check=self._check, decide=self._decide)
 
         each = [(number, store, kept(entry, store)) for number, entry in enumerate(entries) for store in stores]
         results = await asyncio.gather(*(call for _, _, call in each), return_exceptions=True)
@@ -344,6 +357,7 @@ class MemoryManager:
         if failed:
             causes = [(name, leaf) for _, name, error in failed for leaf in _leaves(error)]
             raise AddFailed(len({number for number, _, _ in failed}), len(entries), causes)
+        return {store.name: result for (_, store, _), result in zip(each, results, strict=True) if isinstance(result, Checked)}
 
     def _made(self, searching: SearchTool | None, adding: AddTool | None) -> list[Tool]:
         """The manager's own tools."""

@@ -8,12 +8,14 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from memory.domain import door
+from memory.domain.checked import Checked
 from memory.domain.errors import InvalidInput, Unsupported
 from memory.domain.provenance import UNSAID, Provenance
 from memory.domain.shown import Shown
 from memory.facade.manager.extraction import Extraction, resolved
 from memory.facade.view import ScopedMemory
 from memory.orchestrator.calling import called
+from memory.orchestrator.checking import Decide
 from memory.orchestrator.retrieval.searching import FoundEntry
 
 LIMIT = 3
@@ -110,10 +112,25 @@ class NamedStore:
         """Whether it is told where what is added comes from (`Provenance`), as a scope of a memory is."""
         return self.can("add") and "provenance" in inspect.signature(self._can["add"]).parameters
 
-    async def add(self, content: str, metadata: Mapping[str, Any] | None, provenance: Provenance, *, key: str | None = None) -> None:
-        """Keep one text, with what the store takes of its provenance and its key."""
+    async def add(
+        self,
+        content: str,
+        metadata: Mapping[str, Any] | None,
+        provenance: Provenance,
+        *,
+        key: str | None = None,
+        check: bool = False,
+        decide: Decide | None = None,
+    ) -> Checked | None:
+        """Keep one text, with what the store takes of its provenance and its key. Of a scope of a memory what was near it and what came of that,
+        where that is asked for and something was."""
         more: dict[str, Any] = {"provenance": provenance} if self.takes_provenance else {}
-        await self.call("add", content, metadata, **(more | {"key": key} if key is not None else more))
+        more |= {"key": key} if key is not None else {}
+        if not (check and _is_view(self.store)):
+            await self.call("add", content, metadata, **more)
+            return None
+        checked: Checked | None = (await self.call("add", content, metadata, check=True, decide=decide, **more)).checked
+        return checked if checked is not None and (checked.found or checked.note) else None
 
     async def call(self, ability: str, *args: Any, **kwargs: Any) -> Any:
         """What one of its methods returns; one that blocks runs in a thread."""
@@ -130,19 +147,28 @@ ABILITIES = ("search", "add", "add_messages", "initialize", "get_tools")
 
 
 def _abilities(store: Any) -> dict[str, Callable[..., Any]]:
-    if ScopedMemory in (type(store), getattr(type(store), "__wrapped__", None)):  # or its blocking twin
+    if _is_view(store):
         return {"search": store.search, "add": _writes_to(store)}
     return {name: method for name in ABILITIES if (method := _own(store, name)) is not None}
+
+
+def _is_view(store: Any) -> bool:
+    """Whether it is a scope of a memory, or its blocking twin."""
+    return ScopedMemory in (type(store), getattr(type(store), "__wrapped__", None))
 
 
 def _writes_to(view: Any) -> Callable[..., Any]:
     """`add` of a scope of a memory."""
 
-    async def add(content: str, metadata: Mapping[str, Any] | None = None, *, key: str | None = None, provenance: Provenance = UNSAID) -> Any:
-        return await view.write(content, metadata=metadata, key=key, **provenance.to_arguments())
+    async def add(
+        content: str, metadata: Mapping[str, Any] | None = None, *, key: str | None = None, provenance: Provenance = UNSAID, **checking: Any
+    ) -> Any:
+        return await view.write(content, metadata=metadata, key=key, **provenance.to_arguments(), **checking)
 
-    def add_blocking(content: str, metadata: Mapping[str, Any] | None = None, *, key: str | None = None, provenance: Provenance = UNSAID) -> Any:
-        return view.write(content, metadata=metadata, key=key, **provenance.to_arguments())
+    def add_blocking(
+        content: str, metadata: Mapping[str, Any] | None = None, *, key: str | None = None, provenance: Provenance = UNSAID, **checking: Any
+    ) -> Any:
+        return view.write(content, metadata=metadata, key=key, **provenance.to_arguments(), **checking)
 
     return add if inspect.iscoroutinefunction(view.write) else add_blocking
 

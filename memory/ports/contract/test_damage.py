@@ -297,12 +297,21 @@ async def test_a_delete_heals(harness: Harness, store: Store) -> None:
 @clause("damage.writes", "atomic.together")
 @needs("durable", "atomic", "conditional")
 @pytest.mark.asyncio
-async def test_together_with_a_corrupt_record_nothing_is_kept(harness: Harness, store: Store) -> None:
+@cells("met", [False, True], ids=["unseen", "set aside"])
+async def test_together_with_a_corrupt_record_nothing_is_kept(harness: Harness, store: Store, met: bool) -> None:
+    """Unseen it may be written over at its version, and then all is kept."""
     await _filled(store)
     async with _damaged(harness, store):
-        outcomes = await store.apply([put(_full(8)), put(_full(DAMAGED, version=99), AtVersion(7)), put(_full(9))], together=True)
-        assert [o.applied for o in outcomes] == [False] * 3
-        assert [await found(store, 8), await found(store, 9)] == [None, None]
+        if met:
+            assert isinstance(await found(store, DAMAGED), Corrupt)
+        for when in (Absent(), AtVersion(7)):
+            outcomes = await store.apply([put(_full(8)), put(_full(DAMAGED, version=99), when), put(_full(9))], together=True)
+            applied = [o.applied for o in outcomes]
+            if applied == [True] * 3 and not met and when == AtVersion(7):
+                assert await asked(store) == [id_of(n) for n in sorted([*SOUND, DAMAGED, 8, 9])]
+                return
+            assert applied == [False] * 3
+            assert [await found(store, 8), await found(store, 9)] == [None, None]
 
 
 @clause("damage.erased")

@@ -15,7 +15,7 @@ from memory.facade.view import ScopedMemory
 
 SURFACE = {
     "Memory": "close compact delete for_tenant get maintain open promote retrieve scoped search search_messages session update write write_many",
-    "entries": "all history invalidate said_in supersede",
+    "entries": "all history invalidate said_in",
     "relations": "all density expand graph relate related unrelate",
     "sessions": "create delete end get list runs update",
     "scratchpads": "append clear read",

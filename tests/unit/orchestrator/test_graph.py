@@ -22,7 +22,7 @@ async def link(world: World, pairs: Iterable[tuple[Entry, Entry]]) -> None:
     """Links made as the engine makes them, without looking at the ends of each."""
     for source, target in pairs:
         home = await world.engine.entries.live_record(TENANT, source.id, active=False)
-        record = world.engine.relations._record(TENANT, home, "supports", target.id)
+        record = world.engine.relations.link(home, "supports", target.id)
         (outcome,) = await world.mid.apply([Put(RELATIONS, record, Absent())])
         assert outcome.applied
 
@@ -80,7 +80,7 @@ async def test_a_hub_with_very_many_links_to_retired_entries_starves_nobody(worl
     living, retired = await world.write("living", USER), await world.write("retired", USER)
     await link(world, [(begin, hub), (begin, beside), (beside, behind), (hub, living)])
     await world.engine.entries.invalidate(TENANT, retired.id, None)
-    template = world.engine.relations._record(TENANT, await world.engine.entries.live_record(TENANT, hub.id), "supports", retired.id)
+    template = world.engine.relations.link(await world.engine.entries.live_record(TENANT, hub.id), "supports", retired.id)
     await world.mid.apply([Put(RELATIONS, _another(template, n), Absent()) for n in range(9_950)])
     two = await world.engine.graphs.expand(TENANT, begin.id, depth=2)
     assert (sorted(found(two)), two.notices) == (["begin", "behind", "beside", "hub", "living"], ()), "its oldest link, which counts, is reached too"

@@ -19,6 +19,7 @@ from memory.orchestrator import distrusts
 from memory.orchestrator.collections import ENTRY_VERSIONS, OPERATIONS, SETTINGS
 from memory.orchestrator.engine import Engine
 from memory.orchestrator.settings import EngineSettings
+from memory.orchestrator.superseding import Superseded
 from memory.policies.asked import Asked
 from tests.unit.orchestrator.world import SESSION, TENANT, USER, Flaky, World
 
@@ -55,7 +56,7 @@ async def _poisoned(world: World) -> dict[str, Entry]:
     await world.engine.entries.update(TENANT, written["changed"].id, {"content": "turned", "metadata": {"a": 2}, "origins": [WEB]})
     await world.engine.entries.update(TENANT, written["changed"].id, {"tags": ["t"]})
     superseding = EntryDraft(scope=USER, content="evil over it", source="web")
-    written["superseding"] = await world.engine.derivation.supersede(TENANT, [written["superseded"].id], superseding)
+    written["superseding"] = (await world.engine.superseding.write(TENANT, superseding, Superseded([written["superseded"].id])))[0]
     written["made"] = await world.engine.derivation.compact(TENANT, [written["evil"].id, written["changed"].id], lambda entries: "made of evil")
     return written
 

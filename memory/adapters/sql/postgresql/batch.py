@@ -9,6 +9,7 @@ Several: one transaction. New rows go in at once; what meets something is locked
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import islice
 from typing import Any
@@ -30,6 +31,9 @@ from memory.ports.writes import Absent, Annotate, AtVersion, Delete, Newer, Outc
 
 ROUNDS = 100
 """How often a write is begun again because others changed what it is about in between."""
+
+AT = "at its version"
+_PARAMETER = re.compile(r"\$(\d+)")
 
 Tables = Callable[[Collection], PgTable]
 
@@ -128,25 +132,60 @@ async def _swap(connection: Connection, table: PgTable, write: Release | Annotat
 class PgBatch(Batch[Connection, PgTable]):
     """One call's writes, within one transaction."""
 
+    def __init__(self, connection: Connection, tables: Tables, directory: PgDirectory, writes: Sequence[Write], rows_in_one: int) -> None:
+        super().__init__(connection, tables, directory, writes)
+        self._rows_in_one = rows_in_one
+
     # -- rows that go in as they are ----------------------------------------------------------------------------------
 
     async def _put_at_once(self) -> None:
-        """Insert what its condition lets in without a look. What it does not let in stays to be decided."""
-        if not _is_blind(self._left.values()):
+        """Store what its condition lets in without a look: a few rows in one statement. What it does not let in stays to be decided."""
+        few = len(self._left) <= self._rows_in_one
+        if not _is_blind(self._left.values(), at_versions=few):
             return
         groups: dict[tuple[str, str], list[tuple[int, Put]]] = {}
         for i, write in self._left.items():
             assert isinstance(write, Put)  # noqa: S101 - see `_is_blind`
-            condition = ABSENT if isinstance(write.when, Absent) else NEWER if isinstance(write.when, Newer) else ALWAYS
-            groups.setdefault((write.collection.name, condition), []).append((i, write))
+            groups.setdefault((write.collection.name, _condition(write.when)), []).append((i, write))
+        for group in groups.values():
+            group.sort(key=lambda pair: pair[1].key)
+        if few and (len(groups) > 1 or any(condition == AT for _, condition in groups)):
+            await self._put_in_one(sorted(groups.items()))
+            return
         for (_, condition), group in sorted(groups.items()):
             table = self._tables(group[0][1].collection)
-            group.sort(key=lambda pair: pair[1].key)
             sent: dict[tuple[str, str], tuple[int, Row]] = {}
             for tenant, record_id in await self._insert(table, condition, self._noted(group, sent), len(group)):
-                i, row = sent[(tenant, str(record_id))]
-                del self._left[i]
-                self._outcomes[i] = Outcome(Status.APPLIED, version=row.version, generation=row.generation)
+                self._stored(*sent[(tenant, str(record_id))])
+
+    async def _put_in_one(self, groups: Iterable[tuple[tuple[str, str], Sequence[tuple[int, Put]]]]) -> None:
+        """One statement of as many parts as there are collections and conditions."""
+        parts: list[str] = []
+        values: list[Any] = []
+        sent: list[dict[tuple[str, str], tuple[int, Row]]] = []
+        for (_, condition), group in groups:
+            table, noted = self._tables(group[0][1].collection), dict[tuple[str, str], tuple[int, Row]]()
+            rows = [table.parameters(row, partition) async for row, partition in paced(self._noted(group, noted))]
+            if not rows:
+                continue
+            if condition == AT:
+                there = {i: put.when for i, put in group if isinstance(put.when, AtVersion)}
+                sql, columns = table.update_many(rows, [there[i] for i, _ in noted.values()])
+            else:
+                sql, columns = table.insert_many(condition, rows)
+            parts.append(_numbered_from(len(values), sql))
+            values += columns
+            sent.append(noted)
+        if not parts:
+            return
+        done = ", ".join([f"done_{n} AS ({part})" for n, part in enumerate(parts)])
+        which = " UNION ALL ".join([f"SELECT {n}, tenant, id FROM done_{n}" for n in range(len(parts))])  # noqa: S608
+        for n, tenant, record_id in await self._connection.fetch(f"WITH {done} {which}", *values):
+            self._stored(*sent[n][(tenant, str(record_id))])
+
+    def _stored(self, i: int, row: Row) -> None:
+        del self._left[i]
+        self._outcomes[i] = Outcome(Status.APPLIED, version=row.version, generation=row.generation)
 
     def _noted(self, puts: Sequence[tuple[int, Put]], sent: dict[tuple[str, str], tuple[int, Row]]) -> Iterator[tuple[Row, int | None]]:
         for i, row, partition in self.rows_of(puts):
@@ -198,6 +237,11 @@ class PgBatch(Batch[Connection, PgTable]):
         await self._connection.execute(sql, [escape(k.tenant) for k in keys], [k.id for k in keys])
 
 
+def _numbered_from(first: int, sql: str) -> str:
+    """A statement whose parameters come behind so many others."""
+    return _PARAMETER.sub(lambda found: f"${int(found[1]) + first}", sql)
+
+
 def _portions(rows: int, most: int, at_ends: int) -> Iterator[int]:
     """How many rows go at a time."""
     between = rows - 2 * at_ends
@@ -211,11 +255,16 @@ def _portions(rows: int, most: int, at_ends: int) -> Iterator[int]:
     yield at_ends
 
 
-def _is_blind(writes: Iterable[Write]) -> bool:
-    """Whether every write puts a record of its own under a condition that an insert can decide."""
+def _condition(when: When) -> str:
+    """The condition of a put as a statement has it."""
+    return ABSENT if isinstance(when, Absent) else NEWER if isinstance(when, Newer) else AT if isinstance(when, AtVersion) else ALWAYS
+
+
+def _is_blind(writes: Iterable[Write], *, at_versions: bool) -> bool:
+    """Whether every write puts a record of its own under a condition that a statement can decide."""
     seen: set[tuple[str, Key]] = set()
     for write in writes:
-        if not isinstance(write, Put) or isinstance(write.when, AtVersion) or (write.collection.name, write.key) in seen:
+        if not isinstance(write, Put) or (isinstance(write.when, AtVersion) and not at_versions) or (write.collection.name, write.key) in seen:
             return False
         seen.add((write.collection.name, write.key))
     return True

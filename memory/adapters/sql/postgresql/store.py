@@ -118,7 +118,7 @@ class PostgresStore(ServerStore[Connection, PgTable]):
             return undone.outcomes
 
     async def _batch(self, connection: Connection, writes: Sequence[Write], together: bool) -> list[Outcome]:
-        batch = PgBatch(connection, self._table, self._directory, writes)
+        batch = PgBatch(connection, self._table, self._pg_directory, writes, self._thresholds.rows_in_one)
         await batch.prepare()
         return await self._in_transaction(connection, lambda: batch.carry_out(together))
 

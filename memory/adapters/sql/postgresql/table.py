@@ -32,6 +32,7 @@ from memory.ports.pace import paced
 from memory.ports.query import Everywhere, Tenant, Where
 from memory.ports.record import Key
 from memory.ports.rows import CORRUPT, Row, corrupt_row
+from memory.ports.writes import AtVersion
 
 _SHARED = ("tenant", "row_type", "partition_no", "scope", "generation", "role", "tier", "accesses")
 """Columns that are alike in the rows of most batches: those of one partition's new records."""
@@ -249,6 +250,28 @@ class PgTable(Table[Connection]):
         insert = f"INSERT INTO {self.qualified} AS t ({names}) SELECT {chosen} FROM unnest({arrays}) AS r({apart})"  # noqa: S608
         return f"{insert} {self._on_conflict(condition)} RETURNING t.tenant, t.id"
 
+    def update_many(self, rows: Sequence[Sequence[Any]], there: Sequence[AtVersion]) -> tuple[str, list[Any]]:
+        """A statement that stores these rows, each over what stands there at its version and owes nothing, and its arguments."""
+        columns = list(zip(*rows, strict=True))
+        given = tuple([i for i, values in enumerate(columns) if values.count(None) < len(values)])
+        sql = self._many.get(("", given, False))
+        if sql is None:
+            sql = self._many[("", given, False)] = self._update_many(given)
+        roles, tiers = ([None if one is None else escape(one) for one in some] for some in ([at.role for at in there], [at.tier for at in there]))
+        return sql, [*(columns[i] for i in given), [at.version for at in there], roles, tiers]
+
+    def _update_many(self, given: Sequence[int]) -> str:
+        kinds = [*(self._stored[i][1] for i in given), "bigint", "text", "text"]
+        names = [f'"{self._stored[i][0]}"' for i in given]
+        arrays = ", ".join([f"${n}::{kind}[]" for n, kind in enumerate(kinds, 1)])
+        values = {i: _cast(f"r.{name}", self._stored[i][2]) for i, name in zip(given, names, strict=True)}
+        changes = ", ".join([f'"{name}" = {values.get(i, "DEFAULT")}' for i, (name, _, _) in enumerate(self._stored)])
+        return (
+            f"UPDATE {self.qualified} AS t SET {changes} "  # noqa: S608
+            f"FROM unnest({arrays}) AS r({', '.join(names)}, at_version, at_role, at_tier) WHERE t.tenant = r.tenant AND t.id = r.id "
+            f"AND {_stands_at('r.at_version', 'r.at_role', 'r.at_tier')} RETURNING t.tenant, t.id"
+        )
+
     def _update(self, rows: str, also: str = "", most: int | None = None) -> str:
         changes = ", ".join([f'"{name}" = r."{name}"' for name, _, _ in self._stored[:most]])
         return f"UPDATE {self.qualified} AS t SET {changes} FROM ({rows}) AS r{also} WHERE t.tenant = r.tenant AND t.id = r.id"  # noqa: S608
@@ -257,11 +280,16 @@ class PgTable(Table[Connection]):
         """Where a live copy or a tombstone of exactly that version stands and owes nothing, in that role and tier where they are asked."""
         at = len(self._stored) + (2 if placed else 1)
         version, role, tier = f"${at}::bigint", f"${at + 1}::text", f"${at + 2}::text"
-        live = f"t.row_type = 'record' AND ({role} IS NULL OR t.role = {role}) AND ({tier} IS NULL OR t.tier = {tier})"
-        dead = f"t.row_type = 'tombstone' AND {role} IS NULL AND {tier} IS NULL"
         update = self._update(f"SELECT {self._one()}", ", allowed" if placed else "")
-        changed = f"{update} AND t.version = {version} AND t.owed IS NULL AND ({live} OR {dead})"
+        changed = f"{update} AND {_stands_at(version, role, tier)}"
         return f"{self._place()}{changed} RETURNING true" if placed else changed
+
+
+def _stands_at(version: str, role: str, tier: str) -> str:
+    """`AtVersion`, of what owes nothing."""
+    live = f"t.row_type = 'record' AND ({role} IS NULL OR t.role = {role}) AND ({tier} IS NULL OR t.tier = {tier})"
+    dead = f"t.row_type = 'tombstone' AND {role} IS NULL AND {tier} IS NULL"
+    return f"t.version = {version} AND t.owed IS NULL AND ({live} OR {dead})"
 
 
 def _cast(value: str, to: str) -> str:

@@ -1,0 +1,78 @@
+"""Slips in how entries take the place of others that a run must notice, by the name of what goes wrong then."""
+
+from __future__ import annotations
+
+from memory.orchestrator import checking, entries, superseding
+from tests.support.slips import Slip
+
+_STORED = "await self._entries.births.put(one.store, [one], write.revive, write.consistency)"
+_RETIRED = "[await self._entries.retire(one.record.key.tenant, record.key.id, write.at) for record, _ in homes]"
+_LINKED = """[
+            await self._placement.write_one(
+                "relate.home", archive, Put(RELATIONS, self._relations.link(one.record, "supersedes", record.key.id, made=write.at), Absent())
+            )
+            for record, _ in homes
+        ]"""
+
+SLIPS: dict[str, Slip] = {
+    "others-are-retired-before-the-entry-is-stored": Slip(
+        superseding, "Superseding._written", f"    else:\n        {_STORED}\n", f"    else:\n        {_RETIRED}\n        {_STORED}\n"
+    ),
+    "a-link-comes-before-its-entry": Slip(
+        superseding, "Superseding._written", f"    else:\n        {_STORED}\n", f"    else:\n        {_LINKED}\n        {_STORED}\n"
+    ),
+    "ids-are-checked-once-it-is-written": Slip(
+        superseding,
+        "Superseding._attempt",
+        "        homes = [home for at in located if (home := self._giving_way(write, at)) is not None]\n"
+        "        write.retired, write.tried = [record.key.id for record, _ in homes], True\n"
+        "        await self._written(write, own, homes)\n",
+        "        homes = [home for at in located if (home := at.home()) is not None]\n"
+        "        write.retired, write.tried = [record.key.id for record, _ in homes], True\n"
+        "        await self._written(write, own, homes)\n"
+        "        [self._giving_way(write, at) for at in located]\n",
+    ),
+    "what-is-not-there-is-passed-over": Slip(
+        superseding,
+        "Superseding._giving_way",
+        "if shown is not None:\n            return None\n        if write.tried",
+        "if True:\n            return None\n        if write.tried",
+    ),
+    "what-remains-is-owed-to-nobody": Slip(superseding, "Superseding._written", "one.owe(Owed(", "one.steps and one.owe(Owed("),
+    "what-remains-does-not-outlast-an-edit": Slip(superseding, "Superseding.__init__", "Until.DELETED", "Until.EDITED"),
+    "a-step-is-done-once-one-of-several-is": Slip(
+        superseding,
+        "Superseding._supersede",
+        '            await self._relations.unlink(key, "supersedes", entry_id)\n',
+        '            await self._relations.unlink(key, "supersedes", entry_id)\n        return True\n',
+    ),
+    "a-link-is-made-and-nothing-retired": Slip(
+        superseding,
+        "Superseding._supersede",
+        "if not await self._entries.retire(key.tenant, entry_id, at, version) and version is not None:",
+        "if False:",
+    ),
+    "others-are-retired-without-a-link": Slip(
+        superseding, "Superseding._supersede", 'await self._relations.relate(key.tenant, key.id, "supersedes", entry_id, restored_from=at)', "pass"
+    ),
+    "others-are-retired-before-they-are-linked": Slip(
+        superseding,
+        "Superseding._supersede",
+        "        try:\n            await self._relations.relate(",
+        "        await self._entries.retire(key.tenant, entry_id, at, version)\n        try:\n            await self._relations.relate(",
+    ),
+    "one-batch-is-kept-in-part": Slip(superseding, "Superseding._write_at_once", "together=True", "together=False"),
+    "two-that-supersede-the-same-both-do": Slip(
+        superseding,
+        "Superseding._write_at_once",
+        "puts += [*replacing, ",
+        "puts += [*(__import__('dataclasses').replace(put, when=__import__('memory.ports.writes').ports.writes.Always()) for put in replacing), ",
+    ),
+    "each-of-the-three-has-a-moment-of-its-own": Slip(superseding, "Superseding._supersede", 'moment(data["at"])', "self._placement.now()"),
+    "an-end-is-put-off": Slip(entries, "retired_at", "max(start, at) if end is None else min(end, max(start, at))", "max(start, at)"),
+    "a-candidate-is-newer-than-the-entry": Slip(checking, "Checking._near", " and one.created_at < new.created_at", ""),
+    "an-upsert-is-answered-though-another-was-faster": Slip(
+        entries, "Entries._upserted", "return None if stored is None else entry_of(stored)", "return entry_of(stored or new)"
+    ),
+    "an-upsert-begins-a-new-life-over-what-is-there": Slip(entries, "Entries._upserted", "if is_expired(record, now):", "if record.version % 2:"),
+}
