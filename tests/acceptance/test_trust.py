@@ -23,6 +23,7 @@ from memory import (
     Provenance,
     Refused,
     StoreEntry,
+    Verdict,
 )
 from tests.acceptance.support import HOUR, Clock, left_in
 
@@ -180,6 +181,9 @@ async def _history(memory: Memory, clock: Clock, *, poisoned: bool) -> None:
         if number % 3 == 1:
             await evil(memory.update(entry.id, title="poison", agent="helper", origins=[f"source:{WEB}"]))
             await memory.update(entry.id, content=f"green tea {number}", metadata={"m": number})
+        if number % 6 == 5:
+            said = memory.write(f"poisoned again {number}", scope=SCOPES[number % 3], key=f"k{number}", on_conflict="update", source=WEB)
+            await evil(said)
         if number % 5 == 0:
             await evil(memory.write(f"poison over {number}", scope="user:ada", source=WEB, supersedes=[entry.id]))
         if number % 7 == 0:
@@ -206,7 +210,7 @@ async def test_after_a_roll_back_the_rest_is_as_if_it_had_never_written(memory: 
     report = await memory.admin.roll_back(source=WEB, erase=erase)
     assert report.entries == planned.entries
     assert (planned.dry_run, report.dry_run) == (True, False)
-    assert report.counts == {"retired": 0 if erase else 36, "erased": 36 if erase else 0, "restored": 22, "left": 0}
+    assert report.counts == {"retired": 0 if erase else 36, "erased": 36 if erase else 0, "restored": 26, "left": 0}
     assert await _said(memory) == await _said(other)
     assert (await memory.admin.roll_back(source=WEB, erase=erase)).entries == []
     await memory.admin.sweep()
@@ -289,9 +293,18 @@ async def test_the_write_gate_holds_for_every_door(memory: Memory, config: dict[
             lambda: gated.promote(entry.id, "user:ada", content="secret"),
             lambda: gated.compact([changed.id], lambda entries: "secret"),
             lambda: gated.write("secret", scope="user:ada", supersedes=[changed.id]),
+            lambda: gated.write("secret", scope="user:ada", key="k", on_conflict="update"),
+            lambda: gated.write("secret", scope="user:ada", check=True),
+            lambda: gated.write("card …", scope="user:ada", check=True, decide=lambda draft, near: Verdict("merge", content="secret")),
         ):
             with pytest.raises(Refused, match=r"^refused, and nothing was written: holds a secret$"):
                 await refusal()
+        checked = await gated.write("my card 4111", scope="user:ada", check=True, key="checked")
+        assert checked.content == "my card …"
+        assert (await gated.write("my card 4111", scope="user:ada", check=True, key="checked")).id == checked.id
+        await gated.delete(checked.id)
+        upserted = await gated.write("card 4111", scope="user:ada", source=WEB, run="r1", key="k", on_conflict="update")
+        assert upserted == changed, "it says so already"
         assert (await gated.update(changed.id, title="card 4111")).title == "card 4111"
         for same_ids in (False, True):
             report = await gated.admin.import_(lines, same_ids=same_ids)
