@@ -14,6 +14,7 @@ from typing import Any
 
 from memory.domain import ids
 from memory.domain.errors import Contended, Held, MemoryTiersError, NotFound, StoreError
+from memory.domain.provenance import named_in
 from memory.domain.rolled_back import RolledBack, Undone
 from memory.domain.time import micros
 from memory.orchestrator.browsing import BROWSED, Browsing
@@ -140,9 +141,9 @@ class RollingBack:
         if any(taken[1:]) and not taken[0]:
             new = without(steps, taken, version_at(self._placement.now(), record.version))
             return Judged(record, Undone(record.key.id, record.scope, "changed", "restored"), new)
-        if any(taken) and not is_derived:
-            return self._taken_away(record, replace(wanted, erase=False), "changed", NOT_KEPT)
-        if not whole and not is_derived and not any(taken):
+        if not whole and not is_derived:
+            if any(taken) or not set(wanted.origins).isdisjoint(named_in(record.fields)):
+                return self._taken_away(record, replace(wanted, erase=False), "changed", NOT_KEPT)
             return Judged(record, Undone(record.key.id, record.scope, "changed", "left", NOT_KEPT))
         if not is_derived or steps[0].version < wanted.since or steps[0].version > wanted.until:
             return None

@@ -271,7 +271,7 @@ class Model:
             said.wrong("is created at another time", f"{born}, between {said.begun} and {said.ended} or given {created_at}")
         tier = found["tier"] if key in self.graves else birth_tier(scope)  # in a second life it stays where its grave was
         chosen = {"id": found["id"], "version": found["version"], "created_at": born}
-        nothing = {"valid_to": None, "promoted_from_id": None, "compacted_from_ids": None, "contributors": None}
+        nothing = {"valid_to": None, "promoted_from_id": None, "compacted_from_ids": None, "contributors": None, "origins": None}
         fields = nothing | {"updated_at": born, "valid_from": born} | chosen | wanted
         self._match(said, found, fields | {"tier": tier})
         self.graves.pop(key, None)
@@ -302,6 +302,8 @@ class Model:
     def _next(self, said: Said, life: Life, found: dict[str, Any], changes: dict[str, Any]) -> None:
         chosen = {"version": found["version"], "updated_at": found["updated_at"]}
         fields = life.now.fields | changes | chosen
+        others = [one for one in _came_of(life.now.fields) if one not in _came_of({"source": fields["source"], "origins": None})]
+        fields |= {"origins": others} if others else {}
         self._match(said, found, fields | {"tier": life.tier})
         latest = max(
             said.ended, life.now.fields["updated_at"] + MICROSECOND
@@ -400,7 +402,7 @@ class Model:
     def _copied(tenant: str, source: Life, to: str, overrides: dict[str, Any]) -> dict[str, Any]:
         fields, kind, name = source.now.fields, *source.scope.split(":", 1)
         session = {"created_in_session_id": name} if kind == "session" else {}
-        carried = {n: fields[n] for n in ("type", "title", "source", "content", "expires_at", "compacted_from_ids", "contributors")}
+        carried = {n: fields[n] for n in ("type", "title", "source", "content", "expires_at", "compacted_from_ids", "contributors", "origins")}
         metadata = session | fields["metadata"] | overrides.get("metadata", {})
         tags = list(dict.fromkeys(overrides.get("tags", fields["tags"])))
         whole = carried | overrides | {"metadata": metadata, "tags": tags}
@@ -806,14 +808,20 @@ def _compacted(tenant: str, sources: Sequence[Life], text: str, patch: dict[str,
         "tags": tags,
         "metadata": merged | patch.get("metadata", {}),
         "expires_at": None if None in ends else max(ends),
+        "origins": list(dict.fromkeys(one for of in fields for one in _came_of(of))) or None,
         "compacted_from_ids": [life.id for life in sources],
         "contributors": [contributor for one in fields for contributor in _contributors(one)],
     }
+
+
+def _came_of(fields: dict[str, Any]) -> list[str]:
+    """What an entry comes of: its source, and what else went into it."""
+    return [*([f"source:{fields['source']}"] if fields["source"] else []), *(fields["origins"] or ())]
 
 
 def _contributors(fields: dict[str, Any]) -> list[dict[str, Any]]:
     if fields["contributors"]:
         return list(fields["contributors"])
     given = fields["metadata"]
-    source = given.get("source", fields["source"])
+    source = fields["source"] or given.get("source")
     return [{"entry_id": fields["id"], "agent_id": given.get("agent_id"), "source": source, "confidence": given.get("confidence")}]

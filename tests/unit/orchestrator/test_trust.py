@@ -147,19 +147,17 @@ async def test_a_hold_placed_meanwhile_wins(world: World) -> None:
 
 
 async def test_what_was_changed_by_it_and_has_lost_the_version_before_is_retired_or_named(world: World) -> None:
-    entry = await _write(world, "good")
-    other = await _write(world, "good too")
-    for one in (entry, other):
-        await world.engine.entries.update(TENANT, one.id, {"content": "turned", "source": "web"})
-    await world.engine.entries.update(TENANT, other.id, {"tags": ["t"]})
+    last, named, other = [await _write(world, f"good {number}") for number in range(3)]
+    for one, said in ((last, {"origins": [WEB]}), (named, {"source": "web"}), (other, {"origins": [WEB]})):
+        await world.engine.entries.update(TENANT, one.id, {"content": "turned", **said})
+    for one in (named, other):
+        await world.engine.entries.update(TENANT, one.id, {"tags": ["t"]})
     kept = await world.rows(world.mid, ENTRY_VERSIONS)
     await world.engine.erasure.delete_versions({row.key: row.version for row in kept})
     report = await _roll_back(world.engine)
     told = {undone.entry_id: (undone.why, undone.done, undone.note) for undone in report.entries}
-    assert told == {
-        entry.id: ("changed", "retired", "the version before is not kept"),
-        other.id: ("changed", "left", "the version before is not kept"),
-    }
+    retired = ("changed", "retired", "the version before is not kept")
+    assert told == {last.id: retired, named.id: retired, other.id: ("changed", "left", "the version before is not kept")}
 
 
 async def test_another_process_hears_within_two_seconds(world: World) -> None:
