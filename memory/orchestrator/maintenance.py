@@ -262,12 +262,14 @@ class Maintenance:
                 over.append(leaf)
             for why, job in ((Why.OWES, self._finish_owed), (Why.ARRIVING, self._settle_arriving), (Why.EXPIRED, self._delete_expired)):
                 for collection, some in _portions(found.rows, why):
+                    asks = [hold] if why is Why.EXPIRED else []  # once it knows what of it is under legal hold
                     try:
-                        await hold(len(some))
+                        if not asks:
+                            await hold(len(some))
+                        failure = await self._job(report, job, collection, some, store, report, away, *asks)
                     except Enough:
                         self._reached[leaf.name] = begin
                         raise
-                    failure = await self._job(report, job, collection, some, store, report, away)
                     if isinstance(failure, StoreUnavailable) and failure.store in (leaf.name, store.name):
                         return  # it is not asked again
                     begin = found.cursor
@@ -331,9 +333,11 @@ class Maintenance:
                     found[key] = stands
         return found
 
-    async def _delete_expired(self, collection: Collection, rows: Sequence[DueRow], store: Store, report: SweepReport, away: set[str]) -> None:
+    async def _delete_expired(
+        self, collection: Collection, rows: Sequence[DueRow], store: Store, report: SweepReport, away: set[str], hold: Hold
+    ) -> None:
         """Records whose grace is over, with all that hangs on them in other stores."""
-        for came in (await self._erasure.delete_at(collection, {row.key: row.version for row in rows}, store, away)).values():
+        for came in (await self._erasure.delete_at(collection, {row.key: row.version for row in rows}, store, away, hold)).values():
             report.expired += came is True
             report.held += isinstance(came, Held)
             if isinstance(came, StoreError):
@@ -348,8 +352,9 @@ class Maintenance:
         async for page in self._placement.pages("session.expired", self._placement.topology.archive, query):
             for record in page.records:
                 if isinstance(record, Record):
-                    await hold()
                     try:
+                        await self._erasure.holds.refuse_partition(record.partition)
+                        await hold()
                         await self._sessions.erase_expired(record)
                     except Held:
                         report.held += 1
