@@ -10,7 +10,8 @@ from memory.domain.errors import InvalidInput
 from memory.domain.scope import Scope
 from memory.domain.session import HistoryItem
 from memory.facade.access import Access
-from memory.facade.arguments import Moment, id_of, ids_of, moment, scope_of
+from memory.facade.arguments import Moment, consistency_of, id_of, ids_of, moment, scope_of
+from memory.orchestrator.deliveries import Consistency
 
 
 class Entries:
@@ -41,9 +42,13 @@ class Entries:
         engine = self._access.engine
         return await engine.conversations.onward.taught.messages_of(await engine.entries.live_record(self._access.tenant, id_of(entry_id)))
 
-    async def invalidate(self, entry_id: str, when: Moment | None = None) -> bool:
-        """End an entry's validity now, or at `when`; it stays readable with `as_of`. False where nothing active was found."""
-        return await self._access.engine.entries.invalidate(self._access.tenant, id_of(entry_id), moment("when", when))
+    async def invalidate(self, entry_id: str, when: Moment | None = None, *, consistency: Consistency | None = None) -> bool:
+        """End an entry's validity now, or at `when`; it stays readable with `as_of`. False where nothing active was found.
+
+        `consistency` is that of `write`.
+        """
+        ends = moment("when", when)
+        return await self._access.engine.entries.invalidate(self._access.tenant, id_of(entry_id), ends, consistency_of(consistency))
 
     async def supersede(
         self,
@@ -59,7 +64,8 @@ class Entries:
     ) -> Entry:
         """Remember one thing in the place of these entries: each is linked to the new one (`supersedes`), and its validity ends (D107, D111).
 
-        All must be active, else nothing is written. Once the new entry is stored the rest is done, by a sweep if not at once.
+        All must be active, else nothing is written. Once the new entry is stored the rest is done, by a sweep if not at once. It returns once the new
+        one is replicated; that the others have ended is replicated behind it, and `memory.admin.flush` waits for that.
         """
         draft = EntryDraft(scope=scope_of(scope), content=content, type=type, title=title, source=source, tags=tags, metadata=metadata)
         ids = ids_of(entry_ids)

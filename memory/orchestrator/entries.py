@@ -145,7 +145,7 @@ class Entries:
         self.on_written(tenant, [entry])
         return entry
 
-    async def invalidate(self, tenant: str, entry_id: str, when: datetime | None) -> bool:
+    async def invalidate(self, tenant: str, entry_id: str, when: datetime | None, consistency: Consistency | None = None) -> bool:
         """End the entry's validity window; false where nothing is active or the window has an end already (D24-D26)."""
 
         def ends(record: Record, now: datetime) -> dict[str, Any]:
@@ -157,7 +157,7 @@ class Entries:
             return {"valid_to": when or max(start, now)}
 
         try:
-            await self._change(tenant, entry_id, ends)
+            await self._change(tenant, entry_id, ends, consistency)
         except NotFound:
             return False
         return True

@@ -128,9 +128,7 @@ class Erasure:
             came |= await self.delete_at(collection, {key: version}, store, away, hold)
         return came
 
-    async def _delete_at(
-        self, collection: Collection, at: Mapping[Key, int], store: Store, away: set[str], hold: Hold | None
-    ) -> dict[Key, Came]:
+    async def _delete_at(self, collection: Collection, at: Mapping[Key, int], store: Store, away: set[str], hold: Hold | None) -> dict[Key, Came]:
         with step("delete.read"):
             found = await store.get(collection, list(at))
         came: dict[Key, Came] = dict.fromkeys(at, False)

@@ -61,8 +61,8 @@ class Copied(Shown):
 class PromotionReport(Shown):
     """What went onward and by which rule, and what was copied into another scope; what stayed and why.
 
-    `waiting` names stores that did not answer: whose entries stayed unlooked at, or to which others were to go. Of a session that has ended: `onward` has the ids of the entries
-    that were made now of what was said in it, and `waiting` why others were not yet.
+    `waiting` names stores that did not answer: whose entries stayed unlooked at, or to which others were to go. Of a session that has ended: `onward`
+    has the ids of the entries that were made now of what was said in it, and `waiting` why others were not yet.
     """
 
     moved: list[Moved] = field(default_factory=list)

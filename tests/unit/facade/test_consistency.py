@@ -36,6 +36,8 @@ async def test_what_is_no_consistency_is_refused_by_name_and_nothing_is_written(
             memory.write_many([{"content": "two", "scope": ADA}], consistency=wrong),
             memory.update(entry.id, content="two", consistency=wrong),
             memory.promote(entry.id, "org:o1", consistency=wrong),
+            memory.compact([entry.id], lambda _: "two", consistency=wrong),
+            memory.entries.invalidate(entry.id, consistency=wrong),
         ):
             with pytest.raises(InvalidInput, match="consistency"):
                 await call
@@ -55,8 +57,22 @@ async def test_replicated_returns_once_replicas_stand(tmp_path: Path, configured
         wide = await memory.promote(one.id, "org:o1", **mine)
         for entry in (one, other, third, wide):
             assert await replicas(memory, entry.id) == ["long"]
+        summary = await memory.compact([one.id, other.id], lambda _: "both", **mine)
+        assert await replicas(memory, summary.id) == ["long"]
         edited = await memory.update(one.id, content="edited", **mine)
         assert {copy.version for copy in await memory.admin.where(one.id)} == {edited.version}
+        assert await memory.entries.invalidate(other.id, **mine)
+        assert len({copy.version for copy in await memory.admin.where(other.id)}) == 1
+
+
+async def test_what_supersedes_is_replicated_when_it_returns_and_the_ends_of_others_once_flushed(tmp_path: Path) -> None:
+    async with Memory(three_files(tmp_path)) as memory:
+        old = await memory.write("old", scope=ADA, consistency="replicated")
+        new = await memory.entries.supersede([old.id], "new", scope=ADA)
+        assert await replicas(memory, new.id) == ["long"]
+        await memory.admin.flush()
+        (home, replica) = await memory.admin.where(old.id)
+        assert home.version == replica.version > old.version
 
 
 async def test_flushing_and_closing_wait_for_replicas(tmp_path: Path) -> None:
