@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 from memory.domain.errors import Held, StoreError, StoreUnavailable
 from memory.domain.shown import Shown
@@ -75,6 +75,21 @@ class SweepReport(Shown):
     waiting: tuple[str, ...] = ()
     stays: tuple[str, ...] = ()
 
+    @property
+    def outcome(self) -> str:
+        """The worst of it in a word: "stays", "waiting", "elsewhere" (it did not run), "more" or "done"."""
+        if self.stays or self.waiting:
+            return "stays" if self.stays else "waiting"
+        return "elsewhere" if not self.ran else "more" if self.more else "done"
+
+
+class Watcher(Protocol):
+    """Hears how sweeps end. See `Telemetry`."""
+
+    def swept(self, outcome: str) -> None:
+        """One has ended so (see `SweepReport.outcome`), or "failed" as a whole."""
+        ...
+
 
 class Maintenance:
     """Carries out sweeps."""
@@ -112,6 +127,7 @@ class Maintenance:
         """The job in which the last sweep had done as much as it might."""
         self._reached: dict[str, str | None] = {}
         """How far it had come in what was due in a store."""
+        self.watcher: Watcher | None = None
 
     async def sweep(self, allowance: Allowance = UNLIMITED) -> SweepReport:
         """Ask every store what is due, and do it, if nobody else is at it, as far as the allowance goes. What this process has to tell it tells in
@@ -119,6 +135,15 @@ class Maintenance:
 
         What is due is asked for without a lease, which is taken by the first job that has something to do.
         """
+        report: SweepReport | None = None
+        try:
+            report = await self._swept(allowance)
+            return report
+        finally:
+            if self.watcher is not None:
+                self.watcher.swept("failed" if report is None else report.outcome)
+
+    async def _swept(self, allowance: Allowance) -> SweepReport:
         report, lease, away = SweepReport(), Lease(self._placement), set[str]()
         before = len(self._generations.healed)
         for tell in self._tells:

@@ -12,8 +12,9 @@ from opentelemetry.sdk.metrics import MeterProvider
 from opentelemetry.sdk.metrics.export import InMemoryMetricReader
 
 from memory import BlockingMemory, Memory
-from memory.adapters.wrappers.telemetry import DeliveryMetrics
-from memory.domain.errors import ConfigError, InvalidInput
+from memory.adapters.wrappers.telemetry import DeliveryMetrics, MaintenanceMetrics
+from memory.domain.errors import ConfigError, InvalidInput, StoreUnavailable
+from memory.orchestrator.maintenance import SweepReport
 
 ADA = "user:ada"
 
@@ -137,8 +138,48 @@ async def test_telemetry_counts_what_waits_and_how_long_it_took(tmp_path: Path) 
 async def test_a_configuration_with_telemetry_watches_deliveries(tmp_path: Path) -> None:
     async with Memory(three_files(tmp_path, telemetry=True)) as memory:
         assert isinstance(memory._engine.deliveries.watcher, DeliveryMetrics)
+        assert isinstance(memory._engine.maintenance.watcher, MaintenanceMetrics)
     async with Memory(three_files(tmp_path)) as memory:
-        assert memory._engine.deliveries.watcher is None
+        assert (memory._engine.deliveries.watcher, memory._engine.maintenance.watcher) == (None, None)
+
+
+async def test_telemetry_counts_how_rounds_of_maintenance_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    reader = InMemoryMetricReader()
+    async with Memory(three_files(tmp_path, durations={"sweep_every": "0s"})) as memory:
+        maintenance = memory._engine.maintenance
+        maintenance.watcher = MaintenanceMetrics(meters=MeterProvider([reader]))
+        await memory.admin.sweep()
+        with monkeypatch.context() as failing:
+            failing.setattr(maintenance._dangling, "drop", away)
+            await memory.maintain()
+        with monkeypatch.context() as failing:
+            failing.setattr(maintenance, "_job", broken)
+            with pytest.raises(RuntimeError):
+                await memory.admin.sweep()
+    ended = {point.attributes["memory.maintenance.outcome"]: point.value for point in points(reader, "memory.maintenance.rounds")}
+    assert ended == {"done": 1, "waiting": 1, "failed": 1}
+
+
+@pytest.mark.parametrize(
+    ("report", "outcome"),
+    [
+        (SweepReport(), "done"),
+        (SweepReport(more=True), "more"),
+        (SweepReport(ran=False, more=True), "elsewhere"),
+        (SweepReport(ran=False, waiting=("x",)), "waiting"),
+        (SweepReport(waiting=("x",), stays=("y",)), "stays"),
+    ],
+)
+def test_the_outcome_of_a_round_is_the_worst_of_it(report: SweepReport, outcome: str) -> None:
+    assert report.outcome == outcome
+
+
+async def away(*_: object) -> int:
+    raise StoreUnavailable("mid", "away")
+
+
+async def broken(*_: object) -> None:
+    raise RuntimeError("a mistake of ours")
 
 
 def queued(reader: InMemoryMetricReader) -> dict[Any, Any]:
