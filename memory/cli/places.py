@@ -71,7 +71,7 @@ async def doctor(
     """Check the configuration and every store, also those that do not open, and do what is owed. Makes no store. Ends with 1 when a check failed."""
     from memory.cli.transfer import progress
     from memory.facade.build import build_engine
-    from memory.facade.explain import meaning_by_tier, messages_by_meaning
+    from memory.facade.explain import meaning_by_tier, messages_by_meaning, rules_by_kind
     from memory.facade.places import not_there_yet, path_of
     from memory.facade.reports import examine
     from memory.ports.clock import system_clock
@@ -90,6 +90,7 @@ async def doctor(
         "stores": [{**report.to_dict(), "path": str(paths[report.store]) if report.store in paths else None} for report in found.stores],
         "meaning": meaning_by_tier(engine) if sound else {},
         "messages": messages_by_meaning(engine) if sound else None,
+        "rules": rules_by_kind(engine),
         "problems": found.problems,
         "owed": found.owed,
         "reindex": found.reindex,
@@ -128,6 +129,8 @@ def _show_health(out: Any, data: dict[str, Any]) -> None:
         out.print(show.plain(f"\ntier{'s' * (len(said) == 1)} {tiers}: {sentence}"))
     if data["messages"] is not None:
         out.print(show.plain(f"messages: {data['messages']}"))
+    said_of_rules = [f"{kind} {', '.join(names)}" for kind, names in data["rules"].items() if names]
+    out.print(show.plain(f"rules: {'; '.join(said_of_rules) or 'none'}"))
     for problem in data["problems"]:
         out.print(show.plain(f"\n{problem}", "bold red"))
     if data["owed"]:

@@ -216,7 +216,7 @@ class Admin:
         or the file), and its number there, as they stand in the file.
 
         `name` stands for the file in what is reported, and in the keys of messages that have no id. `told` hears after each batch how many lines
-        are safe, and of how many.
+        are safe, and of how many. They are replicated behind that, as what `write` stores; `flush` waits for it.
         """
         called = name or (Path(source).name if isinstance(source, str | PathLike) else "import")
         work = Import(

@@ -85,6 +85,7 @@ def build_engine(
     )
     if config.telemetry:
         engine.deliveries.watcher = _telemetry().DeliveryMetrics()
+        engine.maintenance.watcher = _telemetry().MaintenanceMetrics()
     return engine
 
 

@@ -8,7 +8,8 @@ from memory.domain.entry import Entry
 from memory.domain.scope import Scope
 from memory.domain.session import HistoryItem
 from memory.facade.access import Access
-from memory.facade.arguments import Moment, id_of, moment, scope_of
+from memory.facade.arguments import Moment, consistency_of, id_of, moment, scope_of
+from memory.orchestrator.deliveries import Consistency
 
 
 class Entries:
@@ -39,6 +40,10 @@ class Entries:
         engine = self._access.engine
         return await engine.conversations.onward.taught.messages_of(await engine.entries.live_record(self._access.tenant, id_of(entry_id)))
 
-    async def invalidate(self, entry_id: str, when: Moment | None = None) -> bool:
-        """End an entry's validity now, or at `when`; it stays readable with `as_of`. False where nothing active was found."""
-        return await self._access.engine.entries.invalidate(self._access.tenant, id_of(entry_id), moment("when", when))
+    async def invalidate(self, entry_id: str, when: Moment | None = None, *, consistency: Consistency | None = None) -> bool:
+        """End an entry's validity now, or at `when`; it stays readable with `as_of`. False where nothing active was found.
+
+        `consistency` is that of `write`.
+        """
+        ends = moment("when", when)
+        return await self._access.engine.entries.invalidate(self._access.tenant, id_of(entry_id), ends, consistency_of(consistency))

@@ -128,3 +128,13 @@ def meaning_by_tier(engine: Engine) -> dict[str, str]:
         leaves = dict.fromkeys(leaf for store in whole for leaf in leaves_of(store))
         said[tier] = by_meaning([leaf for leaf in leaves if leaf.capabilities.semantic], home, engine)
     return said
+
+
+def rules_by_kind(engine: Engine) -> dict[str, list[str]]:
+    """What acts by itself on what is stored, by kind: the names of the rules, in the order they are asked."""
+    return {
+        "promotion": [rule.name for rule in engine.judging.rules],
+        "policies": [policy.name for policy in engine.judging.policies],
+        "retention": [rule.name for rule in engine.retention.rules],
+        "quotas": [quota.name for quota in engine.quotas.quotas],
+    }

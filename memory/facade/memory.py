@@ -593,10 +593,12 @@ class Memory:
         tags: Sequence[str] | None = None,
         metadata: Mapping[str, Any] | None = None,
         delete_sources: bool = False,
+        consistency: Consistency | None = None,
     ) -> Entry:
         """Make one entry of several of one scope: `callback` gets copies of them and returns (or awaits) the text.
 
         Tags are united unless given, metadata merged with the first seen winning. Raises `CompactionError`; then nothing has changed.
+        `consistency` is that of `write`, but that with `delete_sources` all is waited for.
         """
         patch = check_patch({n: v for n, v in (("tags", tags), ("metadata", metadata)) if v is not None})
         return await self._engine.derivation.compact(
@@ -607,6 +609,7 @@ class Memory:
             tags=patch.get("tags"),
             metadata=patch.get("metadata"),
             delete_sources=delete_sources,
+            consistency=consistency_of(consistency),
         )
 
     # -- upkeep ------------------------------------------------------------------------------------------------------

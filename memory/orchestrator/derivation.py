@@ -132,6 +132,7 @@ class Derivation:
         tags: list[str] | None = None,
         metadata: dict[str, Any] | None = None,
         delete_sources: bool = False,
+        consistency: Consistency | None = None,
     ) -> Entry:
         """Make one entry of several of one scope (A73-A87). The library calls no model: the callback does (A85)."""
         distinct = list(dict.fromkeys(entry_ids))
@@ -175,7 +176,7 @@ class Derivation:
             contributors=[c for origin in origins for c in _contributors(origin)],
         )
         generation = min(s.generation or 0 for s in sources)  # sources erased meanwhile take their summary with them
-        return await self._store(replace(record, generation=generation), sources if delete_sources else [])
+        return await self._store(replace(record, generation=generation), sources if delete_sources else [], consistency=consistency)
 
     async def _called(self, callback: Callback, sources: Sequence[Record], entry_ids: Sequence[str]) -> str:
         try:

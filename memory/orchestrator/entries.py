@@ -164,8 +164,8 @@ class Entries:
         self.on_written(tenant, [entry])
         return entry
 
-    async def invalidate(self, tenant: str, entry_id: str, when: datetime | None, *, origins: Sequence[str] = ()) -> bool:
-        """End the entry's validity window; false where nothing is active or the window has an end already (D24-D26). `origins`: of who does so."""
+    async def invalidate(self, tenant: str, entry_id: str, when: datetime | None, consistency: Consistency | None = None) -> bool:
+        """End the entry's validity window; false where nothing is active or the window has an end already (D24-D26)."""
 
         def ends(record: Record, now: datetime) -> dict[str, Any]:
             if record.fields.get("valid_to") is not None:
@@ -173,10 +173,10 @@ class Entries:
             start: Any = record.fields["valid_from"]
             if when is not None and when <= start:
                 raise InvalidInput("when", "does not lie after valid_from: the entry could not be reached at any moment")  # decision D33
-            return {"valid_to": when or max(start, now), "origins": list(origins)}
+            return {"valid_to": when or max(start, now)}
 
         try:
-            await self._change(tenant, entry_id, ends)
+            await self._change(tenant, entry_id, ends, consistency)
         except NotFound:
             return False
         return True

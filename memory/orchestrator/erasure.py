@@ -107,15 +107,17 @@ class Erasure:
                 raise error
             await patience.wait()
 
-    async def delete_at(self, collection: Collection, at: Mapping[Key, int], store: Store, away: set[str]) -> dict[Key, Came]:
+    async def delete_at(
+        self, collection: Collection, at: Mapping[Key, int], store: Store, away: set[str], hold: Hold | None = None
+    ) -> dict[Key, Came]:
         """Delete records that have their home in this store, each only if this is its version still; of each whether it was, or why it cannot be: the
         store refuses, or it is under legal hold.
 
         They are deleted in one call. Where the store fails otherwise than by not answering, each is tried alone: it may be one's fault. `away`: as
-        `Outbox.finish_all` has it.
+        `Outbox.finish_all` has it. `hold` is asked about those that are to go.
         """
         try:
-            return await self._delete_at(collection, at, store, away)
+            return await self._delete_at(collection, at, store, away, hold)
         except StoreError as error:
             if isinstance(error, StoreUnavailable):
                 raise
@@ -123,10 +125,10 @@ class Erasure:
                 return dict.fromkeys(at, error)
         came: dict[Key, Came] = {}
         for key, version in at.items():
-            came |= await self.delete_at(collection, {key: version}, store, away)
+            came |= await self.delete_at(collection, {key: version}, store, away, hold)
         return came
 
-    async def _delete_at(self, collection: Collection, at: Mapping[Key, int], store: Store, away: set[str]) -> dict[Key, Came]:
+    async def _delete_at(self, collection: Collection, at: Mapping[Key, int], store: Store, away: set[str], hold: Hold | None) -> dict[Key, Came]:
         with step("delete.read"):
             found = await store.get(collection, list(at))
         came: dict[Key, Came] = dict.fromkeys(at, False)
@@ -136,6 +138,8 @@ class Erasure:
         going = [record for record in going if record.key not in held]
         if not going:
             return came
+        if hold is not None:
+            await hold(len(going))
         await self._cache.invalidate(collection, *(record.key for record in going))
         deletions = [self.deletion(collection, record, store, self._placement.next_version(record.version)) for record in going]
         outcomes = await self._placement.write("delete.home", store, *deletions)
@@ -145,8 +149,9 @@ class Erasure:
         refusals = ((deletion.key, refused(store, outcome)) for deletion, outcome in zip(deletions, outcomes, strict=True))
         return came | {key: error for key, error in refusals if error is not None} | {tombstone.key: True for tombstone in tombstones}
 
-    async def delete_versions(self, at: Mapping[Key, int]) -> dict[Key, Came]:
-        """Delete kept versions, by key and version; of each whether it was, or that it is under legal hold. The chain of the others stays whole."""
+    async def delete_versions(self, at: Mapping[Key, int], hold: Hold) -> dict[Key, Came]:
+        """Delete kept versions, by key and version; of each whether it was, or that it is under legal hold. The chain of the others stays whole.
+        `hold` is asked about those that are to go."""
         archive = self._placement.topology.archive
         with step("delete.read"):
             found = await archive.get(ENTRY_VERSIONS, list(at))
@@ -164,9 +169,12 @@ class Erasure:
             for row in there
             if row.key not in held
         ]
-        outcomes = await self._placement.write("delete.versions", archive, *deletions) if deletions else []
         came: dict[Key, Came] = dict.fromkeys(at, False)
         came |= held
+        if not deletions:
+            return came
+        await hold(len(deletions))
+        outcomes = await self._placement.write("delete.versions", archive, *deletions)
         for deletion, outcome in zip(deletions, outcomes, strict=True):
             came[deletion.key] = refused(archive, outcome) or outcome.applied
         return came

@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 from memory.domain.errors import Held, StoreError, StoreUnavailable
 from memory.domain.shown import Shown
@@ -75,6 +75,21 @@ class SweepReport(Shown):
     waiting: tuple[str, ...] = ()
     stays: tuple[str, ...] = ()
 
+    @property
+    def outcome(self) -> str:
+        """The worst of it in a word: "stays", "waiting", "elsewhere" (it did not run), "more" or "done"."""
+        if self.stays or self.waiting:
+            return "stays" if self.stays else "waiting"
+        return "elsewhere" if not self.ran else "more" if self.more else "done"
+
+
+class Watcher(Protocol):
+    """Hears how sweeps end. See `Telemetry`."""
+
+    def swept(self, outcome: str) -> None:
+        """One has ended so (see `SweepReport.outcome`), or "failed" as a whole."""
+        ...
+
 
 class Maintenance:
     """Carries out sweeps."""
@@ -112,6 +127,7 @@ class Maintenance:
         """The job in which the last sweep had done as much as it might."""
         self._reached: dict[str, str | None] = {}
         """How far it had come in what was due in a store."""
+        self.watcher: Watcher | None = None
 
     async def sweep(self, allowance: Allowance = UNLIMITED) -> SweepReport:
         """Ask every store what is due, and do it, if nobody else is at it, as far as the allowance goes. What this process has to tell it tells in
@@ -119,6 +135,15 @@ class Maintenance:
 
         What is due is asked for without a lease, which is taken by the first job that has something to do.
         """
+        report: SweepReport | None = None
+        try:
+            report = await self._swept(allowance)
+            return report
+        finally:
+            if self.watcher is not None:
+                self.watcher.swept("failed" if report is None else report.outcome)
+
+    async def _swept(self, allowance: Allowance) -> SweepReport:
         report, lease, away = SweepReport(), Lease(self._placement), set[str]()
         before = len(self._generations.healed)
         for tell in self._tells:
@@ -262,12 +287,14 @@ class Maintenance:
                 over.append(leaf)
             for why, job in ((Why.OWES, self._finish_owed), (Why.ARRIVING, self._settle_arriving), (Why.EXPIRED, self._delete_expired)):
                 for collection, some in _portions(found.rows, why):
+                    asks = [hold] if why is Why.EXPIRED else []  # once it knows what of it is under legal hold
                     try:
-                        await hold(len(some))
+                        if not asks:
+                            await hold(len(some))
+                        failure = await self._job(report, job, collection, some, store, report, away, *asks)
                     except Enough:
                         self._reached[leaf.name] = begin
                         raise
-                    failure = await self._job(report, job, collection, some, store, report, away)
                     if isinstance(failure, StoreUnavailable) and failure.store in (leaf.name, store.name):
                         return  # it is not asked again
                     begin = found.cursor
@@ -331,9 +358,11 @@ class Maintenance:
                     found[key] = stands
         return found
 
-    async def _delete_expired(self, collection: Collection, rows: Sequence[DueRow], store: Store, report: SweepReport, away: set[str]) -> None:
+    async def _delete_expired(
+        self, collection: Collection, rows: Sequence[DueRow], store: Store, report: SweepReport, away: set[str], hold: Hold
+    ) -> None:
         """Records whose grace is over, with all that hangs on them in other stores."""
-        for came in (await self._erasure.delete_at(collection, {row.key: row.version for row in rows}, store, away)).values():
+        for came in (await self._erasure.delete_at(collection, {row.key: row.version for row in rows}, store, away, hold)).values():
             report.expired += came is True
             report.held += isinstance(came, Held)
             if isinstance(came, StoreError):
@@ -348,8 +377,9 @@ class Maintenance:
         async for page in self._placement.pages("session.expired", self._placement.topology.archive, query):
             for record in page.records:
                 if isinstance(record, Record):
-                    await hold()
                     try:
+                        await self._erasure.holds.refuse_partition(record.partition)
+                        await hold()
                         await self._sessions.erase_expired(record)
                     except Held:
                         report.held += 1

@@ -9,7 +9,7 @@ from datetime import datetime
 from typing import TypeAlias
 
 from memory.domain.entry import Entry
-from memory.domain.errors import InvalidInput, MemoryTiersError, StoreError
+from memory.domain.errors import InvalidInput, MemoryTiersError, StoreError, StoreUnavailable
 from memory.domain.scope import Scope
 from memory.domain.shown import Shown
 from memory.orchestrator.accesses import Accesses
@@ -61,8 +61,8 @@ class Copied(Shown):
 class PromotionReport(Shown):
     """What went onward and by which rule, and what was copied into another scope; what stayed and why.
 
-    `waiting` names stores that could not be asked, whose entries stayed unlooked at. Of a session that has ended: `onward` has the ids of the entries
-    that were made now of what was said in it, and `waiting` why others were not yet.
+    `waiting` names stores that did not answer: whose entries stayed unlooked at, or to which others were to go. Of a session that has ended: `onward`
+    has the ids of the entries that were made now of what was said in it, and `waiting` why others were not yet.
     """
 
     moved: list[Moved] = field(default_factory=list)
@@ -154,6 +154,7 @@ class Promotion:
                 copy = await self._derivation.promote(row.key.tenant, row.key.id, to, revive=False)
             except MemoryTiersError as error:
                 report.kept.append(Kept(row.key.id, row.tier, f"rule '{decision.rule}' cannot copy it: {error}"))
+                _wait(report, error)
                 continue
             if copy.created_at >= begun:  # else it was made before
                 report.copied.append(Copied(row.key.id, copy.id, to.text, decision.rule, decision.because))
@@ -184,6 +185,7 @@ class Promotion:
         if isinstance(result, StoreError):  # of one record: the others went on, but for those that need a store that does not answer
             log.warning("%s stays in '%s': %s", key.id, tier, result)
             report.kept.append(Kept(key.id, tier, str(result)))
+            _wait(report, result)
         elif result is MoveResult.MOVED and decision.target is not None:
             report.moved.append(Moved(key.id, tier, decision.target, decision.rule, decision.because))
         elif note_kept or result in (MoveResult.POSTPONED, MoveResult.REFUSED):
@@ -199,11 +201,16 @@ _KEPT_BECAUSE = {
 }
 
 
+def _wait(report: PromotionReport, error: Exception) -> None:
+    if isinstance(error, StoreUnavailable) and str(error) not in report.waiting:
+        report.waiting.append(str(error))
+
+
 def _with(missed: Missed, report: PromotionReport) -> PromotionReport:
     """The report, with what could not be asked about."""
     told = {kept.entry_id for kept in report.kept}
     report.kept += [Kept(key.id, tier, problem) for key, tier, problem in missed.records if key.id not in told]
-    report.waiting += missed.stores
+    report.waiting += [said for said in missed.stores if said not in report.waiting]
     return report
 
 

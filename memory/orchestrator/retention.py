@@ -109,38 +109,41 @@ class Retention:
         """Every tenant's records that a rule takes."""
         now = self._placement.now()
         async for portion in self._decided(now, report.waiting, self._some_versions):
-            await hold(len(portion.some))
             try:
-                await self._carry_out(portion, away, report)
+                await self._carry_out(portion, away, hold, report)
             except StoreError as error:
                 report.waiting.append(str(error))
         report.waiting = list(dict.fromkeys(report.waiting))
 
-    async def _carry_out(self, portion: Portion, away: set[str], report: RetentionReport) -> None:
+    async def _carry_out(self, portion: Portion, away: set[str], hold: Hold, report: RetentionReport) -> None:
+        """`hold` is asked about what is to go, not about what is under legal hold: that leaves nothing to be done."""
         if portion.what == "sessions":
             for one in portion.some:
-                await self._with_session(one, report)
+                await self._with_session(one, hold, report)
             return
         at = {one.row.key: one.row.version for one in portion.some}
         if portion.what == "versions":
-            came = await self._erasure.delete_versions(at)
+            came = await self._erasure.delete_versions(at, hold)
             report.dropped_versions += sum(one is True for one in came.values())
         else:
-            came = await self._erasure.delete_at(ENTRIES, at, portion.store, away)
+            came = await self._erasure.delete_at(ENTRIES, at, portion.store, away, hold)
             report.deleted += sum(one is True for one in came.values())
         report.held += sum(isinstance(one, Held) for one in came.values())
         report.waiting += [str(one) for one in came.values() if isinstance(one, StoreError)]
 
-    async def _with_session(self, one: Goes, report: RetentionReport) -> None:
+    async def _with_session(self, one: Goes, hold: Hold, report: RetentionReport) -> None:
         """End a session, or delete one that has ended and of which nothing is to be carried onward any more: one that has not is ended first. Entries
         have rules of their own."""
         tenant, session_id = one.row.key.tenant, str(one.row.fields["session_id"])
         try:
             if one.decision.then == "end" or one.row.fields["status"] != "ended":
+                await hold()
                 waiting = await self._end(tenant, session_id)
                 report.ended += not waiting
                 report.waiting += waiting
             elif not await self._leaves(one.row.partition):
+                await self._erasure.holds.refuse_partition(one.row.partition)
+                await hold()
                 await self._erasure.erase(one.row.partition, older_than=(one.row.generation or 0) + 1)
                 report.deleted += 1
         except Held:

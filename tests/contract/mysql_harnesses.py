@@ -58,6 +58,7 @@ class MariaDb(OneSchema):
             partitions_forgotten=1,
             statements_kept=1,
             values_written_out=1,
+            writes_shared=2,
             limits_written_out=1,
             listed=2,
             rows_at_once=2,

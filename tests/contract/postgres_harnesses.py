@@ -62,6 +62,7 @@ class Postgresql(OneSchema):
             partitions_forgotten=1,
             statements_kept=1,
             values_written_out=1,
+            writes_shared=2,
             limits_written_out=1,
             rows_at_once=2,
             rows_in_one=3,

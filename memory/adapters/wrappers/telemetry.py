@@ -109,6 +109,18 @@ class DeliveryMetrics:
         self._delays.record(seconds, {"memory.store.tiers": (tier,)})
 
 
+class MaintenanceMetrics:
+    """How rounds of maintenance end in this process: `memory.maintenance.rounds` by `memory.maintenance.outcome`, as `SweepReport.outcome` has it, or
+    "failed"."""
+
+    def __init__(self, *, meters: MeterProvider | None = None) -> None:
+        meter = metrics.get_meter(SCOPE, meter_provider=meters)
+        self._rounds = meter.create_counter("memory.maintenance.rounds", "{round}", "Rounds of maintenance, by how they ended")
+
+    def swept(self, outcome: str) -> None:
+        self._rounds.add(1, {"memory.maintenance.outcome": outcome})
+
+
 def operation_of(call: Call) -> str:
     """The name of the memory operation that a call amounts to."""
     if call.method != "apply":

@@ -49,6 +49,14 @@ def test_help_loads_nothing_heavy(tmp_path: Path) -> None:
     assert not set(HEAVY) & set(done.stdout.partition("LOADED")[2].split())
 
 
+def test_a_process_that_ends_looks_through_nothing_for_garbage(tmp_path: Path) -> None:
+    script = "import atexit, gc\nfrom memory_tiers import main\natexit.register(lambda: print('LEFT', len(gc.get_objects())))\nmain()"
+    done = subprocess.run(
+        [sys.executable, "-c", script, "--help"], cwd=tmp_path, env=environment(), capture_output=True, text=True, check=True, timeout=60
+    )
+    assert int(done.stdout.partition("LEFT ")[2]) < 1_000
+
+
 def test_json_output_is_json_and_nothing_else(tmp_path: Path) -> None:
     code, out, err = run(tmp_path, "--config", "m.db", "write", "héllo", "-s", "user:ada", "--json")
     assert (code, json.loads(out)["content"], err) == (0, "héllo", "")

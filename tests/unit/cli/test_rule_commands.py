@@ -107,3 +107,15 @@ def test_a_condition_that_is_none_is_named_with_the_file(ruled: CommandLine) -> 
     assert result.exit_code != 0
     assert "promotion.aged.when.older_then: is not a condition; did you mean older_than?" in result.stderr
     assert "memory.toml" in result.stderr
+
+
+def test_doctor_names_the_rules_that_act(ruled: CommandLine) -> None:
+    file = ruled.folder / "memory.toml"
+    file.write_text(
+        RULES + '[[retention]]\nname = "old"\nwhen = { older_than = "90d" }\n\n[[quotas]]\nname = "few"\nscope_kinds = ["user"]\nentries = 20\n'
+    )
+    report = ruled.json("doctor")
+    assert report["rules"] == {"promotion": ["crowded", "aged"], "policies": [], "retention": ["old"], "quotas": ["few"]}
+    assert "rules: promotion crowded, aged; retention old; quotas few" in ruled.ok("doctor")
+    file.write_text("promotion = []\n" + RULES.partition("[[")[0])
+    assert "rules: none" in ruled.ok("doctor")

@@ -12,8 +12,9 @@ from opentelemetry.sdk.metrics import MeterProvider
 from opentelemetry.sdk.metrics.export import InMemoryMetricReader
 
 from memory import BlockingMemory, Memory
-from memory.adapters.wrappers.telemetry import DeliveryMetrics
-from memory.domain.errors import ConfigError, InvalidInput
+from memory.adapters.wrappers.telemetry import DeliveryMetrics, MaintenanceMetrics
+from memory.domain.errors import ConfigError, InvalidInput, StoreUnavailable
+from memory.orchestrator.maintenance import SweepReport
 
 ADA = "user:ada"
 
@@ -36,6 +37,8 @@ async def test_what_is_no_consistency_is_refused_by_name_and_nothing_is_written(
             memory.write_many([{"content": "two", "scope": ADA}], consistency=wrong),
             memory.update(entry.id, content="two", consistency=wrong),
             memory.promote(entry.id, "org:o1", consistency=wrong),
+            memory.compact([entry.id], lambda _: "two", consistency=wrong),
+            memory.entries.invalidate(entry.id, consistency=wrong),
         ):
             with pytest.raises(InvalidInput, match="consistency"):
                 await call
@@ -55,8 +58,21 @@ async def test_replicated_returns_once_replicas_stand(tmp_path: Path, configured
         wide = await memory.promote(one.id, "org:o1", **mine)
         for entry in (one, other, third, wide):
             assert await replicas(memory, entry.id) == ["long"]
+        summary = await memory.compact([one.id, other.id], lambda _: "both", **mine)
+        assert await replicas(memory, summary.id) == ["long"]
         edited = await memory.update(one.id, content="edited", **mine)
         assert {copy.version for copy in await memory.admin.where(one.id)} == {edited.version}
+        assert await memory.entries.invalidate(other.id, **mine)
+        assert len({copy.version for copy in await memory.admin.where(other.id)}) == 1
+
+
+async def test_what_supersedes_is_replicated_with_the_ends_of_others_when_that_is_asked(tmp_path: Path) -> None:
+    async with Memory(three_files(tmp_path)) as memory:
+        old = await memory.write("old", scope=ADA, consistency="replicated")
+        new = await memory.write("new", scope=ADA, supersedes=[old.id], consistency="replicated")
+        assert await replicas(memory, new.id) == ["long"]
+        (home, replica) = await memory.admin.where(old.id)
+        assert home.version == replica.version > old.version
 
 
 async def test_flushing_and_closing_wait_for_replicas(tmp_path: Path) -> None:
@@ -121,8 +137,48 @@ async def test_telemetry_counts_what_waits_and_how_long_it_took(tmp_path: Path) 
 async def test_a_configuration_with_telemetry_watches_deliveries(tmp_path: Path) -> None:
     async with Memory(three_files(tmp_path, telemetry=True)) as memory:
         assert isinstance(memory._engine.deliveries.watcher, DeliveryMetrics)
+        assert isinstance(memory._engine.maintenance.watcher, MaintenanceMetrics)
     async with Memory(three_files(tmp_path)) as memory:
-        assert memory._engine.deliveries.watcher is None
+        assert (memory._engine.deliveries.watcher, memory._engine.maintenance.watcher) == (None, None)
+
+
+async def test_telemetry_counts_how_rounds_of_maintenance_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    reader = InMemoryMetricReader()
+    async with Memory(three_files(tmp_path, durations={"sweep_every": "0s"})) as memory:
+        maintenance = memory._engine.maintenance
+        maintenance.watcher = MaintenanceMetrics(meters=MeterProvider([reader]))
+        await memory.admin.sweep()
+        with monkeypatch.context() as failing:
+            failing.setattr(maintenance._dangling, "drop", away)
+            await memory.maintain()
+        with monkeypatch.context() as failing:
+            failing.setattr(maintenance, "_job", broken)
+            with pytest.raises(RuntimeError):
+                await memory.admin.sweep()
+    ended = {point.attributes["memory.maintenance.outcome"]: point.value for point in points(reader, "memory.maintenance.rounds")}
+    assert ended == {"done": 1, "waiting": 1, "failed": 1}
+
+
+@pytest.mark.parametrize(
+    ("report", "outcome"),
+    [
+        (SweepReport(), "done"),
+        (SweepReport(more=True), "more"),
+        (SweepReport(ran=False, more=True), "elsewhere"),
+        (SweepReport(ran=False, waiting=("x",)), "waiting"),
+        (SweepReport(waiting=("x",), stays=("y",)), "stays"),
+    ],
+)
+def test_the_outcome_of_a_round_is_the_worst_of_it(report: SweepReport, outcome: str) -> None:
+    assert report.outcome == outcome
+
+
+async def away(*_: object) -> int:
+    raise StoreUnavailable("mid", "away")
+
+
+async def broken(*_: object) -> None:
+    raise RuntimeError("a mistake of ours")
 
 
 def queued(reader: InMemoryMetricReader) -> dict[Any, Any]:

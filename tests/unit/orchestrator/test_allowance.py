@@ -9,15 +9,19 @@ from typing import Any
 
 import pytest
 
+from memory.domain.hold import LegalHold
 from memory.orchestrator.allowance import Allowance, Enough
 from memory.orchestrator.collections import ENTRIES
+from memory.orchestrator.conversations.sessions import SessionDraft
 from memory.orchestrator.maintenance import SweepReport
 from memory.orchestrator.settings import EngineSettings
 from memory.policies.promotion import PromotionRule
+from memory.policies.retention import RetentionRule
+from memory.policies.single_conditions import OlderThan
 from memory.ports.record import Owed, Record
 from memory.ports.writes import AtVersion, Put
 from tests.simulation.loop import SimulatedLoop
-from tests.unit.orchestrator.world import DAY, USER, World, held
+from tests.unit.orchestrator.world import DAY, HOUR, ORG, TENANT, USER, World, held
 
 WEEK_OLD = PromotionRule(name="idle", on="sweep", source="short", target="mid", idle_for=timedelta(days=7))
 
@@ -144,3 +148,35 @@ async def test_however_short_its_budget_a_round_gets_something_done() -> None:
         await owing(world, 6)
         reports = [await world.engine.maintenance.sweep(Allowance(timedelta(microseconds=1))) for _ in range(3)]
         assert [(report.finished, report.more) for report in reports] == [(2, True), (2, True), (2, False)]
+
+
+async def test_what_is_under_legal_hold_is_not_more_to_be_done_and_takes_no_lease() -> None:
+    """Entries, kept versions and sessions, by rule and by expiry, two of each: a round that may do one thing would go round them for ever."""
+    rules = [
+        RetentionRule(name="old", when=OlderThan(DAY), scope_kinds=["user"]),
+        RetentionRule(name="versions", what="versions", versions_for=DAY),
+        RetentionRule(name="over", what="sessions", statuses=["ended"], when=OlderThan(DAY)),
+    ]
+    async with World(retention=rules, settings=EngineSettings(page=1)) as world:
+        over = world.clock() + 2 * DAY
+        for n in (1, 2):
+            await world.update(await world.write(f"text {n}", scope=USER), content=f"text {n}, edited")
+            await world.write(f"text {n} that expires", scope=ORG, expires_at=over)
+            await world.engine.conversations.create(TENANT, SessionDraft(f"expires {n}", expires_at=over))
+            await (await world.engine.conversations.create(TENANT, SessionDraft(f"ended {n}"))).close("ended")
+        await world.flush()
+        for _ in range(3):  # what was written is known to all, and has been noted
+            world.clock.advance(HOUR)
+            await world.engine.maintenance.sweep()
+        await world.engine.erasure.holds.place(TENANT, LegalHold("case", "tenant", TENANT, "r", None, world.clock()))
+        world.clock.advance(4 * DAY)
+        before = [len(store.steps) for store in world.stores]
+        report = await world.engine.maintenance.sweep(Allowance(budget=timedelta(0)))
+        assert (report.more, report.held, report.deleted, report.expired, report.dropped_versions) == (False, 10, 0, 0, 0)
+        steps = {step for store, since in zip(world.stores, before, strict=True) for step in store.steps[since:]}
+        assert not {step for step in steps if step.startswith(("lease.", "delete.home", "erase.begin"))}
+        await world.engine.erasure.holds.release(TENANT, "case")
+        rounds = [await world.engine.maintenance.sweep(Allowance(budget=timedelta(0))) for _ in range(30)]
+        assert rounds[0].more
+        assert not rounds[-1].more
+        assert sum(one.deleted + one.expired for one in rounds) == 8, "the versions went with their entries"

@@ -25,7 +25,9 @@ from memory.orchestrator.retention import RetentionReport
 from memory.orchestrator.settings import EngineSettings
 from memory.orchestrator.topology import Topology
 from memory.policies.onward import Leaving
+from memory.policies.promotion import DEFAULT_RULES, PromotionRule
 from memory.policies.retention import RetentionRule, retained, retained_version
+from memory.policies.single_conditions import Tagged
 from memory.ports.record import Record
 from memory.ports.record import Role as CopyRole
 from tests.unit.orchestrator.world import DAY, HOUR, ORG, SESSION, TENANT, USER, World
@@ -197,6 +199,25 @@ async def test_a_session_is_not_ended_by_rule_while_its_entries_cannot_be_asked_
         world.short.down = False
         assert (await world.engine.maintenance.sweep()).ended == 1
         assert (await world.stands(fact))[2] == "home"
+
+
+@pytest.mark.parametrize("step", ["move.copy", "derive.home"])
+async def test_a_session_is_not_ended_by_rule_while_its_entries_cannot_go_where_they_are_to(step: str) -> None:
+    known = PromotionRule(name="known", on="session_end", to_scope="org:o1", when=Tagged("known"))
+    ends = rule("idle", what="sessions", then="end", when={"idle_for": "1d"})
+    async with World(retention=[ends], rules=(*DEFAULT_RULES, known)) as world:
+        session = await world.engine.conversations.create(TENANT, SessionDraft("s1"))
+        fact, shared = await world.write(scope=SESSION, tags=["fact"]), await world.write(scope=SESSION, tags=["known"])
+        world.clock.advance(2 * DAY)
+        for store in world.stores:
+            store.fails_before.add(step)
+        report = await world.engine.maintenance.sweep()
+        assert (report.ended, (await session.info()).status) == (0, "active")
+        assert len(report.waiting) == 1
+        world.heal()
+        assert (await world.engine.maintenance.sweep()).ended == 1
+        assert (await world.stands(fact))[2] == "home"
+        assert [entry.promoted_from_id for entry in await _all(world) if entry.scope == ORG] == [shared.id]
 
 
 async def test_a_session_of_which_messages_are_still_to_go_onward_is_not_deleted_before() -> None:

@@ -109,7 +109,7 @@ class MySqlStore(ServerStore[Connection, MyTable]):
 
     # -- work ---------------------------------------------------------------------------------------------------------
 
-    async def _apply(self, writes: Sequence[Write], together: bool) -> list[Outcome]:
+    async def _carry_out(self, writes: Sequence[Write], together: bool) -> list[Outcome]:
         if len(writes) == 1 and (outcome := await self._apply_alone(writes[0])) is not None:
             return [outcome]
         try:

@@ -108,7 +108,7 @@ class PostgresStore(ServerStore[Connection, PgTable]):
 
     # -- work ---------------------------------------------------------------------------------------------------------
 
-    async def _apply(self, writes: Sequence[Write], together: bool) -> list[Outcome]:
+    async def _carry_out(self, writes: Sequence[Write], together: bool) -> list[Outcome]:
         if len(writes) == 1:
             write = writes[0]
             return [await self._with(lambda connection: write_one(connection, self._table, self._pg_directory, write))]

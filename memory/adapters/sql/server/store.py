@@ -15,6 +15,7 @@ from typing import Any, Generic, Protocol, TypeVar
 
 from memory.adapters.sql.server.partitions import ServerDirectory
 from memory.adapters.sql.server.pool import Lending, Link, Pool, PoolClosed
+from memory.adapters.sql.server.sharing import Sharing, is_fresh
 from memory.adapters.sql.server.thresholds import ServerThresholds
 from memory.adapters.sql.store import MOST_PROBLEMS, SqlStore
 from memory.adapters.sql.table import Table, Unreadable
@@ -22,6 +23,7 @@ from memory.domain.errors import InvalidInput, MemoryTiersError, NotOpen, StoreU
 from memory.ports.batch import Collided, NotTogether
 from memory.ports.collections import Collection
 from memory.ports.store import Audit, Health
+from memory.ports.writes import Outcome, Write
 
 ATTEMPTS = 12
 """How often a call is tried that others get in the way of."""
@@ -76,6 +78,7 @@ class ServerStore(SqlStore[C, R], Generic[C, R]):
         self._tables: dict[str, R] = {}
         self._epoch = ""
         self._patience = 0.0
+        self._sharing = Sharing(lambda puts: self._carry_out(puts, together=False), self._is_undone, thresholds.writes_shared)
 
     @property
     def epoch(self) -> str:
@@ -112,6 +115,19 @@ class ServerStore(SqlStore[C, R], Generic[C, R]):
     @abstractmethod
     async def _vital_signs(self, connection: C) -> Health:
         """How the store is, as the server says."""
+
+    # -- writes -------------------------------------------------------------------------------------------------------
+
+    async def _apply(self, writes: Sequence[Write], together: bool) -> list[Outcome]:
+        return [await self._sharing.put(writes[0])] if is_fresh(writes) else await self._carry_out(writes, together)
+
+    @abstractmethod
+    async def _carry_out(self, writes: Sequence[Write], together: bool) -> list[Outcome]:
+        """As `apply`."""
+
+    def _is_undone(self, error: Exception) -> bool:
+        """Whether nothing of the call that raised it was kept, while the server is there."""
+        return self._server_said(error) or isinstance(error, Busy | Collided)
 
     # -- upkeep -------------------------------------------------------------------------------------------------------
 

@@ -15,3 +15,5 @@ class ServerThresholds(SqlThresholds):
     """Partitions remembered before all are forgotten and looked up anew."""
     values_written_out: int = 512
     """Values of a list that are bound one by one. Of more, servers take no statement with so many of them: they are bound as one."""
+    writes_shared: int = 64
+    """New records of different callers that go as one call where they wait at the same time."""

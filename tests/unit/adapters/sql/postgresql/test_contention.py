@@ -2,8 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
+import pytest
+
+from memory.adapters.sql.postgresql.store import PostgresStore
 from memory.ports.store import Store
-from tests.unit.adapters.contention import callers_about_the_same_records_all_get_an_answer_that_is_true
+from memory.ports.writes import Outcome, Write
+from tests.unit.adapters.contention import (
+    callers_about_the_same_records_all_get_an_answer_that_is_true,
+    new_records_of_many_callers_at_once_are_each_answered_as_alone,
+)
 from tests.unit.adapters.sql.postgresql.conftest import ON_SERVER
 
 pytestmark = ON_SERVER
@@ -11,3 +20,17 @@ pytestmark = ON_SERVER
 
 async def test_a_hundred_callers_about_the_same_records_all_get_an_answer_that_is_true(store: Store) -> None:
     await callers_about_the_same_records_all_get_an_answer_that_is_true(store)
+
+
+async def test_new_records_of_many_callers_at_once_go_together_and_are_each_answered_as_alone(
+    store: PostgresStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    carried_out: list[int] = []
+    carry_out = store._carry_out
+
+    async def counted(writes: Sequence[Write], together: bool) -> list[Outcome]:
+        carried_out.append(len(writes))
+        return await carry_out(writes, together)
+
+    monkeypatch.setattr(store, "_carry_out", counted)
+    await new_records_of_many_callers_at_once_are_each_answered_as_alone(store, carried_out)

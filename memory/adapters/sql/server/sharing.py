@@ -1,0 +1,76 @@
+"""New records that wait to be put at the same time go as one call: a server takes many for little more than one."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Awaitable, Callable, Sequence
+from typing import TypeAlias, TypeGuard
+
+from memory.adapters.sql.server.pool import PoolTimeout
+from memory.ports.writes import Absent, Outcome, Put, Write
+
+AT_ONCE = 2
+"""Calls under way at once: two writers do not wait for each other, nor does everybody for one call that a lock holds up."""
+
+Waiting: TypeAlias = tuple[Put, asyncio.Future[Outcome]]
+CarryOut: TypeAlias = Callable[[Sequence[Put]], Awaitable[Sequence[Outcome]]]
+
+
+def is_fresh(writes: Sequence[Write]) -> TypeGuard[Sequence[Put]]:
+    """Whether this is a call that may go with others: one put where nothing stands. It waits for no record that somebody else is changing."""
+    return len(writes) == 1 and isinstance(writes[0], Put) and isinstance(writes[0].when, Absent)
+
+
+class Sharing:
+    """Puts what several callers bring, at most so many in a call, in the order they came.
+
+    Who is cancelled before its put is sent leaves nothing; later, that may land, as of any call that was cut off. The others' are whole. Where a call
+    failed and `undone` says that nothing of it was kept, each is put by itself, so that none fails for another. Where the server was silent for as
+    long as a call may take, those who wait are told so too: none waits for several such calls.
+    """
+
+    def __init__(self, carry_out: CarryOut, undone: Callable[[Exception], bool], most: int) -> None:
+        self._carry_out, self._undone, self._most = carry_out, undone, most
+        self._waiting: deque[Waiting] = deque()
+        self._tasks: set[asyncio.Task[None] | None] = set()
+
+    async def put(self, put: Put) -> Outcome:
+        """What became of it."""
+        answer: asyncio.Future[Outcome] = asyncio.get_running_loop().create_future()
+        self._waiting.append((put, answer))
+        if len(self._tasks) < AT_ONCE:
+            self._tasks.add(asyncio.create_task(self._run()))
+        return await answer
+
+    async def _run(self) -> None:
+        try:
+            while self._waiting:
+                await self._do(self._taken(self._most))
+        finally:
+            self._tasks.discard(asyncio.current_task())
+
+    def _taken(self, most: int) -> list[Waiting]:
+        """The first of those who still wait."""
+        first = [self._waiting.popleft() for _ in range(min(most, len(self._waiting)))]
+        return [(put, answer) for put, answer in first if not answer.cancelled()]
+
+    async def _do(self, some: Sequence[Waiting]) -> None:
+        try:
+            outcomes = await self._carry_out([put for put, _ in some]) if some else ()
+        except Exception as error:  # noqa: BLE001 - it is raised to those who wait
+            if len(some) > 1 and self._undone(error):
+                await asyncio.gather(*[self._do([one]) for one in some])
+                return
+            silent = isinstance(error, TimeoutError | PoolTimeout)
+            for _, answer in (*some, *(self._taken(len(self._waiting)) if silent else ())):
+                if not answer.cancelled():
+                    answer.set_exception(error)
+        except asyncio.CancelledError:  # the event loop ends
+            for _, answer in (*some, *self._waiting):
+                answer.cancel()
+            raise
+        else:
+            for (_, answer), outcome in zip(some, outcomes, strict=True):
+                if not answer.cancelled():
+                    answer.set_result(outcome)
