@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
@@ -16,6 +16,7 @@ from memory.domain import door
 from memory.domain.checked import Action, Checked, Verdict
 from memory.domain.entry import Entry, EntryDraft
 from memory.domain.errors import InvalidInput
+from memory.domain.provenance import all_in
 from memory.orchestrator.collections import ENTRIES, MODEL
 from memory.orchestrator.deliveries import Consistency
 from memory.orchestrator.entries import Entries
@@ -113,13 +114,13 @@ class Checking:
             log.warning("nobody decided about what is near an entry: %s", why)
             return _Decided(draft, Verdict(), note=f"the decision failed ({why}): all of them stand")
         try:
-            return _understood(draft, [one.id for one in shown], said)
+            return _understood(draft, {one.id: one for one in shown}, said)
         except (InvalidInput, TypeError) as error:
             log.warning("what was decided about what is near an entry cannot be done: %s", error)
             return _Decided(draft, Verdict(), note=f"the decision cannot be done ({error}): all of them stand")
 
 
-def _understood(draft: EntryDraft, shown: Sequence[str], said: object) -> _Decided:
+def _understood(draft: EntryDraft, shown: Mapping[str, Entry], said: object) -> _Decided:
     """What was decided. Raises `InvalidInput` for what cannot be done."""
     verdict: Any = Verdict(said) if isinstance(said, str) else said  # type: ignore[arg-type]
     if not isinstance(verdict, Verdict) or verdict.action not in ("keep", "supersede", "merge"):
@@ -127,13 +128,14 @@ def _understood(draft: EntryDraft, shown: Sequence[str], said: object) -> _Decid
     if verdict.action == "keep":
         return _Decided(draft, verdict)
     ids = list(shown) if verdict.ids is None else list(dict.fromkeys(door.sequence("ids", verdict.ids)))
-    if not ids or not set(ids) <= set(shown):
+    if not ids or not set(ids) <= shown.keys():
         raise InvalidInput("decide", "named entries that were not shown" if ids else "named no entry")
     if verdict.action == "supersede":
         return _Decided(draft, verdict, ids)
     if verdict.content is None:
         raise InvalidInput("decide", "merged them into nothing: say the content")
-    return _Decided(type(draft)(**{**dict(draft), "content": verdict.content}), verdict, ids)
+    merged = [origin for one in ids for origin in all_in(vars(shown[one]))]
+    return _Decided(type(draft)(**{**dict(draft), "content": verdict.content, "origins": [*draft.origins, *merged]}), verdict, ids)
 
 
 def _said(entry: Entry) -> str:

@@ -58,8 +58,9 @@ async def test_a_coroutine_merges_in_the_scope_of_a_view(memory: Memory) -> None
         return Verdict("merge", content=f"{entries[0].content}, then in Porto")
 
     view = memory.scoped(USER)
-    await view.write("Ada lives in Lisbon")
-    new = await view.write("Ada lives in Porto", check=True, decide=decide, key="home")
+    await view.write("Ada lives in Lisbon", source="web:a.example", run="r1")
+    new = await view.write("Ada lives in Porto", check=True, decide=decide, key="home", source="user")
+    assert (new.source, new.origins) == ("user", ["source:web:a.example", "run:r1"])
     assert await view.retrieve() == [await memory.get(new.id)]
     assert new.content == "Ada lives in Lisbon, then in Porto"
     again = await view.write("Ada lives in Porto", check=True, decide=decide, key="home")
