@@ -757,7 +757,7 @@ class BlockingRecording:
         *,
         behind: Callable[[Coroutine[Any, Any, None]], None],
         leaves: Callable[[], None],
-        ended: Callable[[bool], Awaitable[None]],
+        lets_go: Callable[[timedelta], Awaitable[bool]],
     ) -> None: ...
     @property
     def run_id(self) -> str: ...

@@ -102,6 +102,6 @@ def fact_of(item: object) -> Extracted | None:
     return Extracted(content.strip(), dict(metadata) if isinstance(metadata, Mapping) else {})
 
 
-def key_of(run_id: str, numbers: Sequence[int], content: str) -> str:
+def key_of(run_id: str, of: range, content: str) -> str:
     """The key of an extracted fact: the run, the range of what it was extracted from, and its words (decision E71)."""
-    return f"{run_id}:{numbers[0]}-{numbers[-1]}:{sha256(content.encode()).hexdigest()[:24]}"
+    return f"{run_id}:{of[0]}-{of[-1]}:{sha256(content.encode()).hexdigest()[:24]}"

@@ -63,7 +63,7 @@ async def test_a_coroutine_merges_in_the_scope_of_a_view(memory: Memory) -> None
     assert (new.source, new.origins) == ("user", ["source:web:a.example", "run:r1"])
     assert await view.retrieve() == [await memory.get(new.id)]
     assert new.content == "Ada lives in Lisbon, then in Porto"
-    again = await view.write("Ada lives in Porto", check=True, decide=decide, key="home")
+    again = await view.write("Ada lives in Porto", check=True, decide=decide, key="home", source="user")
     assert (again.id, again.content) == (new.id, new.content)
 
 

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from tests.month import superseding
+from tests.month.learning.operations import DRAWS as OF_LEARNING
 from tests.month.model import Life
 from tests.month.not_yet import NOT_YET
 from tests.month.operations import Operation
@@ -35,7 +36,7 @@ DAYS = {
     "derived": {"write", "promote", "compact", "relate", "unrelate"},
     "moves": {"write", "update", "move", "end_session", "sweep"},
     "questions": {"get", "history", "retrieve", "search_word", "search_topic", "relations"},
-    "talks": {*OF_SESSIONS, "end_session", "sweep"},
+    "talks": {*OF_SESSIONS, *OF_LEARNING, "end_session", "sweep"},
 }
 """What a day may be full of: a day of edits is not like a day of questions, and what fails on one may not be met on the other."""
 
@@ -450,7 +451,7 @@ _WEIGHTS: dict[str, float] = {
     "search_topic": 2,
     "relations": 2,
     "together": 3,
-    **{kind: weight for kind, (weight, _) in OF_SESSIONS.items()},
+    **{kind: weight for kind, (weight, _) in (OF_SESSIONS | OF_LEARNING).items()},
 }
 _DRAWS: dict[str, Callable[[Generator, Run, str], Drawn | None]] = {
     "write": _write,
@@ -485,5 +486,5 @@ _DRAWS: dict[str, Callable[[Generator, Run, str], Drawn | None]] = {
     "search_topic": _search_topic,
     "relations": _relations,
     "together": _together,
-    **{kind: draw for kind, (_, draw) in OF_SESSIONS.items()},
+    **{kind: draw for kind, (_, draw) in (OF_SESSIONS | OF_LEARNING).items()},
 }

@@ -11,6 +11,7 @@ from typing import Any
 from memory import Memory
 from memory.orchestrator.retrieval.forms import LASTS
 from tests.month.clock import MonthClock
+from tests.month.learning import operations as _of_learning  # noqa: F401 - declares how stores learn from sessions
 from tests.month.model import Id, Model
 from tests.month.operations import Operation, perform
 from tests.month.rules import TENANTS

@@ -13,6 +13,7 @@ import pytest
 from tests.month import mutants_of_rules as _of_rules  # noqa: F401 - declares those of rules, holds and quotas
 from tests.month.__main__ import main, report
 from tests.month.generate import Generator
+from tests.month.learning import mutants as _of_learning  # noqa: F401 - declares those of what stores learn
 from tests.month.long import Failed, month
 from tests.month.mutants import MUTANTS, applied
 from tests.month.operations import Operation, perform

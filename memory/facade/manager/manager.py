@@ -98,8 +98,6 @@ class MemoryManager:
         self._recordings: dict[_Name, Recording] = {}
         self._resuming: set[_Name] = set()
         """Those that nobody asked for but `resume`, which ends them."""
-        self._temporary: set[_Name] = set()
-        """Those whose session is the manager's own, and goes once every store has everything."""
 
     def __repr__(self) -> str:
         return f"<MemoryManager of {', '.join(self._stores)}>"
@@ -212,35 +210,39 @@ class MemoryManager:
         if temporary and self._memory is not None:
             session = self._memory.session(f"{NAMESPACE}/{named}", namespace=NAMESPACE, user=user)
         name = _name(session, named)
-        self._resuming.discard(name)
-        if temporary:
-            self._temporary.add(name)
         recording = self._recordings.get(name) or await self._begun(session, named)
+        self._resuming.discard(name)
+        recording._stays = timedelta(0) if temporary else None
         recording.take(model)
         return recording
 
     async def _begun(self, session: Session | None, run_id: str) -> Recording:
+        """A recording, once it is noted that something may wait; or the one that was begun meanwhile."""
         name, names = _name(session, run_id), [store.name for store in self._learning]
         spool = Buffer(names) if session is None else Log(session, names)
         context = {"run_id": run_id, "session_id": None if session is None else session.id, "model": self._model}
 
         def leaves() -> None:
-            self._recordings.pop(name, None)
+            if self._recordings.get(name) is recording:
+                del self._recordings[name]
 
-        async def ended(whole: bool) -> None:
-            if name in self._temporary and whole and session is not None:
+        async def lets_go(stays: timedelta) -> bool:
+            """Whether nothing is left to be noted of the session: it is gone, or somebody has begun to record it again."""
+            assert session is not None and self._memory is not None  # noqa: S101, PT018 - of others nothing is the manager's
+            if name in self._recordings:
+                return True
+            if stays:
+                await self._memory.sessions.update(session.id, expires_at=stays)
+            else:
                 await session.delete()
-            self._temporary.discard(name)
+            return not stays
 
-        came_of = self._provenance.then(Provenance(run=run_id, session=None if session is None or name in self._temporary else session.id))
+        is_own = session is not None and session.id.startswith(f"{NAMESPACE}/")
+        came_of = self._provenance.then(Provenance(run=run_id, session=None if session is None or is_own else session.id))
         attachments = [Attachment(store, spool, context, self._attributes, came_of, self._gates) for store in self._learning]
-        recording = self._recordings[name] = Recording(context, spool, attachments, behind=self._run_behind, leaves=leaves, ended=ended)
-        try:
-            await spool.open()
-        except BaseException:
-            leaves()
-            raise
-        return recording
+        recording = Recording(context, spool, attachments, behind=self._run_behind, leaves=leaves, lets_go=lets_go)
+        await spool.open()
+        return self._recordings.setdefault(name, recording)
 
     async def resume(self) -> int:
         """Tell the stores what a process that died, or a store that failed, left untold in the sessions of the manager's memory; in how many sessions
@@ -262,16 +264,18 @@ class MemoryManager:
         session = memory.session(session_id, create=False)
         if (name := _name(session, "")) in self._recordings:
             return
+        is_own = (await session.info()).namespace == NAMESPACE
         self._resuming.add(name)
         try:
             recording = await self._begun(session, session_id.removeprefix(f"{NAMESPACE}/"))
+            if is_own and name in self._resuming:
+                recording._stays = KEPT  # whoever died may yet turn out to be slow
             await recording.flush()
             if name not in self._resuming:
                 return
         finally:
             self._resuming.discard(name)
-        if await recording.close() and (await session.info()).namespace == NAMESPACE:
-            await memory.sessions.update(session_id, expires_at=KEPT)  # whoever died may yet turn out to be slow
+        await recording.close()
 
     async def _resumed(self) -> None:
         try:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
+from datetime import timedelta
 from typing import Any
 
 from memory.domain.errors import Conflict, Refused
@@ -14,7 +15,7 @@ from memory.domain.shapes import messages_of
 from memory.facade.manager.extraction import Extraction, Model, facts_of
 from memory.facade.manager.gates import StoreGates
 from memory.facade.manager.spans import span
-from memory.facade.manager.spool import Numbered, Spool
+from memory.facade.manager.spool import Come, Numbered, Spool
 from memory.facade.manager.stores import NamedStore
 from memory.facade.session import Given
 from memory.policies.extracting import Extracted, key_of
@@ -49,7 +50,9 @@ class Attachment:
         self._gates = gates or StoreGates()
         self._turn = asyncio.Lock()
         self._turns = 0
-        self._mark: int | None = None
+        self._come: Come | None = None
+        self._owes_note = False
+        """Whether it has come further than is noted."""
         self._failures = 0
         self._waited = 0
 
@@ -76,41 +79,48 @@ class Attachment:
 
     async def _told(self) -> int:
         """Tell everything since the mark; how many messages."""
-        if self._mark is None:
-            self._mark = await self._spool.mark(self._store.name)
+        if self._come is None:
+            self._come = await self._spool.come(self._store.name)
         count = 0
         while True:
-            batch, behind = await self._spool.since(self._mark)
-            if behind == self._mark:
+            mark, until = self._come.mark, self._come.until
+            if self._owes_note:
+                await self._spool.told(self._store.name, mark)
+                self._owes_note = False
+            batch, behind = await self._spool.since(mark, until)
+            if behind == mark:
                 return count
             kept = [(number, left) for number, message in batch if (left := self._settings.filter(message)) is not None]
+            if kept and until is None and self._settings.extractor is not None:
+                self._come = await self._spool.tells(self._store.name, mark, behind)
+                if (self._come.mark, self._come.until) != (mark, behind):
+                    continue
             if kept:
-                await self._tell(kept, self._came_of([message for _, message in batch]))
+                await self._tell(kept, range(mark, behind), self._came_of([message for _, message in batch]))
                 self._failures = self._waited = 0
                 count += len(kept)
-            self._mark = behind
-            await self._spool.marked(self._store.name, behind)
+            self._come, self._owes_note = Come(behind), True
 
     def _came_of(self, heard: Sequence[Message]) -> Provenance:
         """Where facts of these messages come from: what tools brought is among it also where it is left out, for others repeat it."""
         sources = [origin("source", source) for message in heard if (source := source_of(message)) is not None]
         return self._provenance.then(Provenance(origins=tuple(sources)))
 
-    async def _tell(self, batch: Sequence[Numbered], provenance: Provenance) -> None:
-        numbers, messages = [number for number, _ in batch], [message for _, message in batch]
+    async def _tell(self, batch: Sequence[Numbered], of: range, provenance: Provenance) -> None:
+        messages = [message for _, message in batch]
         if self._settings.extractor is None:
             told = {name: value for name, value in self._context.items() if name != "model"}
-            await self._store.call("add_messages", messages, {**told, "sequence_numbers": numbers})
+            await self._store.call("add_messages", messages, {**told, "sequence_numbers": [number for number, _ in batch]})
             return
         facts = await facts_of(self._settings.extractor, messages, self._context)
-        results = await asyncio.gather(*(self._kept(fact, numbers, provenance) for fact in facts), return_exceptions=True)
+        results = await asyncio.gather(*(self._kept(fact, of, provenance) for fact in facts), return_exceptions=True)
         for result in results:
             if isinstance(result, BaseException):
                 raise result
 
-    async def _kept(self, fact: Extracted, numbers: Sequence[int], provenance: Provenance) -> None:
+    async def _kept(self, fact: Extracted, of: range, provenance: Provenance) -> None:
         """Keep a fact; by a key where the store takes one, so that it is kept once however often it is told (decision E71)."""
-        key = key_of(self._context["run_id"], numbers, fact.content) if self._store.takes_keys else None
+        key = key_of(self._context["run_id"], of, fact.content) if self._store.takes_keys else None
         try:
             await self._gates.add(self._store, fact.content, fact.metadata or None, provenance, key=key)
         except Refused:
@@ -140,14 +150,16 @@ class Recording:
         *,
         behind: Callable[[Coroutine[Any, Any, None]], None],
         leaves: Callable[[], None],
-        ended: Callable[[bool], Awaitable[None]],
+        lets_go: Callable[[timedelta], Awaitable[bool]],
     ) -> None:
         self._context = context
         self._spool = spool
         self._attachments = attachments
         self._behind = behind
         self._leaves = leaves
-        self._ended = ended
+        self._lets_go = lets_go
+        self._stays: timedelta | None = None
+        """How long its session is kept once every store has everything; None where that is not for the manager to say."""
 
     @property
     def run_id(self) -> str:
@@ -167,9 +179,17 @@ class Recording:
 
     async def turn_ended(self) -> None:
         """A turn of the agent is over: stores whose triggers fire are told, behind its back."""
+        self._behind(self._waits())
         for attachment in self._attachments:
             if attachment.fires():
                 self._behind(attachment.save())
+
+    async def _waits(self) -> None:
+        """What is appended past the recording waits too."""
+        try:
+            await self._spool.wait()
+        except Exception as error:  # noqa: BLE001 - no failure reaches the agent
+            log.warning("that something waits in run '%s' could not be noted: %s: %s", self.run_id, type(error).__name__, error)
 
     async def flush(self) -> None:
         """Tell every store everything, whatever its triggers and its failures say; comes back even where a store fails (E78, E79)."""
@@ -180,10 +200,10 @@ class Recording:
         where there is none. Until it is closed a recording is kept by its manager, whose own `close` closes it."""
         self._leaves()
         await self.flush()
-        whole = False
         try:
-            whole = await self._spool.close()
-            await self._ended(whole)
+            if await self._spool.is_told() and self._stays is not None and await self._lets_go(self._stays):
+                return True
+            return await self._spool.close()
         except Exception as error:  # noqa: BLE001 - no failure reaches the agent
             log.warning("how far stores have come in run '%s' could not be noted: %s: %s", self.run_id, type(error).__name__, error)
-        return whole
+            return False

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import asyncio
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from itertools import takewhile
+from secrets import token_hex
 from typing import Protocol
 
 from memory.domain.message import Message, Role
+from memory.domain.task import Run
 from memory.facade.memory import Memory
 from memory.facade.session import Session
+from memory.orchestrator.conversations.runs import RunDraft
 
 PREFIX = "extraction:"
 STREAMS = timedelta(minutes=5)
@@ -22,22 +27,53 @@ _SPEAK = (Role.USER, Role.ASSISTANT, Role.TOOL)
 Numbered = tuple[int, Message]
 
 
+@dataclass(frozen=True, slots=True)
+class Come:
+    """How far a store has come."""
+
+    mark: int = 0
+    """The number of the first message that it has not."""
+    until: int | None = None
+    """Where a range ends that somebody began to tell it: whoever goes on tells that range and no other. None where nobody did."""
+    waits: bool = True
+    """Whether something may wait for it."""
+    closing: str | None = None
+    """Who is about to note that nothing does."""
+
+    def at(self, mark: int) -> Come:
+        """Once it has what is before this mark, or what another process has told it beyond; and something may wait for it."""
+        mark = max(mark, self.mark)
+        return Come(mark, self.until if self.until is not None and self.until > mark else None)
+
+
 class Spool(Protocol):
-    """Where messages wait. Numbers begin at 0 and go up by one (E66); a store's mark is the number of the first that it has not."""
+    """Where messages wait. Numbers begin at 0 and go up by one (E66)."""
 
     async def open(self) -> None:
         """Note that something may wait for each store, before there is."""
         ...
 
     async def add(self, messages: Sequence[Message]) -> None: ...
-    async def since(self, mark: int) -> tuple[list[Numbered], int]:
-        """Messages from the mark on, 200 at most, and the mark behind them. What is still being said ends them."""
+    async def wait(self) -> None:
+        """Note it again where somebody has noted since that nothing does."""
         ...
 
-    async def mark(self, store: str) -> int: ...
-    async def marked(self, store: str, mark: int) -> None: ...
-    async def close(self) -> bool:
+    async def since(self, mark: int, until: int | None) -> tuple[list[Numbered], int]:
+        """Messages from the mark on, those before `until` and 200 at most, and the mark behind them. What is still being said ends them."""
+        ...
+
+    async def come(self, store: str) -> Come: ...
+    async def tells(self, store: str, mark: int, until: int) -> Come:
+        """Note that a store is about to be told this range; what it is to be told instead where another has told more, or begun to."""
+        ...
+
+    async def told(self, store: str, mark: int) -> None: ...
+    async def is_told(self) -> bool:
         """Whether every store has everything."""
+        ...
+
+    async def close(self) -> bool:
+        """Note of each store that has everything that nothing waits for it, unless something came in between; whether of all."""
         ...
 
 
@@ -52,25 +88,35 @@ class Buffer:
     async def open(self) -> None:
         """Nothing outlives the process, so nothing is noted."""
 
+    async def wait(self) -> None:
+        """As `open`."""
+
     async def add(self, messages: Sequence[Message]) -> None:
         if self._marks:
             self._held += messages
 
-    async def since(self, mark: int) -> tuple[list[Numbered], int]:
-        there = self._held[mark - self._first :][:BATCH]
+    async def since(self, mark: int, until: int | None) -> tuple[list[Numbered], int]:
+        there = self._held[mark - self._first :][: _most(mark, until)]
         return list(enumerate(there, mark)), mark + len(there)
 
-    async def mark(self, store: str) -> int:
-        return self._marks[store]
+    async def come(self, store: str) -> Come:
+        return Come(self._marks[store])
 
-    async def marked(self, store: str, mark: int) -> None:
+    async def tells(self, store: str, mark: int, until: int) -> Come:
+        return Come(mark, until)
+
+    async def told(self, store: str, mark: int) -> None:
         self._marks[store] = mark
         gone = min(self._marks.values()) - self._first
         del self._held[:gone]
         self._first += gone
 
-    async def close(self) -> bool:
+    async def is_told(self) -> bool:
         """Whether every store has everything."""
+        return not self._held
+
+    async def close(self) -> bool:
+        """As `is_told`."""
         return not self._held
 
     def __len__(self) -> int:
@@ -80,46 +126,99 @@ class Buffer:
 class Log:
     """The log of a session: what was said there is durable, and erased with it.
 
-    How far a store has come is a run of the session, queued for as long as somebody records: so what a process left behind is found by its index.
+    How far a store has come is a run of the session, queued for as long as something may wait: so what a process left behind is found by the index of
+    runs. Several processes may record one session, and one that was taken for dead may be slow, so a mark only goes on; and that nothing waits is
+    noted by who has first noted that he is about to, then looked what there is, and was not contradicted since. Who adds contradicts him, once what
+    he added is there.
     """
 
     def __init__(self, session: Session, stores: Sequence[str]) -> None:
         self.session = session
         self._stores = stores
+        self._token = token_hex(8)
+        self._have_all: list[str] = []
 
     async def open(self) -> None:
         """Note that something may wait for each store, before there is."""
         for store in self._stores:
-            await self.marked(store, await self.mark(store))
+            await self._change(store, lambda come: come.at(0))
 
     async def add(self, messages: Sequence[Message]) -> None:
         await self.session.append(list(messages))
+        await self.wait()
 
-    async def since(self, mark: int) -> tuple[list[Numbered], int]:
+    async def wait(self) -> None:
+        """Note it again where somebody has noted since that nothing does, or that he is about to."""
+        there = await asyncio.gather(*map(self.come, self._stores))
+        for store, come in zip(self._stores, there, strict=True):
+            if come != come.at(0):
+                await self._change(store, lambda come: come.at(0))
+
+    async def since(self, mark: int, until: int | None) -> tuple[list[Numbered], int]:
         now = self.session._access.engine.placement.now()
-        page = await self.session.history(first=mark + 1, limit=BATCH)
+        page = await self.session.history(first=mark + 1, limit=_most(mark, until))
         items = list(takewhile(lambda item: item.message.is_final or now - item.updated_at > STREAMS, page.items))
         said = [(i.number - 1, i.message) for i in items if i.message.role in _SPEAK and not i.is_redacted and not i.is_summary]
         return said, max((item.number for item in items), default=mark)
 
-    async def mark(self, store: str) -> int:
-        run = await self.session.runs.get(PREFIX + store)
-        return 0 if run is None else run.message_count
+    async def come(self, store: str) -> Come:
+        log = (await self.session._conversation()).log
+        run = await self.session._access.engine.conversations.runs.get(log, PREFIX + store)
+        return _come_of(run, log.life.incarnation)
 
-    async def marked(self, store: str, mark: int) -> None:
-        await self._save(store, mark, "queued")
+    async def tells(self, store: str, mark: int, until: int) -> Come:
+        def begun(come: Come) -> Come:
+            told = come.at(mark)
+            return told if told.until is not None or told.mark >= until else replace(told, until=until)
+
+        return await self._change(store, begun)
+
+    async def told(self, store: str, mark: int) -> None:
+        await self._change(store, lambda come: come.at(mark))
+
+    async def is_told(self) -> bool:
+        """Whether every store has everything; it is about to be noted of those that have."""
+        come = [await self._change(store, lambda come: replace(come, closing=self._token)) for store in self._stores]
+        there = (await self.session.info()).message_count
+        self._have_all = [store for store, one in zip(self._stores, come, strict=True) if one.mark >= there]
+        return len(self._have_all) == len(come)
 
     async def close(self) -> bool:
-        """Note which stores have everything; whether all have."""
-        there = (await self.session.info()).message_count
-        marks = {store: await self.mark(store) for store in self._stores}
-        for store, mark in marks.items():
-            if mark >= there:
-                await self._save(store, mark, "completed")
-        return all(mark >= there for mark in marks.values())
+        """Note of each store that has everything that nothing waits for it, unless something came in between; whether of all."""
 
-    async def _save(self, store: str, mark: int, status: str) -> None:
-        await self.session.runs.save(PREFIX + store, child_id=store, status=status, mode="background", message_count=mark)
+        def ended(come: Come) -> Come:
+            return replace(come, waits=False) if come.closing == self._token else come
+
+        ends = [await self._change(store, ended) for store in self._have_all]
+        return len(ends) == len(self._stores) and not any(come.waits for come in ends)
+
+    async def _change(self, store: str, change: Callable[[Come], Come]) -> Come:
+        """Note what follows from what is noted of a store, which nobody changes in between."""
+        log = (await self.session._conversation()).log
+        come = Come()
+
+        def draft(run: Run | None) -> RunDraft | None:
+            nonlocal come
+            come = change(there := _come_of(run, log.life.incarnation))
+            if come == there:
+                return None
+            told = {"of": log.life.incarnation, "until": come.until, "closing": come.closing}
+            metadata = {name: value for name, value in told.items() if value is not None}
+            return RunDraft(PREFIX + store, store, "queued" if come.waits else "completed", "background", come.mark, metadata)
+
+        await self.session._access.engine.conversations.runs.change(log, PREFIX + store, draft)
+        return come
+
+
+def _come_of(run: Run | None, incarnation: str) -> Come:
+    """What a run says; nothing where it is of a session of the same id that was deleted."""
+    if run is None or run.metadata.get("of") != incarnation:
+        return Come(waits=False)
+    return Come(run.message_count, run.metadata.get("until"), run.status == "queued", run.metadata.get("closing"))
+
+
+def _most(mark: int, until: int | None) -> int:
+    return BATCH if until is None else min(BATCH, until - mark)
 
 
 async def waiting(memory: Memory, store: str) -> list[str]:

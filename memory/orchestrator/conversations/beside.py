@@ -61,10 +61,24 @@ class Beside:
 
         Raises `NotFound` where the session was deleted.
         """
+        saved = await self.change(log, name, lambda _: (fields, body), first)
+        assert saved is not None  # noqa: S101 - only a change can say no
+        return saved
+
+    async def change(
+        self,
+        log: Log,
+        name: str,
+        said: Callable[[Record | None], tuple[Mapping[str, FieldValue], Mapping[str, JsonValue]] | None],
+        first: Callable[[Key], Awaitable[None]] | None = None,
+    ) -> Record | None:
+        """`save` of what follows from what stands, which nobody changes in between; None, and nothing is saved, where `said` says so."""
         store, patience = self._placement.topology.archive, Patience(self._placement, name)
         key = self.key(log.life.tenant, log.life.scope, name)
         while True:
             there = await self._readable(key)
+            if (says := said(there if isinstance(there, Record) else None)) is None:
+                return None
             if isinstance(there, Tombstone) and there.owed:
                 await self._outbox.finish(Pending(self._collection, store, there))
             if first is not None and not isinstance(there, Record):
@@ -77,8 +91,8 @@ class Beside:
                 version_at(now, stands),
                 there.created_at if isinstance(there, Record) else now,
                 now,
-                fields=fields,
-                body={name: value for name, value in body.items() if value not in (None, {})},
+                fields=says[0],
+                body={name: value for name, value in says[1].items() if value not in (None, {})},
                 generation=log.life.generation,
                 tier="mid",
             )

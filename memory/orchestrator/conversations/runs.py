@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,7 +15,7 @@ from memory.orchestrator.erasure import Erasure
 from memory.orchestrator.outbox import Outbox
 from memory.orchestrator.placement import Placement
 from memory.ports.query import Filter, Where
-from memory.ports.record import FieldValue, Record
+from memory.ports.record import FieldValue, JsonValue, Record
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,14 +38,17 @@ class Runs:
 
     async def save(self, log: Log, draft: RunDraft) -> Run:
         """Let the session have this run; when it was created stays, and the last that is saved counts."""
-        fields: dict[str, FieldValue] = {
-            "run_id": draft.id,
-            "child_id": draft.child_id,
-            "status": draft.status,
-            "mode": draft.mode,
-            "message_count": draft.message_count,
-        }
-        return _run_of(await self._beside.save(log, draft.id, fields, {"metadata": dict(draft.metadata or {})}))
+        return _run_of(await self._beside.save(log, draft.id, *_said(draft)))
+
+    async def change(self, log: Log, run_id: str, draft: Callable[[Run | None], RunDraft | None]) -> Run | None:
+        """Let the session have the run that follows from the one it has, which nobody saves in between; None where it is to stay as it is."""
+
+        def said(record: Record | None) -> tuple[Mapping[str, FieldValue], Mapping[str, JsonValue]] | None:
+            changed = draft(None if record is None else _run_of(record))
+            return None if changed is None else _said(changed)
+
+        record = await self._beside.change(log, run_id, said)
+        return None if record is None else _run_of(record)
 
     async def get(self, log: Log, run_id: str) -> Run | None:
         record = await self._beside.get(log, run_id)
@@ -58,6 +61,17 @@ class Runs:
         """A page of the runs of one session, or of all, by when they were created."""
         page = await self._beside.page(where, asked, descending=descending, limit=limit, cursor=cursor)
         return RunPage([_run_of(record) for record in page.records if isinstance(record, Record)], page.cursor)
+
+
+def _said(draft: RunDraft) -> tuple[Mapping[str, FieldValue], Mapping[str, JsonValue]]:
+    fields: dict[str, FieldValue] = {
+        "run_id": draft.id,
+        "child_id": draft.child_id,
+        "status": draft.status,
+        "mode": draft.mode,
+        "message_count": draft.message_count,
+    }
+    return fields, {"metadata": dict(draft.metadata or {})}
 
 
 def _run_of(record: Record) -> Run:

@@ -12,6 +12,7 @@ from typing import Any
 from memory import Memory, Message, Session
 from memory.policies.onward import Leaving
 from tests.month.clock import MonthClock
+from tests.month.learning.calls import CALLS
 from tests.month.sessions.talk import REMEMBER
 
 BETWEEN = timedelta(seconds=1)
@@ -54,6 +55,8 @@ class Handles:
     def method(self, memory: Memory, name: str, args: Sequence[Any]) -> Callable[..., Any]:
         """What is called, with its positional arguments; `session.append` takes an `Of` first."""
         noun, _, called = name.partition(".")
+        if noun == "manager":
+            return partial(CALLS[called], memory, *args)
         if noun != "session":
             return partial(attrgetter(name)(memory), *args)
         session = self._of(memory, args[0])

@@ -21,6 +21,7 @@ from memory.facade.manager import (
     NamedStore,
     Recording,
 )
+from memory.facade.manager.spool import Come
 from memory.ports.advisor import Prompt
 from tests.unit.facade.manager.stores import Kept, Searched, named
 
@@ -290,7 +291,8 @@ async def test_messages_of_which_nothing_is_left_are_passed_and_end_no_back_off(
         await turn(manager, recording, f"down{n}")
     attachment = recording._attachments[0]
     before = attachment._failures
-    recording._spool._marks["personal"] = attachment._mark = 11  # type: ignore[attr-defined]  # as if somebody else had told it
+    await recording._spool.told("personal", 11)  # as if somebody else had told it
+    attachment._come = Come(11)
     await recording.add(RESULT)
     await attachment.save(whatever=True)
     assert attachment._failures == before == 10

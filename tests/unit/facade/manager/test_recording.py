@@ -9,12 +9,13 @@ from typing import Any
 
 import pytest
 
-from memory import Memory, MemoryManager, Message, NamedStore
+from memory import Memory, MemoryManager, Message, NamedStore, Session
 from memory.domain.errors import Conflict, StoreUnavailable
+from memory.domain.session import SessionInfo
 from memory.facade.manager import EveryNTurns, Extraction
 from memory.facade.manager.manager import KEPT
-from memory.facade.manager.spool import STREAMS
-from memory.facade.runs import Runs
+from memory.facade.manager.spool import STREAMS, Come, Log
+from memory.orchestrator.conversations.runs import Runs
 from tests.acceptance.support import Clock
 
 pytestmark = pytest.mark.backend("in_memory")
@@ -138,7 +139,7 @@ async def test_a_memory_that_is_away_keeps_neither_a_run_nor_a_manager_from_endi
         raise StoreUnavailable("mid", "away")
 
     with monkeypatch.context() as patched:
-        patched.setattr(Runs, "save", away)
+        patched.setattr(Runs, "change", away)
         assert await first.close() is False
         await manager.close()
         with pytest.raises(StoreUnavailable):
@@ -239,3 +240,212 @@ async def test_a_conflict_of_which_nothing_was_deleted_is_a_failure_like_any_oth
     store.refusing = False
     assert await recording.close()
     assert store.heard == ["hello"]
+
+
+# -- nothing is lost, whoever dies in between -------------------------------------------------------------------------
+
+
+async def test_what_is_said_in_a_run_that_another_process_took_for_dead_is_found_when_it_dies(memory: Memory) -> None:
+    store, session = Heard(), memory.session("s1")
+    slow, direct = await managing(memory, store).record(session), memory.session("s2")
+    appending = managing(memory, store)
+    recorded = await appending.record(direct)
+    await slow.add(user("one"))
+    assert await managing(memory, store).resume() == 2
+    await slow.add(user("two"))
+    await direct.append(user("past the recording"))
+    await recorded.turn_ended()
+    await appending._settled()
+    assert await managing(memory, store).resume() == 2
+    assert store.heard == ["one", "two", "past the recording"]
+
+
+async def test_that_nothing_waits_is_noted_by_nobody_while_somebody_adds(memory: Memory, monkeypatch: pytest.MonkeyPatch) -> None:
+    store, session = Heard(), memory.session("s1")
+    ending, looked = await managing(memory, store).record(session), Session.info
+    await ending.add(user("one"))
+
+    async def then_another_process_adds(asked: Session) -> SessionInfo:
+        there = await looked(asked)
+        monkeypatch.setattr(Session, "info", looked)
+        await (await managing(memory, store).record(memory.session("s1"))).add(user("two"))
+        return there
+
+    monkeypatch.setattr(Session, "info", then_another_process_adds)
+    assert await ending.close() is False
+    assert await managing(memory, store).resume() == 1
+    assert store.heard == ["one", "two"]
+
+
+async def test_who_dies_before_the_session_of_a_run_is_gone_leaves_it_to_be_resumed(memory: Memory, monkeypatch: pytest.MonkeyPatch) -> None:
+    store = Heard()
+    recording = await managing(memory, store).record(run_id="r1")
+    await recording.add(user("hello"))
+
+    async def away(*_: object) -> Any:
+        raise StoreUnavailable("mid", "away")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Session, "delete", away)
+        assert await recording.close() is False
+    assert await managing(memory, store).resume() == 1
+    left = await memory.sessions.get("extraction/r1")
+    assert left is not None
+    assert left.expires_at is not None
+    assert store.heard == ["hello"]
+
+
+async def test_a_mark_that_could_not_be_noted_is_noted_the_next_time(memory: Memory, monkeypatch: pytest.MonkeyPatch) -> None:
+    store, session = Heard(), memory.session("s1")
+    recording = await managing(memory, store).record(session)
+    await recording.add(user("hello"))
+
+    async def away(*_: object) -> Any:
+        raise StoreUnavailable("mid", "away")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Runs, "change", away)
+        await recording.flush()
+    assert store.heard == ["hello"]
+    assert await recording.close()
+    assert store.heard == ["hello"]
+
+
+async def test_a_mark_goes_on_only(memory: Memory) -> None:
+    fast, slow = (Log(memory.session("s1"), ["s0"]) for _ in range(2))
+    await fast.told("s0", 3)
+    await slow.told("s0", 2)
+    await slow.open()
+    assert await fast.come("s0") == Come(3)
+
+
+async def test_the_mark_of_a_session_that_was_deleted_is_not_that_of_another_of_its_id(memory: Memory) -> None:
+    store, session = Heard(), memory.session("s1")
+    await session.runs.save("extraction:s0", child_id="s0", message_count=10, metadata={"of": "a life before"})
+    recording = await managing(memory, store).record(session)
+    await recording.add(user("hello"))
+    assert await recording.close()
+    assert store.heard == ["hello"]
+
+
+class Notes(Heard):
+    """Takes facts under keys, and fails at the second of a batch while it is down."""
+
+    add_messages = None  # type: ignore[assignment]
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.kept: dict[str, str] = {}
+
+    async def add(self, content: str, metadata: Any = None, *, key: str) -> None:
+        if self.down and self.kept:
+            raise OSError("down")
+        self.kept[key] = content
+
+    def manager(self, memory: Memory | None) -> MemoryManager:
+        def extractor(messages: Sequence[Message], context: Any) -> list[str]:
+            return [message.text for message in messages]
+
+        return MemoryManager([NamedStore("s0", self, writable=True, extraction=Extraction(EveryNTurns(1), extractor=extractor))], memory=memory)
+
+
+@pytest.mark.parametrize("keeps", ["in the process", "in a session", "in a session that another process goes on with"])
+async def test_a_range_that_was_told_in_part_is_told_again_as_it_was(memory: Memory, keeps: str) -> None:
+    store = Notes()
+    store.down = True
+    manager = store.manager(None if keeps == "in the process" else memory)
+    recording = await manager.record(run_id="r1")
+    await recording.add([user("one"), user("two")])
+    await recording.flush()
+    assert list(store.kept.values()) == ["one"]
+    await recording.add(user("three"))
+    store.down = False
+    if keeps.endswith("goes on with"):
+        assert await store.manager(memory).resume() == 1
+    else:
+        assert await recording.close()
+    assert list(store.kept.values()) == ["one", "two", "three"]
+
+
+async def test_who_begins_to_tell_what_another_process_has_told_meanwhile_goes_on_behind_it(memory: Memory) -> None:
+    store, session = Notes(), memory.session("s1")
+    first, second = await store.manager(memory).record(session), await store.manager(memory).record(memory.session("s1"))
+    await first.flush()
+    await second.flush()  # both have read how far the store has come
+    await first.add([user("one"), user("two")])
+    await first.flush()
+    await second.add(user("three"))
+    await second.flush()
+    assert list(store.kept.values()) == ["one", "two", "three"]
+    assert await first.close()
+    assert list(store.kept.values()) == ["one", "two", "three"]
+
+
+async def test_two_who_record_a_session_at_once_have_one_recording_which_ends_no_other(memory: Memory) -> None:
+    store, session = Heard(), memory.session("s1")
+    manager = managing(memory, store)
+    first, second = await asyncio.gather(manager.record(session), manager.record(session))
+    assert first is second
+    assert await first.close()
+    again = await manager.record(session)
+    assert await first.close()
+    await again.add(user("hello"))
+    await manager.close()
+    assert store.heard == ["hello"]
+
+
+async def test_a_run_whose_resuming_was_given_up_is_ended_with_its_manager(memory: Memory) -> None:
+    store = Heard()
+    await (await managing(memory, store).record(run_id="r1")).add(user("hello"))
+    store.may_go_on.clear()
+    manager = managing(memory, store)
+    resuming = asyncio.create_task(manager.resume())
+    await store.asked.wait()
+    resuming.cancel()
+    await asyncio.wait([resuming])
+    store.may_go_on.set()
+    await manager.close()
+    left = await memory.sessions.get("extraction/r1")
+    assert left is not None
+    assert left.expires_at is not None
+    assert store.heard == ["hello"]
+
+
+async def test_that_something_waits_is_said_again_the_next_turn_where_the_memory_is_away(
+    memory: Memory, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    store, session = Heard(), memory.session("s1")
+    manager = managing(memory, store)
+    recording = await manager.record(session)
+    assert await managing(memory, store).resume() == 1
+    await session.append(user("hello"))
+
+    async def away(*_: object) -> Any:
+        raise StoreUnavailable("mid", "away")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Runs, "change", away)
+        await recording.turn_ended()
+        await manager._settled()
+    assert "that something waits in run 's1' could not be noted: StoreUnavailable" in caplog.text
+    await recording.turn_ended()
+    await manager._settled()
+    assert await managing(memory, store).resume() == 1
+    assert store.heard == ["hello"]
+
+
+async def test_a_session_that_is_recorded_again_while_it_ends_is_not_let_go(memory: Memory) -> None:
+    store = Heard()
+    manager = managing(memory, store)
+    ending = await manager.record(run_id="r1")
+    await ending.add(user("one"))
+    store.may_go_on.clear()
+    closing = asyncio.create_task(ending.close())
+    await store.asked.wait()
+    again = await manager.record(run_id="r1")
+    store.may_go_on.set()
+    assert await closing
+    await again.add(user("two"))
+    assert await again.close()
+    assert store.heard[-1] == "two"
+    assert await memory.sessions.get("extraction/r1") is None

@@ -1,0 +1,51 @@
+"""Recordings under simulation: as long as a build may take, and longer with MEMORY_THOROUGH; and the proof that a slip would be noticed."""
+
+from __future__ import annotations
+
+import os
+import secrets
+
+import pytest
+
+from memory.ports.contract.cells import cells
+from tests.simulation.extracting.many import one, some
+from tests.simulation.extracting.slips import SLIPS
+
+SEEDS = 300 if os.environ.get("MEMORY_THOROUGH") else 30
+FIRST = int(os.environ.get("SIMULATION_FIRST", secrets.randbelow(10**9)))
+NOTICED_WITHIN = 1_000
+SOON_NOTICED = {
+    "a-buffer-is-let-go-before-every-store-has-it",
+    "a-number-is-a-position",
+    "a-run-is-completed-too-early",
+    "the-back-off-never-ends",
+}
+"""The slips that everyone's run tries."""
+
+
+def test_what_was_said_comes_to_every_store_under_faults(capsys: pytest.CaptureFixture[str]) -> None:
+    with capsys.disabled():
+        print(f"\nrecordings: {SEEDS} seeds from {FIRST}")
+    total = some(range(FIRST, FIRST + SEEDS))
+    assert not {failure.seed: failure.violations[0] for failure in total.failures}, "python -m tests.simulation.extracting --seed … shows one again"
+    assert total.struck > SEEDS
+    assert total.sure > 3 * SEEDS
+
+
+@pytest.mark.parametrize("slip", [pytest.param(name, marks=[] if name in SOON_NOTICED else pytest.mark.thorough) for name in sorted(SLIPS)])
+def test_a_slip_in_recording_is_noticed(slip: str) -> None:
+    with SLIPS[slip].applied():
+        seed = next((seed for seed in range(NOTICED_WITHIN) if one(seed).broken), None)
+    assert seed is not None, f"'{slip}' is not noticed"
+    assert not one(seed).broken, f"seed {seed} fails without '{slip}' too"
+
+
+@cells("slip", sorted(SLIPS), shared=True)
+def test_a_slip_still_finds_what_it_changes(slip: str) -> None:
+    with SLIPS[slip].applied():
+        pass
+
+
+def test_a_run_of_recordings_is_replayed_to_the_letter() -> None:
+    seeds = (1, 3, 4)
+    assert [one(seed).run.trace for seed in seeds] == [one(seed).run.trace for seed in seeds]
