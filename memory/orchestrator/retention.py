@@ -32,7 +32,7 @@ from memory.orchestrator.rounds import Round
 from memory.orchestrator.steps import step
 from memory.policies.conditions import first_moment
 from memory.policies.facts import Facts
-from memory.policies.retention import Retained, RetentionRule, What, retained, retained_version
+from memory.policies.retention import Retained, RetentionRule, Then, What, retained, retained_version
 from memory.ports.query import Eq, Everywhere, Filter, Head, In, Lt, Order, Page, Query, Tenant, Where, all_of, encode_partition, within
 from memory.ports.record import Key, Partition, Record, Role
 from memory.ports.store import Store
@@ -58,6 +58,11 @@ class Goes:
 
     row: Head | Record
     decision: Retained
+
+    @property
+    def then(self) -> Then:
+        """What becomes of it first: a session that has not ended is ended before it is deleted."""
+        return "end" if self.row.fields.get("status", "ended") != "ended" else self.decision.then
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,12 +114,19 @@ class Retention:
         """Every tenant's records that a rule takes."""
         now = self._placement.now()
         async for portion in self._decided(now, report.waiting, self._some_versions):
-            await hold(len(portion.some))
             try:
-                await self._carry_out(portion, away, report)
+                free = await self._free(portion)
+                report.held += len(portion.some) - len(free.some)
+                await hold(len(free.some))
+                await self._carry_out(free, away, report)
             except StoreError as error:
                 report.waiting.append(str(error))
         report.waiting = list(dict.fromkeys(report.waiting))
+
+    async def _free(self, portion: Portion) -> Portion:
+        """What of it is under no legal hold, or goes all the same: to end a session deletes nothing. Whoever deletes asks again."""
+        held = await self._erasure.holds.over([one.row for one in portion.some])
+        return replace(portion, some=[one for one in portion.some if one.row.key not in held or one.then == "end"])
 
     async def _carry_out(self, portion: Portion, away: set[str], report: RetentionReport) -> None:
         if portion.what == "sessions":
@@ -136,7 +148,7 @@ class Retention:
         have rules of their own."""
         tenant, session_id = one.row.key.tenant, str(one.row.fields["session_id"])
         try:
-            if one.decision.then == "end" or one.row.fields["status"] != "ended":
+            if one.then == "end":
                 waiting = await self._end(tenant, session_id)
                 report.ended += not waiting
                 report.waiting += waiting
@@ -168,13 +180,10 @@ class Retention:
     async def planned(self, now: datetime, waiting: list[str]) -> AsyncIterator[Planned]:
         """What `by_sweep` would do at that moment, of kept versions over as many sweeps as it takes to come round."""
         async for portion in self._decided(now, waiting, self._all_versions):
-            held = await self._erasure.holds.over([one.row for one in portion.some])
-            for one in portion.some:
+            for one in (await self._free(portion)).some:
                 row, decision = one.row, one.decision
-                then = "end" if portion.what == "sessions" and row.fields.get("status") != "ended" else decision.then
-                if row.key not in held or then == "end":
-                    collection = {"entries": ENTRIES, "sessions": SESSIONS, "versions": ENTRY_VERSIONS}[portion.what].name
-                    yield Planned(then, collection, row.key.id, row.key.tenant, row.scope, decision.rule, decision.because, now, row.tier)
+                collection = {"entries": ENTRIES, "sessions": SESSIONS, "versions": ENTRY_VERSIONS}[portion.what].name
+                yield Planned(one.then, collection, row.key.id, row.key.tenant, row.scope, decision.rule, decision.because, now, row.tier)
 
     async def outlook(self, record: Record, store: Store, now: datetime) -> list[Outlook]:
         """What each rule for entries will do with this one, as it is now."""
