@@ -22,6 +22,7 @@ from tests.simulation.rules.given import (
     MOST_OF_A_USER,
     NEWEST,
     PAST,
+    RULED,
     TENANTS,
     USER,
     WORKSPACE,
@@ -68,12 +69,13 @@ async def in_the_end(world: Run) -> None:
 async def rounds_in_turn(world: Run, workers: Sequence[Worker], allowance: Allowance, when: str) -> None:
     """Until several found nothing more; then what was covered when they began is gone."""
     begun, quiet, unended = world.told.now(), 0, _not_ended(world)
+    slices = len(list(world.watch.rows(ENTRY_VERSIONS))) // RULED.page  # of kept versions each process goes through one a round
     of_sessions = [record.key for record in world.watch.entries().values() if record.partition in unended]
     for number in range(ROUNDS):
         await asyncio.sleep(BETWEEN)
         quiet = 0 if await workers[number % 2].maintain(allowance) else quiet + 1
         world.watch.look()
-        if quiet == QUIET_ROUNDS:
+        if quiet == QUIET_ROUNDS + 2 * slices:
             break
     world.say(f"--- {number + 1} rounds ---")
     world.told.broken += [f"after {number + 1} rounds, {when}{what}" for what in nothing_covered_stays(world, begun)]

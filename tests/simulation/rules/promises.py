@@ -235,15 +235,20 @@ def _begun(told: Told, before: float) -> list[Call]:
 
 
 def a_quota_refuses_in_time(told: Told) -> Iterator[str]:
-    """A scope is fuller than its quota by what other processes had under way at most, beside the write that came last."""
+    """A scope is fuller than its quota by what was under way at most, beside the write that came last; of the same process, what had failed."""
     for partition, counts in told.counts.items():
         if partition.scope == TICKET.text:
             writes = [call for call in _writes(told, partition.tenant, partition.scope) if call.came in _MAY_COME]
             for moment, count in counts:
-                beside = (sum(other.many for other in writes if other.by != one.by and _overlap(one, other)) for one in writes if one.begun <= moment)
+                beside = (sum(other.many for other in writes if _unmet(one, other)) for one in writes if one.begun <= moment)
                 if count > MOST_OF_A_TICKET + max(beside, default=0):
                     yield f"{partition} holds {count} at {moment:.3f}"
                     break
+
+
+def _unmet(one: Call, other: Call) -> bool:
+    """Whether another write may have come to stand once this one had counted: of another process, or one that its own had given up."""
+    return other is not one and (other.by != one.by or other.came is Came.OPEN) and _overlap(one, other)
 
 
 def a_quota_refuses_what_is_too_much_alone(told: Told) -> Iterator[str]:

@@ -98,27 +98,25 @@ class Run:
             self.trace.append(f"{self.loop.time():10.4f} {what}")
 
 
-def world_of(seed: int, *, traced: bool) -> Run:
-    random = seeded(seed, 6)
+def world_of(seed: int, plan: FaultPlan, *, atomic: bool, layout: tuple[int, int, int], traced: bool = False) -> Run:
     loop = SimulatedLoop(seed * 1000 + 9)
-    step, fault = random.choice([(step, fault) for step in AIMED for fault in Fault if can_meet(step, fault)])
-    plan = FaultPlan(seed=seed, rate=random.choice((0.0, 0.01, 0.03, 0.06)), focus=(step, fault.value) if random.random() < 0.8 else ("", ""))
-    atomic, layout = random.random() < 0.5, random.choice(LAYOUTS)
+    able = replace(HOME, atomic=atomic)
 
     def durable(number: int) -> Server:
-        able = replace(HOME, atomic=atomic)
         return Server(InMemoryStore(f"store-{number}", capabilities=able, clock=lambda: START + timedelta(seconds=loop.time())))
 
     made = {number: durable(number) if number >= 0 else volatile(seed, atomic=atomic) for number in dict.fromkeys(layout)}
-    servers = [made[number] for number in layout]
     told = Told(loop.time)
-    durables = [server.store for number, server in made.items() if number >= 0]
-    return Run(seed, loop, plan, servers, traced, told, Watch(told, durables))
+    watch = Watch(told, [server.store for number, server in made.items() if number >= 0])
+    return Run(seed, loop, plan, [made[number] for number in layout], traced, told, watch)
 
 
 def run_rules(seed: int, *, traced: bool = False) -> Run:
     """One run; the same seed is the same run."""
-    world = world_of(seed, traced=traced)
+    random = seeded(seed, 6)
+    step, fault = random.choice([(step, fault) for step in AIMED for fault in Fault if can_meet(step, fault)])
+    plan = FaultPlan(seed=seed, rate=random.choice((0.0, 0.01, 0.03, 0.06)), focus=(step, fault.value) if random.random() < 0.8 else ("", ""))
+    world = world_of(seed, plan, atomic=random.random() < 0.5, layout=random.choice(LAYOUTS), traced=traced)
     try:
         run(world.loop, _all(world))
     except Exception as error:  # noqa: BLE001 - whatever it is, the run did not end well, and which seed it was matters
@@ -127,7 +125,7 @@ def run_rules(seed: int, *, traced: bool = False) -> Run:
 
 
 async def _all(world: Run) -> None:
-    await _begin(world)
+    await begin(world)
     async with asyncio.TaskGroup() as group:
         for number in range(WORKERS):
             group.create_task(_worker(world, number))
@@ -135,7 +133,7 @@ async def _all(world: Run) -> None:
     await in_the_end(world)
 
 
-async def _begin(world: Run) -> None:
+async def begin(world: Run) -> None:
     """The sessions are there, one of them with a user."""
     process = world.process("first", calm=True)
     OWNER.set(process)

@@ -31,9 +31,6 @@ SLIPS: dict[str, Slip] = {
     "one-kept-version-too-few-stays": Slip(
         retention, "Retention._beyond", "self._judged_version(head, next(newer), now)", "self._judged_version(head, next(newer) + 1, now)"
     ),
-    "kept-versions-go-by-when-they-were-stored": Slip(
-        retention, "Retention._judged_version", 'head.fields["replaced_version"]', 'head.fields["stored_version"]'
-    ),
     "a-grace-is-not-kept": Slip(maintenance, "Maintenance._due", "now - grace)", "now)"),
     "a-session-ends-without-its-entries": Slip(
         retention, "Retention._end", "(await self._end_session(tenant, Scope.session(session_id))).waiting", "[]"

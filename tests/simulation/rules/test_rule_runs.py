@@ -8,10 +8,13 @@ import secrets
 import pytest
 
 from memory.ports.contract.cells import cells
+from tests.simulation.faults import Fault
+from tests.simulation.rules.crashes import CUT, cut_off
 from tests.simulation.rules.many import one, some
 from tests.simulation.rules.run import AIMED
 from tests.simulation.rules.slips import SLIPS
 from tests.simulation.rules.told import Came, Kind
+from tests.simulation.runner import repeatable, silence
 
 THOROUGH = bool(os.environ.get("MEMORY_THOROUGH"))
 SEEDS = 200 if THOROUGH else 20
@@ -36,6 +39,15 @@ def test_a_run_meets_what_it_is_about() -> None:
     never = {f"{kind}, {came}" for kind, came in _EXPECTED} - total.came.keys()
     assert not never
     assert len(total.never()) < len(AIMED) / 4
+
+
+@pytest.mark.parametrize("act", [pytest.param(act, marks=[] if act in ("hold", "release") else pytest.mark.thorough) for act in CUT])
+def test_an_act_that_is_cut_off_at_any_call_leaves_nothing_broken(act: str) -> None:
+    with silence(), repeatable(1):
+        worlds = list(cut_off(act, Fault.CRASH_AFTER))
+    assert not {str(world.plan.struck): world.told.broken[0] for world in worlds if world.told.broken}
+    assert [len(world.plan.struck) for world in worlds] == [*[1] * (len(worlds) - 1), 0]
+    assert len(worlds) > 2
 
 
 _EXPECTED = [
