@@ -118,7 +118,8 @@ class Retention:
                 free = await self._free(portion)
                 report.held += len(portion.some) - len(free.some)
                 await hold(len(free.some))
-                await self._carry_out(free, away, report)
+                if free.some:
+                    await self._carry_out(free, away, report)
             except StoreError as error:
                 report.waiting.append(str(error))
         report.waiting = list(dict.fromkeys(report.waiting))

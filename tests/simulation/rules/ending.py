@@ -54,7 +54,8 @@ async def in_the_end(world: Run) -> None:
         await worker.engine.open()
     world.watch.look()
     await asyncio.sleep(LONG_ENOUGH.total_seconds())
-    await _edited(world, workers[0])
+    await asyncio.gather(workers[1].maintain(UNLIMITED), _edited(world, workers[0]))
+    world.watch.look()
     await asyncio.sleep(SINCE.total_seconds())
     await rounds_in_turn(world, workers, Allowance(timedelta(0)) if world.seed % 3 == 1 else UNLIMITED, "")
     await _ended_again(world, workers[0])
@@ -91,11 +92,11 @@ def _not_ended(world: Run) -> set[Partition]:
 
 
 async def _edited(world: Run, worker: Worker) -> None:
-    """Every other entry."""
-    for key in sorted(world.watch.entries())[::2]:
-        with suppress(NotFound):  # it has expired
+    """Every other entry; while a sweep is about to delete some of them, after it has asked for what it may delete mostly."""
+    await asyncio.sleep(seeded(world.seed, 12).random() * 0.06)
+    for key in sorted(world.watch.entries(), reverse=True)[::2]:
+        with suppress(NotFound):  # it has expired, or is gone
             await worker.edit(key, f"last of {key.id}")
-        world.watch.look()
 
 
 async def _ended_again(world: Run, worker: Worker) -> None:
