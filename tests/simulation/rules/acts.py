@@ -152,10 +152,10 @@ class Worker:
             call.came = Came.DONE
 
     async def _release(self, tenant: str, label: str, random: Random) -> None:
-        """The one that was placed first, of those that nobody has released."""
-        hold = next((one for one in self._told.holds if one.tenant == tenant and not one.releases), None)
-        if hold is not None:
-            await self.release(hold)
+        """The one that was placed first or last, of those that nobody has released."""
+        standing = [hold for hold in self._told.holds if hold.tenant == tenant and not hold.releases]
+        if standing:
+            await self.release(standing[random.choice((0, -1))])
 
     async def release(self, hold: Hold) -> None:
         with self._call(Kind.RELEASE, hold.tenant, hold.of) as call:

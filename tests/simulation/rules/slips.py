@@ -79,7 +79,6 @@ SLIPS: dict[str, Slip] = {
     "a-sweep-moves-what-its-filter-lets-through": Slip(promotion_rules, "decide", "rule.reason(facts, now)", "rule.describe()"),
     # rounds and workers
     "a-round-begins-with-the-first-job": Slip(maintenance, "Maintenance._sweep", "self._begins_with = at", "self._begins_with = 0"),
-    "a-round-begins-anew-in-what-is-due": Slip(maintenance, "Maintenance._do_due", "self._reached[leaf.name] = begin", "pass"),
     "a-round-spends-itself-on-what-is-held": Slip(retention, "Retention.by_sweep", "free = await self._free(portion)", "free = portion"),
     "what-is-looked-at-counts-as-done": Slip(allowance, "Allowance.over", "if not count:", "if False:"),
     "a-dead-worker-s-lease-lasts": Slip(
