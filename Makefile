@@ -7,7 +7,7 @@
 #   make check      what needs no server: lint, types, import directions, generated documents, tests
 #   make bench      measure, with the raw engine beside
 #   make simulate   the engine against faults: SEEDS=2000 runs so many, SEED=17 replays one exactly and shrinks it;
-#                   SESSIONS=1 plays sessions only (SESSIONS=1 SEED=17 replays one)
+#                   SESSIONS=1 plays sessions only, RULES=1 rules, quotas and holds only (RULES=1 SEED=17 replays one)
 #   make month      random everyday use against a model: TOPOLOGY=default OPERATIONS=2000 SEED=17, on every topology unless one is named
 #   make up         start the servers of a topology: TOPOLOGY=redis-postgres-qdrant or another under compose/; make down stops them
 #   make image      the image of `memory worker`: BASE=python:3.13-slim IMAGE=memory-tiers:latest; make up WORKER=1 runs it beside the servers
@@ -93,8 +93,9 @@ docs: $(DEV)
 	$(BIN)/python -m tools.support_matrix
 
 simulate: $(DEV)
-	$(BIN)/python -m tests.simulation $(if $(SESSIONS),--sessions) $(if $(SEEDS),--seeds $(SEEDS)) $(if $(SEED),--seed $(SEED))
-	$(if $(SEED)$(SESSIONS),,$(BIN)/python -m tests.simulation --sessions $(if $(SEEDS),--seeds $(SEEDS)))
+	$(BIN)/python -m tests.simulation $(if $(SESSIONS),--sessions) $(if $(RULES),--rules) $(if $(SEEDS),--seeds $(SEEDS)) $(if $(SEED),--seed $(SEED))
+	$(if $(SEED)$(SESSIONS)$(RULES),,$(BIN)/python -m tests.simulation --sessions $(if $(SEEDS),--seeds $(SEEDS)))
+	$(if $(SEED)$(SESSIONS)$(RULES),,$(BIN)/python -m tests.simulation --rules $(if $(SEEDS),--seeds $(SEEDS)))
 
 # A month is kept in a folder while it goes on, and taken up again from there.
 MONTHS := .months
@@ -104,6 +105,7 @@ month: $(DEV)
 prove: $(DEV)
 	$(BIN)/python -m tests.simulation --seeds 20000
 	$(BIN)/python -m tests.simulation --sessions --seeds 5000
+	$(BIN)/python -m tests.simulation --rules --seeds 5000
 	$(BIN)/python -m pytest --quiet tests/simulation
 	MEMORY_HISTORY=1500 $(PYTEST) tests/contract/test_built_ins.py --contract-depth full
 	MEMORY_PROVE=1 MEMORY_THOROUGH=1 $(BIN)/python -m pytest --quiet tests/faults/test_killed_sessions.py

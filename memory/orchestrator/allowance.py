@@ -30,10 +30,12 @@ class Allowance:
 
         async def held(count: int = 1) -> None:
             nonlocal free_at, begun
-            await self._until(free_at)
+            await self._until(free_at if count else 0.0)
             over = begun and ends is not None and loop.time() >= ends  # each round does something, however slow the stores are
             if over or (self.stop is not None and self.stop.is_set()):
                 raise Enough
+            if not count:
+                return  # looked at, and nothing to do: a round that does nothing else has done nothing
             await hold(count)
             begun = True
             free_at = max(free_at, loop.time()) + (count / self.rate if self.rate else 0.0)

@@ -149,9 +149,8 @@ class Erasure:
         refusals = ((deletion.key, refused(store, outcome)) for deletion, outcome in zip(deletions, outcomes, strict=True))
         return came | {key: error for key, error in refusals if error is not None} | {tombstone.key: True for tombstone in tombstones}
 
-    async def delete_versions(self, at: Mapping[Key, int], hold: Hold) -> dict[Key, Came]:
-        """Delete kept versions, by key and version; of each whether it was, or that it is under legal hold. The chain of the others stays whole.
-        `hold` is asked about those that are to go."""
+    async def delete_versions(self, at: Mapping[Key, int]) -> dict[Key, Came]:
+        """Delete kept versions, by key and version; of each whether it was, or that it is under legal hold. The chain of the others stays whole."""
         archive = self._placement.topology.archive
         with step("delete.read"):
             found = await archive.get(ENTRY_VERSIONS, list(at))
@@ -171,10 +170,7 @@ class Erasure:
         ]
         came: dict[Key, Came] = dict.fromkeys(at, False)
         came |= held
-        if not deletions:
-            return came
-        await hold(len(deletions))
-        outcomes = await self._placement.write("delete.versions", archive, *deletions)
+        outcomes = await self._placement.write("delete.versions", archive, *deletions) if deletions else []
         for deletion, outcome in zip(deletions, outcomes, strict=True):
             came[deletion.key] = refused(archive, outcome) or outcome.applied
         return came

@@ -21,7 +21,8 @@ LEASE_SCOPE = "leases"
 
 
 class Hold(Protocol):
-    """Asked before a job of maintenance changes anything, and how many records that will be: see `Lease.hold` and `Allowance`."""
+    """Asked before a job of maintenance changes anything, and how many records that will be, none where it has but looked: see `Lease.hold` and
+    `Allowance`."""
 
     async def __call__(self, count: int = 1) -> None: ...
 

@@ -15,7 +15,7 @@ from memory.orchestrator.collections import SAID
 from memory.orchestrator.entry_records import parts_before, parts_in, said_at
 from memory.orchestrator.meaning import Meaning
 from memory.orchestrator.outbox import FORGET_PASSAGES, MAKE_PASSAGES, Came, Item, Outbox, Pending, Until
-from memory.orchestrator.passages import Form, Making, Part, by_record
+from memory.orchestrator.passages import LOOKED_FOR, Form, Making, Part, by_record
 from memory.orchestrator.placement import Placement
 from memory.orchestrator.retrieval.forms import Forms
 from memory.orchestrator.steps import step
@@ -64,9 +64,13 @@ class LongTexts:
         return await self.making[items[0][0].collection].make(items, self.tier)
 
     async def _forget(self, pending: Pending, owed: Owed) -> bool:
-        """Of every store that may have some: all that there ever were of the one in use, and what stands in one that was once."""
+        """Of every store that may have some: all that there ever were of the one in use, and what stands in one that was once. Of a record that
+        nobody could read some may be on their way: so many more."""
+        making, parts = self.making[pending.collection], owed.data["parts"]
+        if parts is None:
+            parts = await making.standing(self.store, pending.owner.key) + LOOKED_FOR
         stores = [self._placement.topology.home(tier) for tier in LATER_TIERS]
-        return await self.making[pending.collection].end(pending, {one: owed.data["parts"] if one is self.store else None for one in stores})
+        return await making.end(pending, {one: parts if one is self.store else None for one in stores})
 
     # -- found --------------------------------------------------------------------------------------------------------
 

@@ -375,16 +375,16 @@ class Maintenance:
             return
         query = Query(SESSIONS, Everywhere(), Lt("hidden_from", self._placement.now() - grace), limit=self._placement.settings.page)
         async for page in self._placement.pages("session.expired", self._placement.topology.archive, query):
-            for record in page.records:
-                if isinstance(record, Record):
-                    try:
-                        await self._erasure.holds.refuse_partition(record.partition)
-                        await hold()
-                        await self._sessions.erase_expired(record)
-                    except Held:
-                        report.held += 1
-                    else:
-                        report.expired += 1
+            records = [record for record in page.records if isinstance(record, Record)]
+            held = await self._erasure.holds.over(records)
+            for record in records:
+                await hold(0 if record.key in held else 1)
+                try:
+                    await self._sessions.erase_expired(record)
+                except Held:
+                    report.held += 1
+                else:
+                    report.expired += 1
 
     # -- forgetting ---------------------------------------------------------------------------------------------------
 

@@ -73,7 +73,7 @@ class Making:
         owner = pending.owner
         version = self.form.said_at(owner) if isinstance(owner, Record) else owner.version
         for store, parts in stores.items():
-            ends = list(self._ends(owner.key, version, await self._standing(store, owner.key) if parts is None else parts))
+            ends = list(self._ends(owner.key, version, await self.standing(store, owner.key) if parts is None else parts))
             (came,) = await self._written(store, [pending], [ends])
             if isinstance(came, Exception):
                 raise came
@@ -81,7 +81,7 @@ class Making:
                 return False
         return True
 
-    async def _standing(self, store: Store, owner: Key) -> int:
+    async def standing(self, store: Store, owner: Key) -> int:
         """How many parts there are of it, at most."""
         parts = 0
         while True:

@@ -32,7 +32,7 @@ from memory.orchestrator.rounds import Round
 from memory.orchestrator.steps import step
 from memory.policies.conditions import first_moment
 from memory.policies.facts import Facts
-from memory.policies.retention import Retained, RetentionRule, What, retained, retained_version
+from memory.policies.retention import Retained, RetentionRule, Then, What, retained, retained_version
 from memory.ports.query import Eq, Everywhere, Filter, Head, In, Lt, Order, Page, Query, Tenant, Where, all_of, encode_partition, within
 from memory.ports.record import Key, Partition, Record, Role
 from memory.ports.store import Store
@@ -58,6 +58,11 @@ class Goes:
 
     row: Head | Record
     decision: Retained
+
+    @property
+    def then(self) -> Then:
+        """What becomes of it first: a session that has not ended is ended before it is deleted."""
+        return "end" if self.row.fields.get("status", "ended") != "ended" else self.decision.then
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,40 +115,45 @@ class Retention:
         now = self._placement.now()
         async for portion in self._decided(now, report.waiting, self._some_versions):
             try:
-                await self._carry_out(portion, away, hold, report)
+                free = await self._free(portion)
+                report.held += len(portion.some) - len(free.some)
+                await hold(len(free.some))
+                if free.some:
+                    await self._carry_out(free, away, report)
             except StoreError as error:
                 report.waiting.append(str(error))
         report.waiting = list(dict.fromkeys(report.waiting))
 
-    async def _carry_out(self, portion: Portion, away: set[str], hold: Hold, report: RetentionReport) -> None:
-        """`hold` is asked about what is to go, not about what is under legal hold: that leaves nothing to be done."""
+    async def _free(self, portion: Portion) -> Portion:
+        """What of it is under no legal hold, or goes all the same: to end a session deletes nothing. Whoever deletes asks again."""
+        held = await self._erasure.holds.over([one.row for one in portion.some])
+        return replace(portion, some=[one for one in portion.some if one.row.key not in held or one.then == "end"])
+
+    async def _carry_out(self, portion: Portion, away: set[str], report: RetentionReport) -> None:
         if portion.what == "sessions":
             for one in portion.some:
-                await self._with_session(one, hold, report)
+                await self._with_session(one, report)
             return
         at = {one.row.key: one.row.version for one in portion.some}
         if portion.what == "versions":
-            came = await self._erasure.delete_versions(at, hold)
+            came = await self._erasure.delete_versions(at)
             report.dropped_versions += sum(one is True for one in came.values())
         else:
-            came = await self._erasure.delete_at(ENTRIES, at, portion.store, away, hold)
+            came = await self._erasure.delete_at(ENTRIES, at, portion.store, away)
             report.deleted += sum(one is True for one in came.values())
         report.held += sum(isinstance(one, Held) for one in came.values())
         report.waiting += [str(one) for one in came.values() if isinstance(one, StoreError)]
 
-    async def _with_session(self, one: Goes, hold: Hold, report: RetentionReport) -> None:
+    async def _with_session(self, one: Goes, report: RetentionReport) -> None:
         """End a session, or delete one that has ended and of which nothing is to be carried onward any more: one that has not is ended first. Entries
         have rules of their own."""
         tenant, session_id = one.row.key.tenant, str(one.row.fields["session_id"])
         try:
-            if one.decision.then == "end" or one.row.fields["status"] != "ended":
-                await hold()
+            if one.then == "end":
                 waiting = await self._end(tenant, session_id)
                 report.ended += not waiting
                 report.waiting += waiting
             elif not await self._leaves(one.row.partition):
-                await self._erasure.holds.refuse_partition(one.row.partition)
-                await hold()
                 await self._erasure.erase(one.row.partition, older_than=(one.row.generation or 0) + 1)
                 report.deleted += 1
         except Held:
@@ -171,13 +181,10 @@ class Retention:
     async def planned(self, now: datetime, waiting: list[str]) -> AsyncIterator[Planned]:
         """What `by_sweep` would do at that moment, of kept versions over as many sweeps as it takes to come round."""
         async for portion in self._decided(now, waiting, self._all_versions):
-            held = await self._erasure.holds.over([one.row for one in portion.some])
-            for one in portion.some:
+            for one in (await self._free(portion)).some:
                 row, decision = one.row, one.decision
-                then = "end" if portion.what == "sessions" and row.fields.get("status") != "ended" else decision.then
-                if row.key not in held or then == "end":
-                    collection = {"entries": ENTRIES, "sessions": SESSIONS, "versions": ENTRY_VERSIONS}[portion.what].name
-                    yield Planned(then, collection, row.key.id, row.key.tenant, row.scope, decision.rule, decision.because, now, row.tier)
+                collection = {"entries": ENTRIES, "sessions": SESSIONS, "versions": ENTRY_VERSIONS}[portion.what].name
+                yield Planned(one.then, collection, row.key.id, row.key.tenant, row.scope, decision.rule, decision.because, now, row.tier)
 
     async def outlook(self, record: Record, store: Store, now: datetime) -> list[Outlook]:
         """What each rule for entries will do with this one, as it is now."""

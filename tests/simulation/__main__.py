@@ -3,6 +3,7 @@
 python -m tests.simulation --seeds 20000 --jobs 2
 python -m tests.simulation --seed 1234
 python -m tests.simulation --sessions --seeds 2000
+python -m tests.simulation --rules --seeds 2000
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ import sys
 
 from tests.simulation.mutants import MUTANTS, applied
 from tests.simulation.report import seldomest, table, verdict
+from tests.simulation.rules import many as rules
 from tests.simulation.runner import Summary, run_many, run_seed, run_variant, scenario_of, shrink_seed
 from tests.simulation.sessions import many as sessions
 from tests.simulation.shrink import Variant
@@ -33,11 +35,14 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--stop", type=int, help="end after so many failures")
     parser.add_argument("--whole", action="store_true", help="with --seed: do not shrink")
     parser.add_argument("--sessions", action="store_true", help="play sessions instead; with --seed: one run, in full, which is not shrunk")
+    parser.add_argument("--rules", action="store_true", help="play rules of retention, quotas and holds instead, likewise")
     parser.add_argument("--json", action="store_true", help="print the result as JSON")
     options = parser.parse_args(arguments)
     logging.disable(logging.CRITICAL)
     if options.sessions:
         return _sessions(options) if options.seed is None else _one_of_sessions(options.seed)
+    if options.rules:
+        return _rules(options) if options.seed is None else _one_of_rules(options.seed)
     if options.seed is None:
         return _many(options)
     if options.mutant is None:
@@ -118,6 +123,31 @@ def _sessions(options: argparse.Namespace) -> int:
 
 def _one_of_sessions(seed: int) -> int:
     world = sessions.one(seed)
+    print("\n".join(world.trace))
+    print("faults: " + ", ".join(f"{struck.fault} at {struck.step}" for struck in world.plan.struck))
+    print("\n".join(["", *world.told.broken, "", "failed" if world.told.broken else "passed"]))
+    return 1 if world.told.broken else 0
+
+
+def _rules(options: argparse.Namespace) -> int:
+    total = rules.Summary()
+    for total in rules.many(range(options.first, options.first + options.seeds), jobs=options.jobs):
+        print(f"\r{total.seeds}/{options.seeds} seeds of rules, {len(total.failures)} failed", end="", file=sys.stderr, flush=True)
+        if options.stop is not None and len(total.failures) >= options.stop:
+            break
+    print(file=sys.stderr)
+    print(f"{total.seeds} seeds of rules: {total.gone} entries went, {total.rounds} rounds ended early, {total.struck} faults")
+    print("\n".join(f"{often:>7}  {said}" for said, often in sorted(total.came.items())))
+    print(f"never met of the steps aimed at: {', '.join(total.never()) or 'none'}; {len(total.failures)} failed")
+    for failure in total.failures[:5]:
+        print(f"\nseed {failure.seed}: " + "\n  ".join(failure.violations[:3]))
+    if total.failures:
+        print(f"\nto see one again: python -m tests.simulation --rules --seed {total.failures[0].seed}")
+    return 1 if total.failures else 0
+
+
+def _one_of_rules(seed: int) -> int:
+    world = rules.one(seed, traced=True)
     print("\n".join(world.trace))
     print("faults: " + ", ".join(f"{struck.fault} at {struck.step}" for struck in world.plan.struck))
     print("\n".join(["", *world.told.broken, "", "failed" if world.told.broken else "passed"]))

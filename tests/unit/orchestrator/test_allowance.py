@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from memory.domain.hold import LegalHold
+from memory.domain.hold import LegalHold, Over
 from memory.orchestrator.allowance import Allowance, Enough
 from memory.orchestrator.collections import ENTRIES
 from memory.orchestrator.conversations.sessions import SessionDraft
@@ -50,6 +50,10 @@ async def owing(world: World, count: int) -> None:
         await world.write(f"text {n}", scope=USER)
     await world.flush()
     world.heal()
+
+
+async def hold_over(world: World, over: Over, of: str, entry_scope: str | None = None) -> None:
+    await world.engine.erasure.holds.place(TENANT, LegalHold("case", over, of, "a reason", None, world.clock()), entry_scope)
 
 
 async def test_a_sweep_that_may_do_no_more_says_so_and_the_next_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -180,3 +184,40 @@ async def test_what_is_under_legal_hold_is_not_more_to_be_done_and_takes_no_leas
         assert rounds[0].more
         assert not rounds[-1].more
         assert sum(one.deleted + one.expired for one in rounds) == 8, "the versions went with their entries"
+
+
+async def test_what_is_held_keeps_nothing_else_from_going_however_short_the_rounds() -> None:
+    async with World(settings=EngineSettings(page=2), retention=[RetentionRule(name="old", when={"older_than": "90d"})]) as world:
+        entries = [await world.write(f"text {n}", scope=USER) for n in range(7)]
+        for entry in entries[:4]:
+            await hold_over(world, "entry", entry.id, entry.scope.text)
+        world.clock.advance(91 * DAY)
+        reports = [await world.engine.maintenance.sweep(Allowance(timedelta(0))) for _ in range(3)]
+        assert [report.deleted for report in reports] == [2, 1, 0]
+        assert not reports[-1].more
+        assert reports[-1].held == 4
+        assert len(await world.browse(USER)) == 4
+
+
+async def test_sessions_that_are_held_keep_no_other_from_going_however_short_the_rounds() -> None:
+    async with World() as world:
+        for n in range(6):
+            await world.engine.conversations.create(TENANT, SessionDraft(f"s{n}", expires_at=world.clock() + HOUR))
+            if n % 2:
+                await hold_over(world, "scope", f"session:s{n}")
+        world.clock.advance(2 * DAY)
+        reports = [await world.engine.maintenance.sweep(Allowance(timedelta(0))) for _ in range(4)]
+        assert [report.expired for report in reports] == [1, 1, 1, 0]
+        assert (reports[-1].more, reports[-1].held) == (False, 3)
+
+
+async def test_who_has_but_looked_stops_when_asked_to_and_does_not_wait_for_the_rate() -> None:
+    stop = asyncio.Event()
+    hold = Allowance(timedelta(0), rate=0.001, stop=stop).over(held)
+    await hold(0)
+    await hold(1)  # the first thing that is done
+    with pytest.raises(Enough):
+        await hold(0)
+    stop.set()
+    with pytest.raises(Enough):
+        await Allowance(stop=stop).over(held)(0)

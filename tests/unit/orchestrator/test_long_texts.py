@@ -171,6 +171,24 @@ async def test_a_slow_maker_brings_nothing_of_what_was_deleted_meanwhile() -> No
             assert isinstance(row, Tombstone)
 
 
+async def test_a_slow_maker_brings_nothing_of_what_was_deleted_unread_meanwhile() -> None:
+    """Nobody could read how many parts it has, and none of them stood yet."""
+    async with _world() as world:
+
+        async def damaged_and_deleted() -> None:
+            (home,) = await world.rows(world.short, ENTRIES)
+            world.short.state.damage("entries", home.key)
+            assert await (await world.another_process()).delete(TENANT, home.key.id)
+
+        async def while_its_parts_are_embedded() -> None:
+            embedder(world).meanwhile = damaged_and_deleted
+
+        world.short.after["write.home"] = while_its_parts_are_embedded
+        await world.write(LONG, SESSION)
+        assert await _passages(world) == [0, 0, 0]
+        assert await world.owed() == 0
+
+
 @pytest.mark.parametrize("scope", SCOPES, ids=str)
 async def test_what_is_born_again_while_its_scope_is_erased_has_all_its_passages_and_copies(scope: Scope) -> None:
     """Its first store is done with the erasure before the others are."""

@@ -343,6 +343,7 @@ async def test_over_a_long_history_exactly_what_the_rules_name_goes_and_the_plan
 
 async def _sweep_and_check(world: World, held: set[str]) -> Counter[str]:
     """A sweep deletes what the rules name and is not held, and what has expired; nothing else; and its plan said so."""
+    await world.flush()
     await world.engine.accesses.tell()
     before, kept_before = await _homes(world), {row.key.id: row for row in await world.rows(world.mid, ENTRY_VERSIONS)}
     entries, versions = await _named(world, ALL)

@@ -21,7 +21,7 @@ from memory.orchestrator.engine import Engine
 from memory.orchestrator.settings import EngineSettings
 from memory.orchestrator.superseding import Superseded
 from memory.policies.asked import Asked
-from tests.unit.orchestrator.world import SESSION, TENANT, USER, Flaky, World, held
+from tests.unit.orchestrator.world import SESSION, TENANT, USER, Flaky, World
 
 WEB = "source:web"
 ASKED = Asked(TENANT, (SESSION, USER), limit=100)
@@ -153,7 +153,7 @@ async def test_what_was_changed_by_it_and_has_lost_the_version_before_is_retired
     for one in (named, other):
         await world.engine.entries.update(TENANT, one.id, {"tags": ["t"]})
     kept = await world.rows(world.mid, ENTRY_VERSIONS)
-    await world.engine.erasure.delete_versions({row.key: row.version for row in kept}, held)
+    await world.engine.erasure.delete_versions({row.key: row.version for row in kept})
     report = await _roll_back(world.engine)
     told = {undone.entry_id: (undone.why, undone.done, undone.note) for undone in report.entries}
     retired = ("changed", "retired", "the version before is not kept")

@@ -1,0 +1,78 @@
+"""Many seeds of rules on several processes, and one seed exactly."""
+
+from __future__ import annotations
+
+import multiprocessing
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+
+from tests.simulation.faults import Coverage
+from tests.simulation.rules.run import AIMED, Run, run_rules
+from tests.simulation.rules.told import Call
+from tests.simulation.runner import CHUNK, Failure, repeatable, silence
+
+
+@dataclass(slots=True)
+class Summary:
+    """What many seeds came to."""
+
+    seeds: int = 0
+    struck: int = 0
+    gone: int = 0
+    """Entries that went."""
+    rounds: int = 0
+    """Rounds of maintenance that had more to do than they might."""
+    came: Counter[str] = field(default_factory=Counter)
+    """What came of calls, by their kind."""
+    coverage: Coverage = field(default_factory=Coverage)
+    failures: list[Failure] = field(default_factory=list)
+
+    def add(self, other: Summary) -> None:
+        self.seeds += other.seeds
+        self.struck += other.struck
+        self.gone += other.gone
+        self.rounds += other.rounds
+        self.came.update(other.came)
+        self.coverage.add(other.coverage)
+        self.failures += other.failures
+
+    def never(self) -> list[str]:
+        """The steps aimed at that nothing struck."""
+        met = {step for step, _ in self.coverage.hits}
+        return [step for step in AIMED if step not in met]
+
+
+def one(seed: int, *, traced: bool = False) -> Run:
+    with silence(), repeatable(seed):
+        return run_rules(seed, traced=traced)
+
+
+def some(seeds: Sequence[int]) -> Summary:
+    """These seeds one after the other, in this process."""
+    summary = Summary(len(seeds))
+    for seed in seeds:
+        world = one(seed)
+        summary.struck += len(world.plan.struck)
+        summary.gone += sum(seen.gone < float("inf") for seen in world.told.entries.values())
+        summary.rounds += world.told.rounds
+        summary.came.update(map(_said, world.told.calls))
+        summary.coverage.add(world.plan.coverage)
+        if world.told.broken:
+            summary.failures.append(Failure(seed, tuple(world.told.broken)))
+    return summary
+
+
+def _said(call: Call) -> str:
+    return f"{call.kind}, {call.came}"
+
+
+def many(seeds: Sequence[int], *, jobs: int = 1) -> Iterator[Summary]:
+    """What these seeds have come to so far, again and again."""
+    chunks, total = [seeds[start : start + CHUNK] for start in range(0, len(seeds), CHUNK)], Summary()
+    with ExitStack() as stack:
+        pool = stack.enter_context(multiprocessing.get_context("fork").Pool(jobs)) if jobs > 1 else None
+        for part in map(some, chunks) if pool is None else pool.imap_unordered(some, chunks):
+            total.add(part)
+            yield total

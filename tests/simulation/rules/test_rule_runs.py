@@ -1,0 +1,80 @@
+"""Rules, quotas, holds and workers under simulation: as long as a build may take, and longer with MEMORY_THOROUGH; and proof that it would notice."""
+
+from __future__ import annotations
+
+import os
+import secrets
+
+import pytest
+
+from memory.ports.contract.cells import cells
+from tests.simulation.faults import Fault
+from tests.simulation.rules.crashes import CUT, cut_off
+from tests.simulation.rules.many import one, some
+from tests.simulation.rules.run import AIMED
+from tests.simulation.rules.slips import SLIPS
+from tests.simulation.rules.told import Came, Kind
+from tests.simulation.runner import repeatable, silence
+
+THOROUGH = bool(os.environ.get("MEMORY_THOROUGH"))
+SEEDS = 100 if THOROUGH else 20
+FIRST = int(os.environ.get("SIMULATION_FIRST", secrets.randbelow(10**9)))
+NOTICED_WITHIN = 3_000
+SOON_NOTICED = {"a-rule-leaves-copies-versions-and-links", "the-newest-is-evicted", "a-grace-is-not-kept", "a-round-spends-itself-on-what-is-held"}
+"""The slips that everyone's run tries."""
+
+
+def test_no_promise_of_rules_is_broken_under_faults(capsys: pytest.CaptureFixture[str]) -> None:
+    with capsys.disabled():
+        print(f"\nrules: {SEEDS} seeds from {FIRST}")
+    total = some(range(FIRST, FIRST + SEEDS))
+    assert not {failure.seed: failure.violations[0] for failure in total.failures}, "make simulate RULES=1 SEED=… shows one again"
+    assert total.struck > SEEDS
+    assert total.gone > SEEDS
+    assert total.rounds > SEEDS
+
+
+def test_a_run_meets_what_it_is_about() -> None:
+    total = some(range(60))
+    never = {f"{kind}, {came}" for kind, came in _EXPECTED} - total.came.keys()
+    assert not never
+    assert len(total.never()) < len(AIMED) / 4
+
+
+@pytest.mark.parametrize("act", [pytest.param(act, marks=[] if act in ("hold", "release") else pytest.mark.thorough) for act in CUT])
+def test_an_act_that_is_cut_off_at_any_call_leaves_nothing_broken(act: str) -> None:
+    with silence(), repeatable(1):
+        worlds = list(cut_off(act, Fault.CRASH_AFTER))
+    assert not {str(world.plan.struck): world.told.broken[0] for world in worlds if world.told.broken}
+    assert [len(world.plan.struck) for world in worlds] == [*[1] * (len(worlds) - 1), 0]
+    assert len(worlds) > 2
+
+
+_EXPECTED = [
+    *((Kind.WRITE, came) for came in (Came.DONE, Came.FULL, Came.OPEN)),
+    *((kind, Came.HELD) for kind in (Kind.DELETE, Kind.ERASE)),
+    *((kind, Came.OPEN) for kind in (Kind.DELETE, Kind.ERASE, Kind.SWEEP)),
+    *((kind, Came.DONE) for kind in Kind),
+]
+
+
+@pytest.mark.parametrize("slip", [pytest.param(name, marks=[] if name in SOON_NOTICED else pytest.mark.thorough) for name in sorted(SLIPS)])
+def test_a_slip_in_what_acts_by_rules_is_noticed(slip: str) -> None:
+    with SLIPS[slip].applied():
+        seed = next((seed for seed in range(NOTICED_WITHIN) if one(seed).told.broken), None)
+    assert seed is not None, f"'{slip}' is not noticed"
+    assert not one(seed).told.broken, f"seed {seed} fails without '{slip}' too"
+
+
+@cells("slip", sorted(SLIPS), shared=True)
+def test_a_slip_still_finds_what_it_changes(slip: str) -> None:
+    with SLIPS[slip].applied():
+        pass
+
+
+def test_a_run_of_rules_is_replayed_to_the_letter_traced_or_not() -> None:
+    for seed in (1, 3, 5):
+        first, second, plain = one(seed, traced=True), one(seed, traced=True), one(seed)
+        assert first.trace == second.trace
+        assert first.plan.struck == second.plan.struck == plain.plan.struck
+        assert first.told.entries == plain.told.entries
