@@ -25,7 +25,7 @@ from memory.orchestrator.steps import step
 from memory.policies.asked import Asked
 from memory.policies.pages import cursor_behind
 from memory.policies.routing import TIERS
-from memory.policies.visibility import accepts, filter_of, is_current, is_expired, notes, was_stored
+from memory.policies.visibility import accepting, filter_of, is_current, is_expired, notes, was_stored
 from memory.ports.collections import Collection
 from memory.ports.pace import paced
 from memory.ports.query import Head, Order, Query, Tenant, encode_cursor, within
@@ -129,8 +129,8 @@ class Browsing:
         if asked.known_at is None or collection is not ENTRIES:
             return []
         versions = await on_their_way(self._placement, store, within(*asked.partitions), asked.known_at)
-        now = self._placement.now()
-        return await self.known([v for v in versions if accepts(v, asked, ENTRY_VERSIONS, now)], asked, lacking)
+        asked_for = accepting(asked, ENTRY_VERSIONS, self._placement.now())
+        return await self.known([v for v in versions if asked_for(v)], asked, lacking)
 
     async def known(self, rows: Sequence[Record], asked: Asked, lacking: Lacking) -> list[Record]:
         """Of what was found as known at the moment asked about, what was, and whose entry still lives. What cannot be told is left out, and said."""
