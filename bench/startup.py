@@ -10,8 +10,24 @@ from pathlib import Path
 from statistics import median
 
 from bench.measure import Figure
+from bench.store import fill
+from bench.texts import questions, sentences
+from memory import Memory, Scope
 
 RUNS = 10
+SEARCHED = (100, 10_000)
+_FIRST = """
+import asyncio, sys, time
+from memory import Memory, Scope
+
+async def main():
+    async with Memory(sys.argv[1], durations={"sweep_every": 0}) as memory:
+        begun = time.perf_counter()
+        assert await memory.search(sys.argv[2], scope=Scope.user("ada"))
+        print(time.perf_counter() - begun)
+
+asyncio.run(main())
+"""
 
 
 def taken(commands: list[list[str]]) -> list[float]:
@@ -27,6 +43,16 @@ def taken(commands: list[list[str]]) -> list[float]:
     return [median(t) for t in times]
 
 
+async def first_search(folder: Path, size: int) -> Figure:
+    """The first of a process, once its memory is open: it reads the model, and what searches keep of the scope."""
+    url = f"sqlite:///{folder / f'first-{size}.db'}"
+    async with Memory(url, durations={"sweep_every": 0}) as memory:
+        await fill(memory, Scope.user("ada"), sentences(size, 31))
+    command = [sys.executable, "-c", _FIRST, url, questions(1, seed=1)[0]]
+    seconds = [float(subprocess.run(command, check=True, capture_output=True, text=True).stdout) for _ in range(RUNS + 1)]  # noqa: ASYNC221
+    return Figure(f"the first search in a process, {size:,} entries in the scope", median(seconds[1:]) * 1000, "ms", 200)
+
+
 async def starts(folder: Path, rounds: int) -> list[Figure]:
     python = sys.executable
     script = Path(python).parent / "memory"
@@ -38,4 +64,5 @@ async def starts(folder: Path, rounds: int) -> list[Figure]:
         Figure("`import memory`, whole process", imported, "ms", 150, raw=bare),
         Figure("`from memory import Memory`, whole process", used, "ms", raw=bare),
         Figure("`memory --help`, whole process", helped, "ms", 400, raw=bare),
+        *[await first_search(folder, size) for size in SEARCHED],
     ]

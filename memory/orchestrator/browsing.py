@@ -27,7 +27,7 @@ from memory.orchestrator.trust import Trust
 from memory.policies.asked import Asked
 from memory.policies.pages import cursor_behind
 from memory.policies.routing import TIERS
-from memory.policies.visibility import accepts, filter_of, is_current, is_expired, notes, was_stored
+from memory.policies.visibility import accepting, filter_of, is_current, is_expired, notes, was_stored
 from memory.ports.collections import Collection
 from memory.ports.pace import paced
 from memory.ports.query import Head, Order, Query, Tenant, encode_cursor, within
@@ -138,8 +138,8 @@ class Browsing:
         if asked.known_at is None or collection is not ENTRIES:
             return []
         versions = await on_their_way(self._placement, store, asked.where, asked.known_at)
-        now = self._placement.now()
-        known = await self.known([v for v in versions if accepts(v, asked, ENTRY_VERSIONS, now)], asked, lacking)
+        asked_for = accepting(asked, ENTRY_VERSIONS, self._placement.now())
+        known = await self.known([v for v in versions if asked_for(v)], asked, lacking)
         return await self.let_out(known, lacking)
 
     async def trusted(self, asked: Asked, lacking: Lacking) -> Asked:

@@ -31,7 +31,10 @@ def unheard(text: str, unknown: Collection[str]) -> tuple[str, ...]:
 
 def corrections(words: Iterable[str], texts: Iterable[str]) -> dict[str, str]:
     """For each of these words the word of the texts that is nearest, the most frequent of such; those without one are left out."""
-    heard = Counter(word for text in texts for word in set(cut(text[:LOOKED_AT])) if len(word) >= SHORTEST - 1 and _in_letters(word))
+    words = list(words)
+    firsts = {word[0] for word in words}
+    begins_so = [word for text in texts for word in set(cut(text[:LOOKED_AT])) if word[0] in firsts and len(word) >= SHORTEST - 1]
+    heard = {word: times for word, times in Counter(begins_so).items() if _in_letters(word)}
     found = {}
     for word in words:
         slips = 1 + (len(word) >= LONG)
@@ -57,8 +60,17 @@ def _away(word: str, other: str, slips: int) -> int | None:
     alike = next((n for n, (a, b) in enumerate(zip(word, other, strict=False)) if a != b), min(len(word), len(other)))
     if alike >= max(len(word), len(other)) - ENDING and len(word) != len(other):
         return None  # another ending, or one more
-    away = distance(word, other)
+    one, another = _apart(word[alike:], other[alike:])
+    if slips == 1 and max(len(one), len(another)) > 2:
+        return None  # one slip is in two letters side by side at most
+    away = distance(one, another)
     return away if away <= slips else None
+
+
+def _apart(one: str, other: str) -> tuple[str, str]:
+    """Both without the end that they share, which takes no slip."""
+    shared = next((n for n, (a, b) in enumerate(zip(reversed(one), reversed(other), strict=False)) if a != b), min(len(one), len(other)))
+    return one[: len(one) - shared], other[: len(other) - shared]
 
 
 def distance(one: str, other: str) -> int:

@@ -100,10 +100,10 @@ def filter_of(asked: Asked, collection: Collection, now: datetime) -> Filter | N
     )
 
 
-def accepts(record: Record, asked: Asked, collection: Collection, now: datetime) -> bool:
-    """The same of a record read by its id, whose metadata are judged too."""
-    there = (not asked.scopes or record.partition in asked.partitions) and asking.lets_through(filter_of(asked, collection, now), record)
-    return there and notes(record, asked.metadata)
+def accepting(asked: Asked, collection: Collection, now: datetime) -> Callable[[Record], bool]:
+    """What tells the same of records read by their ids, whose metadata are judged too."""
+    lets_through, partitions = asking.condition(filter_of(asked, collection, now)), asked.partitions
+    return lambda record: (not partitions or record.partition in partitions) and lets_through(record) and notes(record, asked.metadata)
 
 
 def notes(record: Record, wanted: Sequence[tuple[str, Scalar]]) -> bool:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from array import array
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -20,6 +20,7 @@ from memory.ports.candidates import Around
 from memory.ports.collections import Collection
 from memory.ports.gathering import Place
 from memory.ports.record import Owed, Record, Role
+from memory.ports.units import Units
 
 if TYPE_CHECKING:
     from memory.ports.candidates import Floats, Ints, Scores
@@ -29,8 +30,6 @@ Mask: TypeAlias = npt.NDArray[np.bool_]
 _CODES = {role: code for code, role in enumerate(Role)}
 _GONE = len(_CODES)
 _OWES = (Owed("", ""),)
-_BLOCK = 8192
-"""Numbers of vectors that are multiplied at once: OpenBLAS begins to think of threads at 9,216, and on a busy machine these wait for each other."""
 _FORM_BYTES, _RECORD_BYTES, _WORD_BYTES, _POSTING_BYTES = 2_000, 1_400, 200, 20
 """About what one takes in memory."""
 
@@ -48,7 +47,7 @@ class Form:
         self._places: dict[str, int] = {}
         self._roles, self._lengths = array("b"), array("q")
         self._words: dict[str, array[int]] = {}
-        self._matrices: dict[int, _Matrix] = {}
+        self._compared: dict[int, _Vectors] = {}
         self._beside: dict[tuple[str, str], dict[Place, list[int]]] = {}
 
     def __len__(self) -> int:
@@ -83,7 +82,10 @@ class Form:
             self.bytes += _POSTING_BYTES
         if record.vector:
             dimensions = len(record.vector) // 4
-            self._matrices.setdefault(dimensions, _Matrix(dimensions)).put(place, record.vector)
+            if (compared := self._compared.get(dimensions)) is None:
+                compared = self._compared[dimensions] = _Vectors(array("q"), Units(dimensions))
+            compared.places.append(place)
+            compared.units.add([record.vector])
             self.bytes += 5 * len(record.vector) // 2
         for (group, number), places in self._beside.items():
             _list(places, kept, group, number, place)
@@ -120,8 +122,10 @@ class Form:
 
     def cosines(self, near: bytes) -> tuple[Ints, Floats]:
         """The places whose records have or had a vector of these dimensions, and its cosine to this one, in single precision."""
-        matrix = self._matrices.get(len(near) // 4)
-        return (np.empty(0, np.int64), np.empty(0, np.float32)) if matrix is None else (np.array(matrix.places, np.int64), matrix.cosines(near))
+        compared = self._compared.get(len(near) // 4)
+        if compared is None:
+            return np.empty(0, np.int64), np.empty(0, np.float32)
+        return np.array(compared.places, np.int64), compared.units.cosines(near)
 
     def beside(self, around: Around) -> Mapping[Place, list[int]]:
         """The places of the records, by where they stand among others of their group; of some nothing stands there any more."""
@@ -142,55 +146,18 @@ class Form:
             for place, numbers in zip(postings[::2], postings[1::2], strict=True):
                 if (record := self.records[place]) is not None:
                     said[record.key.id][4][token] = numbers
-        for matrix in self._matrices.values():
-            for place, unit in zip(matrix.places, matrix.units(), strict=True):
+        for places, units in self._compared.values():
+            for place, unit in zip(places, units.rows, strict=True):
                 if (record := self.records[place]) is not None:
                     said[record.key.id][5].append(unit.tobytes())
         return said
 
 
-class _Matrix:
-    """Vectors of one length, each of norm 1, and the places of their records."""
+class _Vectors(NamedTuple):
+    """Those of one length, and the places of their records."""
 
-    def __init__(self, dimensions: int) -> None:
-        self.places = array("q")
-        self._block = max(1, _BLOCK // dimensions)
-        self._units: Floats = np.zeros((0, dimensions), np.float32)
-        self._new: list[bytes] = []
-
-    def put(self, place: int, vector: bytes) -> None:
-        self.places.append(place)
-        self._new.append(vector)
-
-    def units(self) -> Floats:
-        self._take_in()
-        return self._units[: len(self.places)]
-
-    def cosines(self, near: bytes) -> Floats:
-        self._take_in()
-        unit = _of_norm_1(np.frombuffer(near, "<f4").reshape(1, -1))[0]
-        blocks = -(-len(self.places) // self._block)
-        products: Floats = np.matmul(self._units[: blocks * self._block].reshape(blocks, self._block, -1), unit).reshape(-1)
-        return products[: len(self.places)]
-
-    def _take_in(self) -> None:
-        """What came since the last question, all at once."""
-        if not self._new:
-            return
-        count, had = len(self.places), len(self.places) - len(self._new)
-        if count > len(self._units):
-            room = -(-max(count, len(self._units) * 3 // 2) // self._block) * self._block
-            grown = np.zeros((room, self._units.shape[1]), np.float32)
-            grown[:had] = self._units[:had]
-            self._units = grown
-        self._units[had:count] = _of_norm_1(np.frombuffer(b"".join(self._new), "<f4").reshape(len(self._new), -1))
-        self._new = []
-
-
-def _of_norm_1(vectors: npt.NDArray[Any]) -> Floats:
-    exact = vectors.astype(np.float64)
-    units: Floats = (exact / np.sqrt((exact * exact).sum(axis=1))[:, None]).astype(np.float32)
-    return units
+    places: array[int]
+    units: Units
 
 
 def stands_at(record: Record, group: str, number: str) -> Place | None:

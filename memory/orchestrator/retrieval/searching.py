@@ -34,7 +34,7 @@ from memory.policies.asking import Question, read
 from memory.policies.expansion import Expansion
 from memory.policies.passages import fine_spans_of
 from memory.policies.rerank import Rerank
-from memory.policies.visibility import accepts, notes
+from memory.policies.visibility import accepting, notes
 from memory.ports.candidates import Measured, joined
 from memory.ports.record import Key, Record, Role, Stored
 from memory.ports.store import Store
@@ -125,8 +125,10 @@ class Searching:
         if asked.by != "words" and (lacks := self._meaning.lacks) is not None:
             lacking.say(lacks)
 
+        homes = dict[str, Record]()  # what is read is read once, however often the question is put
+
         async def choosing(question: Question, limit: int) -> Choosing[Any, Found] | None:
-            return await self._choosing(asked, question, limit, lacking)
+            return await self._choosing(asked, question, limit, lacking, homes)
 
         choice = await chosen(read(text), asked.limit, choosing)
         if choice is None:
@@ -134,12 +136,16 @@ class Searching:
         shown = cast("list[FoundEntry]", [hit async for hit in choice.shown(explain)])
         return result(shown, lacking.notes, choice.left_out() if explain else None, withheld=len(lacking.withheld))
 
-    async def _choosing(self, asked: Asked, question: Question, limit: int, lacking: Lacking) -> Choosing[Any, Found] | None:
+    async def _choosing(
+        self, asked: Asked, question: Question, limit: int, lacking: Lacking, homes: dict[str, Record]
+    ) -> Choosing[Any, Found] | None:
         """The ranked pool; None where there is none."""
         from memory.policies.ranking.order import rank  # calculates with numpy: for who searches
 
         near = None if asked.by == "words" else await self._meaning.of_query(question.embedded)
-        entries, said = await both_at_once(self._entries(asked, question, near, limit, lacking), self._said(asked, question, near, limit, lacking))
+        entries, said = await both_at_once(
+            self._entries(asked, question, near, limit, lacking, homes), self._said(asked, question, near, limit, lacking)
+        )
         pools = [pool for pool in (entries, said) if pool is not None and len(pool.measured)]
         if not pools:
             return None
@@ -151,7 +157,9 @@ class Searching:
         gone = {row: OTHER_METADATA for row, record in there.items() if not notes(record, asked.metadata)}
         return Choosing(asked, question, measured, ranked, reading, full=full, there=there, gone=gone)
 
-    async def _entries(self, asked: Asked, question: Question, near: bytes | None, limit: int, lacking: Lacking) -> _Part | None:
+    async def _entries(
+        self, asked: Asked, question: Question, near: bytes | None, limit: int, lacking: Lacking, homes: dict[str, Record]
+    ) -> _Part | None:
         """The entries that may answer."""
         records: dict[int, Record] = {}
         if asked.known_at is None:
@@ -162,7 +170,7 @@ class Searching:
             pool = None
         if pool is None:
             return None
-        return _Part(pool.measured, pool.full, _Homes(self._placement, self._browsing, asked, pool, lacking), records)
+        return _Part(pool.measured, pool.full, _Homes(self._placement, self._browsing, asked, pool, lacking, homes), records)
 
     async def _said(self, asked: Asked, question: Question, near: bytes | None, limit: int, lacking: Lacking) -> _Part | None:
         """The messages that may, where these are asked for."""
@@ -206,24 +214,28 @@ class _Said:
 
 
 class _Homes:
-    """Reads entries: what their homes say now."""
+    """Reads entries: what their homes say now. `homes` are those that the search has read; of the version that was found they are not read again."""
 
-    def __init__(self, placement: Placement, browsing: Browsing, asked: Asked, pool: Pool, lacking: Lacking) -> None:
+    def __init__(self, placement: Placement, browsing: Browsing, asked: Asked, pool: Pool, lacking: Lacking, homes: dict[str, Record]) -> None:
         self._placement, self._browsing, self._asked, self._pool, self._lacking = placement, browsing, asked, pool, lacking
+        self._read = homes
         self._lost = False
         """Whether a store failed where homes were located: it would again, and each time it may take as long as a call may."""
 
     async def read(self, rows: Sequence[int]) -> tuple[Mapping[int, Record], Mapping[int, str]]:
-        homes, unknown = await self._homes(rows)
-        now, there, gone = self._placement.now(), dict[int, Record](), dict[int, str]()
+        ids, versions = self._pool.measured.ids, self._pool.measured.versions
+        known = {row: one for row in rows if (one := self._read.get(ids[row])) is not None and one.version == versions[row]}
+        homes, unknown = await self._homes([row for row in rows if row not in known])
+        self._read |= homes
+        asked_for, there, gone = accepting(self._asked, ENTRIES, self._placement.now()), dict[int, Record](), dict[int, str]()
         for row in rows:
-            record = homes.get(self._pool.measured.ids[row])
-            if record is not None and accepts(record, self._asked, ENTRIES, now):
+            record = known.get(row) or homes.get(ids[row])
+            if record is not None and asked_for(record):
                 there[row] = record
             elif record is not None and not notes(record, self._asked.metadata):
                 gone[row] = OTHER_METADATA
             else:
-                gone[row] = NOT_CONFIRMED if self._pool.measured.ids[row] in unknown else "changed_since"
+                gone[row] = NOT_CONFIRMED if ids[row] in unknown else "changed_since"
         let_out = await self._browsing.let_out(list(there.values()), self._lacking)
         if len(let_out) < len(there):
             kept = {record.key for record in let_out}

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import random
+
 import pytest
 
 from memory.policies.asking import read, read_as
-from memory.policies.typos import MOST_WORDS, corrected, corrections, distance, unheard
+from memory.policies.typos import LONG, MOST_WORDS, SHORTEST, corrected, corrections, distance, unheard
 from memory.ports.text import stem
 
 
@@ -62,3 +64,31 @@ def test_a_question_is_read_with_what_was_meant_and_says_so() -> None:
     assert dict(zip(question.stems, question.supposed, strict=True)) == {stem("tournament"): True, "nate": False, "win": False}
     assert question.embedded == "Which tournament did win?"
     assert corrected("", {"a": "b"}) == ""
+
+
+def test_what_was_meant_is_the_nearest_by_the_distance_itself() -> None:
+    chance = random.Random(13)  # noqa: S311 - repeatable, not secret
+    for _ in range(400):
+        word = "".join(chance.choices("abc", k=chance.choice((5, 6, 9, 10))))
+        others = ["".join(chance.choices("abc", k=len(word) + chance.randint(-2, 2))) for _ in range(8)]
+        others += [_slipped(chance, _slipped(chance, word)), _slipped(chance, word)]
+        near = [(away, other) for other in others if (away := _told_by_distance(word, other)) is not None]
+        best = min((away for away, _ in near), default=None)
+        meant = corrections([word], others).get(word)
+        assert (meant is None) == (best is None)
+        assert meant is None or (best, meant) in near
+
+
+def _slipped(chance: random.Random, word: str) -> str:
+    at = chance.randrange(1, len(word) - 1)
+    return chance.choice((word[:at] + word[at + 1] + word[at] + word[at + 2 :], word[:at] + "c" + word[at:], word[:at] + word[at + 1 :]))
+
+
+def _told_by_distance(word: str, other: str) -> int | None:
+    """As the decision says it: a slip, or two in a long word, with the same first letter, and not another ending or one more."""
+    alike = next(at for at in range(len(word) + 1) if word[: at + 1] != other[: at + 1] or at == len(word))
+    another_ending = len(word) != len(other) and alike >= max(len(word), len(other)) - 2
+    if word == other or len(other) < SHORTEST - 1 or word[0] != other[0] or another_ending:
+        return None
+    away = distance(word, other)
+    return away if away <= (2 if len(word) >= LONG else 1) else None

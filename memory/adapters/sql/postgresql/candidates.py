@@ -13,7 +13,7 @@ from memory.adapters.sql.postgresql.connection import Connection
 from memory.adapters.sql.postgresql.filters import PgConditions
 from memory.adapters.sql.postgresql.partitions import PgDirectory
 from memory.adapters.sql.postgresql.schema import indexed_part
-from memory.adapters.sql.postgresql.search import RECORDS, Sought, find
+from memory.adapters.sql.postgresql.search import Sought, find, live
 from memory.adapters.sql.postgresql.table import PgTable
 from memory.adapters.sql.questions import Question, asked, question
 from memory.adapters.sql.server.candidates import laid_out, nearest, selection_for
@@ -60,7 +60,7 @@ def _rows(table: Any, shape: Shape) -> sa.Select[Any]:
     conditions = PgConditions(table.table)
     c = table.table.c
     there = conditions.scope(where).is_(sa.true())  # by itself it would be looked up, see `memory.adapters.sql.postgresql.search`
-    passing = [there, conditions.standing(roles, RECORDS), conditions.filter(chosen)]
+    passing = [there, live(conditions, roles), conditions.filter(chosen)]
     of_tenant = c.tenant == conditions.value("s")
     these: sa.ColumnElement[Any] = conditions.value("uu")
     if around is not None:

@@ -202,11 +202,18 @@ def postings(table: PgTable, sought: Sought) -> Question:
     return question(table, _postings, (where, sought.roles, chosen, way, sought.near is not None), values)
 
 
+def live(conditions: Any, roles: frozenset[Role]) -> Condition:
+    """Whether a record of these roles is there, of rows that something else finds: asked for plainly, the partial index of nearly every row there is
+    would be read through for each word, for as long as the server has not counted what that has."""
+    standing: Condition = conditions.standing(roles, RECORDS).is_(sa.true())
+    return standing
+
+
 def _postings(table: Any, shape: Shape) -> sa.Select[Any]:
     where, roles, chosen, way, near = shape
     conditions = _Near(table) if near else table.conditions()
     c = table.table.c
-    there, standing, passes = conditions.scope(where), conditions.standing(roles, RECORDS), conditions.filter(chosen)
+    there, standing, passes = conditions.scope(where), live(conditions, roles), conditions.filter(chosen)
     words = summed(c.length) if table.collection.texts else sa.literal_column("0", sa.BigInteger())
     counted = sa.select(array([sa.func.count(), words])).select_from(table.table).where(there, standing)
     of_words: list[sa.ColumnElement[Any]] = [sa.null()] * 6
@@ -258,7 +265,7 @@ def _among(table: Any, shape: Shape) -> sa.Select[Any]:
     conditions = PgConditions(table.table)
     c = table.table.c
     these = [c.tenant == conditions.value("s"), c.id == sa.any_(conditions.value("uu"))]
-    return sa.select(*[c[name] for name in columns]).where(*these, conditions.standing(roles, RECORDS), conditions.filter(chosen))
+    return sa.select(*[c[name] for name in columns]).where(*these, live(conditions, roles), conditions.filter(chosen))
 
 
 def nearest(table: PgTable, search: Search, partitions: Sequence[int], unit: bytes) -> Question:
@@ -271,7 +278,7 @@ def nearest(table: PgTable, search: Search, partitions: Sequence[int], unit: byt
 def _nearest(table: Any, shape: Shape) -> sa.Select[Any]:
     where, roles, chosen, columns = shape
     conditions = _Near(table)
-    passing = [conditions.scope(where), conditions.standing(roles, RECORDS), conditions.filter(chosen)]
+    passing = [conditions.scope(where), live(conditions, roles), conditions.filter(chosen)]
     return _in_order(table, conditions, passing, columns)
 
 

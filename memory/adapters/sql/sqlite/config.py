@@ -44,7 +44,7 @@ class Thresholds(SqlThresholds):
     deleted_at_once: int = 256
     """Rows read at once to leave tombstones in their places."""
     block: int = 8192
-    """Numbers of vectors that are multiplied at once: OpenBLAS begins to think of threads at 9,216."""
+    """Numbers of vectors that are multiplied at once, see `memory.ports.units`."""
     limits_written_out: int = 0
     """None is: SQLite chooses other indexes where it knows the limit."""
     log_pages: int = 4000

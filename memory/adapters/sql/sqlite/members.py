@@ -7,8 +7,9 @@ processes wrote is seen. A newer revision brings the rows changed since; rows th
 from __future__ import annotations
 
 import sqlite3
+from array import array
 from collections import OrderedDict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -17,47 +18,43 @@ import numpy.typing as npt
 from memory.adapters.sql.sqlite.session import Session
 from memory.adapters.sql.sqlite.table import SqliteTable
 from memory.ports.record import Role
+from memory.ports.units import Units
 
 Ints: TypeAlias = npt.NDArray[np.int64]
-Floats: TypeAlias = npt.NDArray[np.float32]
 
 ROLE_CODES = {role.value: i for i, role in enumerate(Role)}
 
 
 class Matrix:
-    """Vectors of one length, each of norm 1, and the numbers of their rows. Grows in steps, so that adding one is cheap."""
+    """Vectors of one length, and the numbers of their rows."""
 
     def __init__(self, dimensions: int, block: int) -> None:
-        self.count = 0
-        self._block = max(1, block // dimensions)
-        self._numbers: Ints = np.empty(self._block, np.int64)
-        self._vectors: Floats = np.zeros((self._block, dimensions), np.float32)
+        self.units = Units(dimensions, block)
+        self._numbers = array("q")
         self._places: dict[int, int] = {}
+
+    def __len__(self) -> int:
+        return len(self._numbers)
 
     @property
     def numbers(self) -> Ints:
-        return self._numbers[: self.count]
+        return np.array(self._numbers, np.int64)
 
     @property
     def size(self) -> int:
-        return self._vectors.nbytes + self._numbers.nbytes * 12
+        return self.units.size + 96 * len(self._numbers)
 
     def content(self) -> Iterator[tuple[int, bytes]]:
         """Each number with its vector."""
-        return ((number, self._vectors[place].tobytes()) for number, place in self._places.items())
+        return zip(self._numbers, (unit.tobytes() for unit in self.units.rows), strict=True)
 
-    def put(self, numbers: Sequence[int], packed: Sequence[bytes]) -> None:
-        added = np.frombuffer(b"".join(packed), dtype="<f4").reshape(len(packed), -1)
-        lengths = np.sqrt(np.einsum("ij,ij->i", added, added, dtype=np.float64))
-        unit = (added / lengths[:, None]).astype(np.float32)
-        self._reserve(self.count + len(numbers))
-        for number, vector in zip(numbers, unit, strict=True):
-            place = self._places.get(number)
-            if place is None:
-                place = self._places[number] = self.count
-                self.count += 1
-            self._numbers[place] = number
-            self._vectors[place] = vector
+    def put(self, vectors: Mapping[int, bytes]) -> None:
+        new = [number for number in vectors if number not in self._places]
+        for number in vectors.keys() & self._places.keys():
+            self.units.put(self._places[number], vectors[number])
+        self._places |= zip(new, range(len(self), len(self) + len(new)), strict=True)
+        self._numbers.extend(new)
+        self.units.add([vectors[number] for number in new])
 
     def drop(self, numbers: Sequence[int]) -> None:
         """Forget these: the last one takes the place of each."""
@@ -65,29 +62,14 @@ class Matrix:
             place = self._places.pop(number, None)
             if place is None:
                 continue
-            self.count -= 1
-            if place != self.count:
-                moved = int(self._numbers[self.count])
-                self._numbers[place] = moved
-                self._vectors[place] = self._vectors[self.count]
-                self._places[moved] = place
+            self.units.drop(place)
+            last = self._numbers.pop()
+            if last != number:
+                self._numbers[place] = last
+                self._places[last] = place
 
     def holds(self, number: int) -> bool:
         return number in self._places
-
-    def dot(self, unit: Floats) -> Floats:
-        """The product with each vector, in blocks too small for BLAS to start threads, which on a busy machine wait for each other."""
-        blocks = -(-self.count // self._block)
-        products: Floats = np.matmul(self._vectors[: blocks * self._block].reshape(blocks, self._block, -1), unit).reshape(-1)
-        return products[: self.count]
-
-    def _reserve(self, count: int) -> None:
-        if count > len(self._numbers):
-            room = -(-max(count, 2 * len(self._numbers)) // self._block) * self._block
-            self._numbers = np.concatenate([self._numbers[: self.count], np.empty(room - self.count, np.int64)])
-            vectors = np.zeros((room, self._vectors.shape[1]), np.float32)
-            vectors[: self.count] = self._vectors[: self.count]
-            self._vectors = vectors
 
 
 class Members:
@@ -150,20 +132,15 @@ class Members:
         """Take in rows of (number, vector), where None and what is no vector means none."""
         matrices = self.matrices = self.matrices if self.matrices is not None else {}
         self._vector_places.clear()
-        grouped: dict[int, tuple[list[int], list[bytes]]] = {}
-        gone = list(self._gone)
-        self._gone.clear()
+        by_size: dict[int, dict[int, bytes]] = {}
         for number, vector in rows:
-            size = len(vector) if isinstance(vector, bytes) else 0
-            gone += [number] if any(d != size and m.holds(number) for d, m in matrices.items()) else ()
+            by_size.setdefault(len(vector) if isinstance(vector, bytes) else 0, {})[number] = vector
+        for kept, matrix in matrices.items():
+            matrix.drop([*self._gone, *[number for size, vectors in by_size.items() if size != kept for number in vectors]])
+        self._gone.clear()
+        for size, vectors in by_size.items():
             if size and size % 4 == 0:
-                numbers, packed = grouped.setdefault(size, ([], []))
-                numbers.append(number)
-                packed.append(vector)
-        for matrix in matrices.values():
-            matrix.drop(gone)
-        for size, (numbers, packed) in grouped.items():
-            matrices.setdefault(size, Matrix(size // 4, self._block)).put(numbers, packed)
+                matrices.setdefault(size, Matrix(size // 4, self._block)).put(vectors)
 
     def same_as(self, other: Members) -> bool:
         """Whether both say the same."""
@@ -256,6 +233,6 @@ class MemberCache:
 
 def _numbered(rows: list[Any]) -> list[Any]:
     """The rows, which begin with their numbers: none have any where the schema is damaged."""
-    if any(row[0] is None for row in rows):
+    if None in [row[0] for row in rows]:
         raise sqlite3.DatabaseError("rows have no numbers")
     return rows

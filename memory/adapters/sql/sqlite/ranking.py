@@ -109,15 +109,13 @@ def _holding(session: Session, table: SqliteTable, partition: int, stem: str) ->
 
 def by_meaning(vector: bytes, population: Population) -> Candidates:
     """Everyone who has a vector of the same length, by cosine in single precision."""
-    given = np.frombuffer(vector, dtype="<f4").astype(np.float64)
-    unit = (given / np.sqrt((given * given).sum())).astype(np.float32)
     numbers: list[Ints] = []
     scores: list[npt.NDArray[np.float32]] = []
     for members, there in zip(population.members, population.asked, strict=True):
         matrix = (members.matrices or {}).get(len(vector))
-        if matrix is None or not matrix.count:
+        if matrix is None or not len(matrix):
             continue
-        cosines = matrix.dot(unit)
+        cosines = matrix.units.cosines(vector)
         asked = there[members.places_of(matrix)]
         everyone = bool(asked.all())
         numbers.append(matrix.numbers if everyone else matrix.numbers[asked])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Sequence
+from dataclasses import replace
 
 import asyncpg
 import pytest
@@ -190,6 +191,23 @@ async def test_the_right_indexes_serve_a_tenant_that_the_server_has_not_counted_
         told = await plan(sql, arguments)
         assert "pk_samples" in told, told
         assert "id = " in told.partition("Index Cond")[2].partition("\n")[0], told
+
+
+async def test_a_search_goes_through_no_index_of_nearly_every_row_of_a_table_that_was_never_counted(server: Postgres, schema: str, raw: Raw) -> None:
+    store = PostgresStore(server.url(schema))
+    await store.open((PAIRS,))
+    await raw("ALTER TABLE {s}.samples SET (autovacuum_enabled = off)")
+    await fill(store, NEW, 5_000)
+    place, table = store._directory.known(NEW), store._table(PAIRS)
+    assert place is not None
+    ids = [key_of(n, NEW).id for n in range(0, 5_000, 50)]
+    found = postings(table, Sought(within(NEW), BROWSED, VISIBLE, [place.number], [place.number], ["rare7", "shared"]))
+    read = rows(table, replace(CANDIDATES, roles=BROWSED), [place.number], ids)
+    for question in (found, read):
+        told = "\n".join([line for (line,) in await raw(f"EXPLAIN {question.sql}", *question.arguments)])
+        assert "ix_samples_age" not in told, told
+    await store.close()
+    await raw("DROP SCHEMA {s} CASCADE")
 
 
 async def test_a_tenants_records_are_found_by_its_partitions_or_its_fields(young: PostgresStore, raw: Raw) -> None:

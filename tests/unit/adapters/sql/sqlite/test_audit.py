@@ -119,7 +119,7 @@ async def test_what_searches_keep_in_memory_is_compared_and_dropped_where_it_dif
     await filled.search(near)
     (members,) = filled._cache._kept.values()
     assert members.matrices is not None
-    next(iter(members.matrices.values()))._vectors[:] = np.float32(0.5)
+    next(iter(members.matrices.values())).units.rows[:] = np.float32(0.5)
     await mended(filled, "what searches keep in memory of partition")
     assert await filled.search(near) == before
 

@@ -1,0 +1,84 @@
+"""Vectors of one length, each brought to norm 1, that are compared with another all at once: what a process keeps of them to find by meaning with."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from memory.ports.candidates import Floats
+
+BLOCK = 8192
+"""Numbers of vectors that are multiplied at once: OpenBLAS begins to think of threads at 9,216, and on a busy machine these wait for each other."""
+_TOGETHER = 4096
+"""Vectors that are brought to norm 1 at once, in double precision, which takes three times their room."""
+
+
+class Units:
+    """They stand at places, from 0. One that goes leaves its place to the last; adding one is cheap."""
+
+    def __init__(self, dimensions: int, block: int = BLOCK) -> None:
+        self._block = max(1, block // dimensions)
+        self._rows: Floats = np.zeros((0, dimensions), np.float32)
+        self._count = 0
+        self._new: list[bytes] = []
+
+    def __len__(self) -> int:
+        return self._count + len(self._new)
+
+    @property
+    def size(self) -> int:
+        """The bytes they take."""
+        return self._rows.nbytes + sum(map(len, self._new))
+
+    @property
+    def rows(self) -> Floats:
+        """By place."""
+        self._take_in()
+        return self._rows[: self._count]
+
+    def add(self, packed: Sequence[bytes]) -> None:
+        """At the places behind the last."""
+        self._new += packed
+
+    def put(self, place: int, packed: bytes) -> None:
+        """In place of what stands there."""
+        self.rows[place] = _of_norm_1([packed])
+
+    def drop(self, place: int) -> None:
+        rows = self.rows
+        rows[place] = rows[-1]
+        self._count -= 1
+
+    def cosines(self, near: bytes) -> Floats:
+        """The cosine of each to this one, in single precision."""
+        self._take_in()
+        (unit,) = _of_norm_1([near])
+        blocks = -(-self._count // self._block)
+        products: Floats = np.matmul(self._rows[: blocks * self._block].reshape(blocks, self._block, len(unit)), unit).reshape(-1)
+        return products[: self._count]
+
+    def _take_in(self) -> None:
+        """What came since the last question."""
+        if not self._new:
+            return
+        count = len(self)
+        if count > len(self._rows):
+            room = -(-max(count, len(self._rows) * 3 // 2) // self._block) * self._block
+            grown = np.zeros((room, self._rows.shape[1]), np.float32)
+            grown[: self._count] = self._rows[: self._count]
+            self._rows = grown
+        for start in range(0, len(self._new), _TOGETHER):
+            units = _of_norm_1(self._new[start : start + _TOGETHER])
+            self._rows[self._count : self._count + len(units)] = units
+            self._count += len(units)
+        self._new = []
+
+
+def _of_norm_1(packed: Sequence[bytes]) -> Floats:
+    vectors = np.frombuffer(b"".join(packed), "<f4").reshape(len(packed), -1)
+    lengths = np.sqrt(np.einsum("ij,ij->i", vectors, vectors, dtype=np.float64))
+    units: Floats = (vectors / lengths[:, None]).astype(np.float32)
+    return units
