@@ -15,6 +15,7 @@ from memory.facade.memory import Memory
 from memory.orchestrator.kinds import KINDS
 from tests.acceptance.support import Clock
 from tests.support.backends import marks_of, run_here
+from tests.support.depth import THOROUGH
 from tests.support.placings import PLACINGS, STORIES, Placing, forget
 
 SQLITE = pytest.mark.backend("sqlite")
@@ -42,9 +43,11 @@ def _on_servers(placing: Placing) -> Any:
     return pytest.param(placing.config, id=placing.name, marks=marks_of(*placing.backends))
 
 
+DEFAULT = pytest.param(_one_file, id="one-file", marks=SQLITE)
+"""Where everyone's run has them all; the others are what takes long (docs/decisions/052)."""
 TOPOLOGIES = [
+    DEFAULT,
     pytest.param(_in_memory, id="in-memory", marks=IN_MEMORY),
-    pytest.param(_one_file, id="one-file", marks=SQLITE),
     pytest.param(_behind_a_cache, id="cache-and-two-files", marks=(SQLITE, IN_MEMORY)),
     pytest.param(_three_files, id="three-files", marks=SQLITE),
     *(_on_servers(placing) for placing in PLACINGS if run_here(*placing.backends)),
@@ -57,7 +60,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     if "config" in metafunc.fixturenames and not hasattr(metafunc.module, "config"):
         numbers = [str(number) for marker in metafunc.definition.iter_markers("behaviour") for number in marker.args]
         topologies = TOPOLOGIES + CASES * any(number.startswith(("AC-B", "AC-C")) for number in numbers)
-        metafunc.parametrize("config", topologies, indirect=True)
+        metafunc.parametrize("config", topologies if THOROUGH else [DEFAULT], indirect=True)
 
 
 @pytest.fixture

@@ -25,3 +25,8 @@ WRAPPED: tuple[type[Harness], ...] = (WrappedInMemory, *((WrappedRedis,) if able
 """Stores with everything around them that a configuration can put there."""
 
 HARNESSES: tuple[type[Harness], ...] = (*EMBEDDED, *able(*FILES, *DRIVEN), *WRAPPED)
+
+
+def primary_of(harness: type[Harness]) -> type[Harness] | None:
+    """Of a variant, the harness that is asked what both are, where it can run on this machine."""
+    return next((one for one in HARNESSES if one.name == harness.primary), None)
