@@ -40,7 +40,7 @@ def _concerns(test: Callable[..., Any], harness: type[Harness] | None) -> bool:
 
 
 def _left_out(asked: set[tuple[str, str]], harnesses: Iterable[type[Harness]], *, repeats: bool = True) -> list[tuple[str, str]]:
-    """The pairs of harness and test that belong together and are not among the asked; with `repeats`, also what both a variant and its primary have."""
+    """The pairs of harness and test that belong together and are not asked; with `repeats`, also what a variant and its primary both have."""
     concerned = {
         (harness.name, name)
         for name, test in _functions().items()
