@@ -101,12 +101,16 @@ MONTHS := .months
 month: $(DEV)
 	$(BIN)/python -m tests.month $(if $(filter command line,$(origin TOPOLOGY)),--topology $(TOPOLOGY)) $(if $(SEED),--seed $(SEED)) $(if $(OPERATIONS),--operations $(OPERATIONS))
 
+# The engine's own drawn histories, of which CI plays some hundred.
+HISTORIES := $(addprefix tests/unit/orchestrator/,test_forms.py test_long_texts.py conversations/test_passages_drawn.py conversations/test_acknowledged.py)
+
 prove: $(DEV)
 	$(BIN)/python -m tests.simulation --seeds 20000
 	$(BIN)/python -m tests.simulation --sessions --seeds 5000
 	$(BIN)/python -m pytest --quiet tests/simulation
 	MEMORY_HISTORY=1500 $(PYTEST) tests/contract/test_built_ins.py --contract-depth full
-	MEMORY_PROVE=1 MEMORY_THOROUGH=1 $(BIN)/python -m pytest --quiet tests/faults/test_killed_sessions.py
+	MEMORY_PROVE=1 MEMORY_THOROUGH=1 $(BIN)/python -m pytest --quiet tests/faults/test_killed_sessions.py tests/faults/test_killed_extraction.py
+	MEMORY_PROVE=1 MEMORY_THOROUGH=1 $(PYTEST) $(HISTORIES)
 	$(BIN)/python -m tests.growth
 	$(BIN)/python -m tests.month --topology default --operations 100000 --folder $(MONTHS)/long
 	$(BIN)/python -m tests.month --operations 10000 --folder $(MONTHS)

@@ -13,8 +13,10 @@ PROVING = bool(os.environ.get("MEMORY_PROVE"))
 """Whether it is `make prove`, which runs what takes too long for CI."""
 
 
-def drawn(in_full: int, quick: int = 20) -> int:
-    """So many examples, operations or processes as this run takes of so many."""
+def drawn(in_full: int, quick: int = 20, proof: int | None = None) -> int:
+    """So many examples, histories or processes as this run takes: as CI, as everyone's run, or as `make prove` where that takes more than CI."""
+    if proof is not None and PROVING:
+        return proof
     return in_full if THOROUGH else min(in_full, quick)
 
 
