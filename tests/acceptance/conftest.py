@@ -20,7 +20,7 @@ from tests.support.placings import PLACINGS, STORIES, Placing, forget
 
 SQLITE = pytest.mark.backend("sqlite")
 IN_MEMORY = pytest.mark.backend("in_memory")
-FILES = ("one.db", "short.db", "mid.db", "long.db")
+FILES = ("one.db", "mid.db", "long.db")
 
 
 def _in_memory(folder: Path) -> dict[str, Any]:
@@ -35,10 +35,6 @@ def _behind_a_cache(folder: Path) -> dict[str, Any]:
     return {"tiers": {"short": "memory://", "mid": f"sqlite:///{folder / 'mid.db'}", "long": f"sqlite:///{folder / 'long.db'}"}}
 
 
-def _three_files(folder: Path) -> dict[str, Any]:
-    return {"tiers": {tier: f"sqlite:///{folder / tier}.db" for tier in ("short", "mid", "long")}}
-
-
 def _on_servers(placing: Placing) -> Any:
     return pytest.param(placing.config, id=placing.name, marks=marks_of(*placing.backends))
 
@@ -49,7 +45,6 @@ TOPOLOGIES = [
     DEFAULT,
     pytest.param(_in_memory, id="in-memory", marks=IN_MEMORY),
     pytest.param(_behind_a_cache, id="cache-and-two-files", marks=(SQLITE, IN_MEMORY)),
-    pytest.param(_three_files, id="three-files", marks=SQLITE),
     *(_on_servers(placing) for placing in PLACINGS if run_here(*placing.backends)),
 ]
 CASES = [_on_servers(placing) for placing in STORIES if placing not in PLACINGS and run_here(*placing.backends)]

@@ -21,6 +21,7 @@ from tests.month.said import Wrong
 from tests.month.sessions import mutants as _of_sessions  # noqa: F401 - declares those of sessions
 from tests.month.shrink import failure_of, shrink
 from tests.month.topologies import TOPOLOGIES, Topology, scratch
+from tests.support import noticed
 from tests.support.backends import BACKENDS, marks_of
 from tests.support.depth import beyond
 from tests.support.placings import forget
@@ -73,11 +74,13 @@ SOON_SEEN = {
 
 @pytest.mark.parametrize("name", [pytest.param(name, marks=beyond(name, SOON_SEEN)) for name in MUTANTS])
 def test_a_fault_of_the_facade_is_seen_within_some_thousand_operations(name: str, tmp_path: Path) -> None:
+    seeds = noticed.first(f"month/{name}", SEEDS)
     with applied(name):
-        failures = (month(TOPOLOGIES["in-memory"], _fresh(tmp_path, seed), seed, WITHIN // len(SEEDS)) for seed in SEEDS)
+        failures = (month(TOPOLOGIES["in-memory"], _fresh(tmp_path, seed), seed, WITHIN // len(SEEDS)) for seed in seeds)
         failed = next((failure for failure in failures if failure is not None), None)
     assert failed is not None, f"{WITHIN} operations passed although {name}"
     assert isinstance(failed.error, Wrong), repr(failed.error)
+    noticed.note(f"month/{name}", failed.seed)
 
 
 def _fresh(folder: Path, seed: int) -> Path:

@@ -15,6 +15,7 @@ from tests.simulation.sessions.crashes import ALL, CUT, cut_off
 from tests.simulation.sessions.many import one, slipped, some
 from tests.simulation.sessions.slips import SLIPS
 from tests.simulation.steps import NOT_PLAYED, named_steps, session_steps
+from tests.support import noticed
 from tests.support.depth import beyond, drawn
 from tests.support.slips import Slip
 
@@ -68,9 +69,10 @@ def _cut_off_everywhere(act: str, faults: tuple[Fault, ...], *, atomic: bool) ->
 @pytest.mark.parametrize("slip", [pytest.param(name, marks=beyond(name, SOON_NOTICED)) for name in sorted(SLIPS)])
 def test_a_slip_in_conversations_is_noticed(slip: str) -> None:
     with slipped(slip):
-        seed = next((seed for seed in range(NOTICED_WITHIN) if one(seed).told.broken), None)
+        seed = next((seed for seed in noticed.first(f"sessions/{slip}", range(NOTICED_WITHIN)) if one(seed).told.broken), None)
     assert seed is not None, f"'{slip}' is not noticed"
     assert not one(seed).told.broken, f"seed {seed} fails without '{slip}' too"
+    noticed.note(f"sessions/{slip}", seed)
 
 
 @cells("slip", sorted(SLIPS), shared=True)

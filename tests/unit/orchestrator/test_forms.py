@@ -615,4 +615,4 @@ SLIPS = {
 
 @pytest.mark.parametrize("name", [pytest.param(name, marks=beyond(name, ["a form never grows old"])) for name in SLIPS])
 async def test_a_slip_shows(name: str) -> None:
-    assert await SLIPS[name].seen_in(lambda seed: Told(seed).played(), 400)
+    assert await SLIPS[name].seen_in(lambda seed: Told(seed).played(), 400, f"forms/{name}")
