@@ -16,7 +16,20 @@ from tests.support.backends import BACKENDS, Backend, every_backend
 from tests.support.depth import THOROUGH, drawn
 from tests.support.reporting import BackendReport
 
-LONGEST_FIRST = ("simulation", "month", "contract", "meta", "faults", "cli")
+LONGEST_FIRST = (
+    "simulation",
+    "sessions",
+    "month",
+    "contract",
+    "orchestrator",
+    "conversations",
+    "meta",
+    "faults",
+    "qdrant",
+    "cli",
+    "topologies",
+    "facade",
+)
 
 if not THOROUGH:  # before any test says how much it draws
     settings.register_profile("quick", settings(), max_examples=drawn(settings().max_examples))
