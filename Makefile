@@ -2,7 +2,8 @@
 #
 #   make demo       install, then run the main job on a bundled conversation: no server, no key
 #   make test       install, then run the tests this machine can run; it says last which backends ran and which did not, and why.
-#                   MEMORY_THOROUGH=1 make test draws as much as CI does, and runs what takes long too
+#                   MEMORY_THOROUGH=1 make test draws as much as CI does, and runs what takes long too;
+#                   PYTEST_FLAGS="-p tools.times" notes where the time goes, which python -m tools.times tells
 #   make branches   measure which branches of the engine its own tests take, without servers; fails where a part has under 95 %
 #   make check      what needs no server: lint, types, import directions, generated documents, tests
 #   make bench      measure, with the raw engine beside
