@@ -16,14 +16,12 @@ import memory.ports.contract as contract
 import tests.contract
 from memory.ports.contract.harness import Harness
 from memory.ports.contract.judges import MARK, fits
-from tests.contract.every_harness import DRIVEN, FILES, HARNESSES, primary_of
+from tests.contract.every_harness import EVERY, HARNESSES, primary_of
 from tests.contract.harnesses import EMBEDDED
-from tests.contract.wrapped_harnesses import WrappedInMemory, WrappedRedis
 from tests.support.backends import BACKENDS
 from tests.support.depth import THOROUGH
 
 ROOT = Path(__file__).resolve().parents[2]
-EVERY: tuple[type[Harness], ...] = (*EMBEDDED, *FILES, *DRIVEN, WrappedInMemory, WrappedRedis)
 WITHOUT_IMAGE = {"mysql", "qdrant_server"}
 """Backends whose images CI cannot have: see docs/plan.md."""
 
