@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import shutil
+import sys
 from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -40,7 +41,7 @@ def _on_servers(placing: Placing) -> Any:
 
 
 DEFAULT = pytest.param(_one_file, id="one-file", marks=SQLITE)
-"""Where everyone's run has them all; the others are what takes long (docs/decisions/052)."""
+"""Where everyone's run has them all; the others take long (docs/decisions/052)."""
 TOPOLOGIES = [
     DEFAULT,
     pytest.param(_in_memory, id="in-memory", marks=IN_MEMORY),
@@ -51,11 +52,15 @@ CASES = [_on_servers(placing) for placing in STORIES if placing not in PLACINGS 
 """Where the cases of sessions and providers run besides."""
 
 
+EVERYWHERE = THOROUGH or sys.gettrace() is not None
+"""Also where coverage measures which branches of the engine its tests take."""
+
+
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     if "config" in metafunc.fixturenames and not hasattr(metafunc.module, "config"):
         numbers = [str(number) for marker in metafunc.definition.iter_markers("behaviour") for number in marker.args]
         topologies = TOPOLOGIES + CASES * any(number.startswith(("AC-B", "AC-C")) for number in numbers)
-        metafunc.parametrize("config", topologies if THOROUGH else [DEFAULT], indirect=True)
+        metafunc.parametrize("config", topologies if EVERYWHERE else [DEFAULT], indirect=True)
 
 
 @pytest.fixture
