@@ -2,7 +2,8 @@
 #
 #   make demo       install, then run the main job on a bundled conversation: no server, no key
 #   make test       install, then run the tests this machine can run; it says last which backends ran and which did not, and why.
-#                   MEMORY_THOROUGH=1 make test draws as much as CI does, and runs what takes long too
+#                   MEMORY_THOROUGH=1 make test draws as much as CI does, and runs what takes long too;
+#                   PYTEST_FLAGS="-p tools.times" notes where the time goes, which python -m tools.times tells
 #   make branches   measure which branches of the engine its own tests take, without servers; fails where a part has under 95 %
 #   make check      what needs no server: lint, types, import directions, generated documents, tests
 #   make bench      measure, with the raw engine beside
@@ -12,6 +13,7 @@
 #   make up         start the servers of a topology: TOPOLOGY=redis-postgres-qdrant or another under compose/; make down stops them
 #   make image      the image of `memory worker`: BASE=python:3.13-slim IMAGE=memory-tiers:latest; make up WORKER=1 runs it beside the servers
 #   make prove      the long proofs: 20,000 seeds, every mutant, growth under 20,000 updates, long months, every harness of the contract in full; a month that was interrupted goes on where it was
+#   make noticed    after a change of the engine: note by which seed each slip shows, so that its judge need not search long
 #   make lint       style, types, import directions, generated documents
 #   make format     rewrite what lint would complain of
 #   make docs       write what is generated again: docs/behaviours.md, the types of the blocking twin, the README's table of backends
@@ -41,7 +43,7 @@ PYTEST := $(BIN)/python $(RUN_TESTS)
 ENGINE_TESTS := tests/unit tests/acceptance --ignore tests/unit/adapters -m "not server"
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test branches check lint format docs simulate month prove bench up down image lock install install-dev clean
+.PHONY: help demo test branches check lint format docs simulate month noticed prove bench up down image lock install install-dev clean
 
 help:
 	@sed -n 's/^#   //p' Makefile
@@ -102,13 +104,21 @@ MONTHS := .months
 month: $(DEV)
 	$(BIN)/python -m tests.month $(if $(filter command line,$(origin TOPOLOGY)),--topology $(TOPOLOGY)) $(if $(SEED),--seed $(SEED)) $(if $(OPERATIONS),--operations $(OPERATIONS))
 
+# Of each slip, the seed that shows it: its judge plays that one first.
+noticed: $(DEV)
+	MEMORY_NOTE=1 MEMORY_THOROUGH=1 $(BIN)/python -m pytest --quiet tests/simulation tests/month $(HISTORIES) -k "is_noticed or a_slip or a_fault_of_the_facade"
+
+# The engine's own drawn histories, of which CI plays some hundred.
+HISTORIES := $(addprefix tests/unit/orchestrator/,test_forms.py test_long_texts.py conversations/test_passages_drawn.py conversations/test_acknowledged.py)
+
 prove: $(DEV)
 	$(BIN)/python -m tests.simulation --seeds 20000
 	$(BIN)/python -m tests.simulation --sessions --seeds 5000
 	$(BIN)/python -m tests.simulation --rules --seeds 5000
 	$(BIN)/python -m pytest --quiet tests/simulation
 	MEMORY_HISTORY=1500 $(PYTEST) tests/contract/test_built_ins.py --contract-depth full
-	MEMORY_PROVE=1 MEMORY_THOROUGH=1 $(BIN)/python -m pytest --quiet tests/faults/test_killed_sessions.py
+	MEMORY_PROVE=1 MEMORY_THOROUGH=1 $(BIN)/python -m pytest --quiet tests/faults/test_killed_sessions.py tests/faults/test_killed_extraction.py
+	MEMORY_PROVE=1 MEMORY_THOROUGH=1 $(PYTEST) $(HISTORIES)
 	$(BIN)/python -m tests.growth
 	$(BIN)/python -m tests.month --topology default --operations 100000 --folder $(MONTHS)/long
 	$(BIN)/python -m tests.month --operations 10000 --folder $(MONTHS)

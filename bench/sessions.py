@@ -19,7 +19,7 @@ from bench.placed import on_each
 from bench.texts import sentences
 from memory import Memory
 from tests.support import postgres_servers
-from tests.support.placings import MONTHS, PLACINGS, Placing
+from tests.support.placings import MONTHS, Placing
 
 CALLS = 200
 LONG, SHORT, SAID = 20_000, 20, 1_000
@@ -28,7 +28,7 @@ HELD = 10_000
 
 
 async def sessions(folder: Path, rounds: int) -> list[Figure]:
-    named = (*(p for p in PLACINGS if p.name == "volatile-redis-postgres"), *(p for p in MONTHS if p.name == "default"))
+    named = [placing for name in ("volatile-redis-postgres", "default") for placing in MONTHS if placing.name == name]
     return await on_each(named, folder, "sessions", lambda placing, place: _on(placing, place, rounds))
 
 

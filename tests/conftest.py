@@ -16,7 +16,20 @@ from tests.support.backends import BACKENDS, Backend, every_backend
 from tests.support.depth import THOROUGH, drawn
 from tests.support.reporting import BackendReport
 
-LONGEST_FIRST = ("simulation", "month", "contract", "meta", "faults", "cli")
+LONGEST_FIRST = (
+    "simulation",
+    "sessions",
+    "month",
+    "contract",
+    "orchestrator",
+    "conversations",
+    "meta",
+    "faults",
+    "qdrant",
+    "cli",
+    "topologies",
+    "facade",
+)
 
 if not THOROUGH:  # before any test says how much it draws
     settings.register_profile("quick", settings(), max_examples=drawn(settings().max_examples))
@@ -62,8 +75,10 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     if not THOROUGH:
+        terminalreporter.write_line("Drawn with one seed and 20 examples each. Not run, and run by CI:")
+        terminalreporter.write_line("  the contract on variants of a store beside their primary, acceptance on other topologies than the default,")
         terminalreporter.write_line(
-            "Drawn with one seed and 20 examples each. Left out: lying stores, most mutants, and of processes that die the same way all but one."
+            "  lying stores, most mutants and slips, most processes that die, snippets of the documents after the first, the suite's own tools."
         )
         terminalreporter.write_line("MEMORY_THOROUGH=1 make test runs all, and draws as much as CI does.")
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import shutil
+import sys
 from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -15,11 +16,12 @@ from memory.facade.memory import Memory
 from memory.orchestrator.kinds import KINDS
 from tests.acceptance.support import Clock
 from tests.support.backends import marks_of, run_here
+from tests.support.depth import THOROUGH
 from tests.support.placings import PLACINGS, STORIES, Placing, forget
 
 SQLITE = pytest.mark.backend("sqlite")
 IN_MEMORY = pytest.mark.backend("in_memory")
-FILES = ("one.db", "short.db", "mid.db", "long.db")
+FILES = ("one.db", "mid.db", "long.db")
 
 
 def _in_memory(folder: Path) -> dict[str, Any]:
@@ -34,30 +36,31 @@ def _behind_a_cache(folder: Path) -> dict[str, Any]:
     return {"tiers": {"short": "memory://", "mid": f"sqlite:///{folder / 'mid.db'}", "long": f"sqlite:///{folder / 'long.db'}"}}
 
 
-def _three_files(folder: Path) -> dict[str, Any]:
-    return {"tiers": {tier: f"sqlite:///{folder / tier}.db" for tier in ("short", "mid", "long")}}
-
-
 def _on_servers(placing: Placing) -> Any:
     return pytest.param(placing.config, id=placing.name, marks=marks_of(*placing.backends))
 
 
+DEFAULT = pytest.param(_one_file, id="one-file", marks=SQLITE)
+"""Where everyone's run has them all; the others take long (docs/decisions/052)."""
 TOPOLOGIES = [
+    DEFAULT,
     pytest.param(_in_memory, id="in-memory", marks=IN_MEMORY),
-    pytest.param(_one_file, id="one-file", marks=SQLITE),
     pytest.param(_behind_a_cache, id="cache-and-two-files", marks=(SQLITE, IN_MEMORY)),
-    pytest.param(_three_files, id="three-files", marks=SQLITE),
     *(_on_servers(placing) for placing in PLACINGS if run_here(*placing.backends)),
 ]
 CASES = [_on_servers(placing) for placing in STORIES if placing not in PLACINGS and run_here(*placing.backends)]
 """Where the cases of sessions and providers run besides."""
 
 
+EVERYWHERE = THOROUGH or sys.gettrace() is not None
+"""Also where coverage measures which branches of the engine its tests take."""
+
+
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     if "config" in metafunc.fixturenames and not hasattr(metafunc.module, "config"):
         numbers = [str(number) for marker in metafunc.definition.iter_markers("behaviour") for number in marker.args]
         topologies = TOPOLOGIES + CASES * any(number.startswith(("AC-B", "AC-C")) for number in numbers)
-        metafunc.parametrize("config", topologies, indirect=True)
+        metafunc.parametrize("config", topologies if EVERYWHERE else [DEFAULT], indirect=True)
 
 
 @pytest.fixture

@@ -24,4 +24,13 @@ FILES: tuple[type[Harness], ...] = (File, FileUnsynced)
 WRAPPED: tuple[type[Harness], ...] = (WrappedInMemory, *((WrappedRedis,) if able(Redis) else ()))
 """Stores with everything around them that a configuration can put there."""
 
+EVERY: tuple[type[Harness], ...] = (*EMBEDDED, *FILES, *DRIVEN, WrappedInMemory, WrappedRedis)
 HARNESSES: tuple[type[Harness], ...] = (*EMBEDDED, *able(*FILES, *DRIVEN), *WRAPPED)
+
+STAND_IN = {"qdrant_local": "qdrant_edge"}
+"""What CI asks in full, and nobody's installation is: the client's local mode is for tests alone, and shares its adapter with Edge."""
+
+
+def primary_of(harness: type[Harness]) -> type[Harness] | None:
+    """Of a variant, the harness that everyone's run asks in its place; also where that cannot run on this machine."""
+    return next((one for one in EVERY if one.name == (harness.primary or STAND_IN.get(harness.name))), None)

@@ -53,6 +53,7 @@ def test_the_installed_contract_fails_a_liar(run: Run) -> None:
     assert "test_what_was_acknowledged_survives_the_death_of_a_durable_store[lying]" in result.stdout
 
 
+@pytest.mark.thorough
 def test_harnesses_with_limits_stand_beside_those_without(run: Run) -> None:
     result = run("--memory-harness", "example:Mine", "--memory-harness", "harnesses:InMemoryServer", "-k", "limits")
     assert result.returncode == 0, result.stdout[-3000:] + result.stderr

@@ -65,6 +65,7 @@ def test_a_capability_no_test_judges_is_named(monkeypatch: pytest.MonkeyPatch, k
     assert all("teleport" in hole for hole in missing)
 
 
+@pytest.mark.thorough
 def test_a_run_with_an_unjudged_capability_stops(outside: pytest.Pytester) -> None:
     outside.makeconftest("from memory.ports import capabilities\ncapabilities.FLAGS += ('teleport',)\n")
     code, said = _with_test(outside, "\n    def test_any(harness):\n        pass\n")
@@ -72,12 +73,14 @@ def test_a_run_with_an_unjudged_capability_stops(outside: pytest.Pytester) -> No
     assert "the contract has holes: 'teleport' has no test that it works where claimed" in said
 
 
+@pytest.mark.thorough
 def test_a_test_that_names_an_unknown_capability_is_a_collection_error(outside: pytest.Pytester) -> None:
     code, said = _with_test(outside, "\n    @needs('teleport')\n    def test_any(harness):\n        pass\n")
     assert code == pytest.ExitCode.INTERRUPTED
     assert "no capability is called 'teleport'" in said
 
 
+@pytest.mark.thorough
 def test_a_harness_that_names_an_unknown_capability_is_refused(outside: pytest.Pytester) -> None:
     outside.makepyfile(wrong=EXAMPLE.replace("InMemoryStore.claims", "Capabilities(teleport=True)"))
     code, said = _run(outside, "--pyargs", "memory.ports.contract", harness="wrong:Mine")
@@ -85,6 +88,7 @@ def test_a_harness_that_names_an_unknown_capability_is_refused(outside: pytest.P
     assert "teleport" in said
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(("line", "why"), [("remote = 1", "`remote` is a bool"), ("patience = 5", "`patience` a timedelta")])
 def test_a_harness_that_says_it_wrong_whether_it_is_remote_is_refused(outside: pytest.Pytester, line: str, why: str) -> None:
     outside.makepyfile(wrong=EXAMPLE.replace('name = "mine"\n', f'name = "mine"\n        {line}\n'))
@@ -93,6 +97,7 @@ def test_a_harness_that_says_it_wrong_whether_it_is_remote_is_refused(outside: p
     assert why in said
 
 
+@pytest.mark.thorough
 def test_tests_of_servers_run_for_remote_harnesses_alone_and_fail_without_their_hooks(outside: pytest.Pytester) -> None:
     code, said = _run(outside, "--pyargs", "memory.ports.contract.test_servers", harness="mine:Mine")
     assert code == pytest.ExitCode.NO_TESTS_COLLECTED
@@ -128,6 +133,7 @@ def test_no_excuse_counts_as_a_pass(outside: pytest.Pytester) -> None:
 # -- tables and depth -------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.thorough
 def test_every_cell_of_a_table_runs_on_a_store_as_new_and_all_that_failed_are_named(outside: pytest.Pytester) -> None:
     body = """
     from memory.ports.contract.cells import cells
@@ -163,6 +169,7 @@ def test_a_table_of_nothing_and_one_with_a_name_too_few_are_refused() -> None:
         cells("one", [1, 2], ids=["first"])
 
 
+@pytest.mark.thorough
 def test_a_store_that_can_be_cleared_is_lent_from_test_to_test_and_given_back(outside: pytest.Pytester) -> None:
     outside.makepyfile(
         lends=EXAMPLE
@@ -237,6 +244,7 @@ def test_a_quick_run_asks_the_same_and_draws_less(outside: pytest.Pytester) -> N
     assert (code, "drawn [('mine', 20)]" in said) == (pytest.ExitCode.OK, True), said
 
 
+@pytest.mark.thorough
 def test_a_variant_draws_less_of_what_its_primary_is_asked_too_and_in_full_what_it_alone_is(outside: pytest.Pytester) -> None:
     outside.makepyfile(mine=EXAMPLE + VARIANT, test_it=SUITE + SEEDED)
     code, said = _run(outside, "-s", "test_it.py", "--memory-harness", "mine:Variant")
@@ -248,12 +256,14 @@ def test_a_variant_draws_less_of_what_its_primary_is_asked_too_and_in_full_what_
     assert (code, f"drawn {alone * 2}" in said) == (pytest.ExitCode.OK, True), said
 
 
+@pytest.mark.thorough
 def test_without_a_harness_the_contract_is_an_error(outside: pytest.Pytester) -> None:
     result = outside.runpytest_subprocess("-p", "memory.ports.contract.plugin", "--pyargs", "memory.ports.contract.test_limits")
     assert result.ret == pytest.ExitCode.INTERRUPTED
     assert "no harness: name one with --memory-harness" in result.stdout.str()
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("named", "why"),
     [
@@ -270,6 +280,7 @@ def test_a_harness_that_cannot_be_used_is_named(outside: pytest.Pytester, named:
     assert why in said
 
 
+@pytest.mark.thorough
 def test_a_harness_module_that_skips_itself_is_refused(outside: pytest.Pytester) -> None:
     outside.makepyfile(skipping="import pytest\npytest.importorskip('a_driver_that_is_absent')\n")
     code, said = _run(outside, "--pyargs", "memory.ports.contract.test_limits", harness="skipping:Mine")
@@ -280,6 +291,7 @@ def test_a_harness_module_that_skips_itself_is_refused(outside: pytest.Pytester)
 # -- both ways of running it ------------------------------------------------------------------------------------------
 
 
+@pytest.mark.thorough
 def test_a_suite_that_imports_the_contract_runs_it(outside: pytest.Pytester) -> None:
     outside.makeconftest(
         """

@@ -13,7 +13,7 @@ from memory.facade.manager import EveryTurn, Extraction
 from tests.support.depth import PROVING, drawn
 from tests.support.processes import started
 
-pytestmark = pytest.mark.backend("sqlite")
+pytestmark = [pytest.mark.backend("sqlite"), pytest.mark.thorough]
 KILLS = 30 if PROVING else 2
 CONVERSATIONS = drawn(200, 40)
 

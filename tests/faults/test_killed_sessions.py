@@ -117,11 +117,12 @@ async def _judge(config: dict[str, Any], writers: Writers) -> list[str]:
         return await judged(memory, writers.heard)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     "placing",
     [
         pytest.param(PLACINGS["default"], id="default", marks=marks_of("sqlite")),
-        *[pytest.param(placing, id=placing.name, marks=[*marks_of(*placing.backends), pytest.mark.thorough]) for placing in ON_SERVERS],
+        *[pytest.param(placing, id=placing.name, marks=marks_of(*placing.backends)) for placing in ON_SERVERS],
     ],
 )
 async def test_writers_that_are_killed_in_mid_append_and_mid_compaction_lose_and_double_nothing(placing: Placing, tmp_path: Path) -> None:

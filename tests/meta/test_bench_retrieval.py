@@ -13,6 +13,7 @@ import pytest
 from bench.locomo import Question, load, measured, scores
 from bench.placed import opened
 from bench.speed import of
+from tests.support.depth import beyond
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -69,8 +70,8 @@ def file(tmp_path: Path) -> Path:
 @pytest.mark.backend("sqlite")
 @pytest.mark.parametrize(
     ("program", "way"),
-    [(COMMAND, []), (COMMAND, ["--plain"]), (COMMAND, ["--together"]), (["bench/retrieval.py"], [])],
-    ids=["told in order", "plain", "together", "as a file"],
+    [pytest.param(COMMAND, ["--" + way] if way else [], id=way or "told in order", marks=beyond(way, [""])) for way in ("", "plain", "together")]
+    + [pytest.param(["bench/retrieval.py"], [], id="as a file", marks=pytest.mark.thorough)],
 )
 def test_what_was_said_is_written_asked_for_and_found(file: Path, tmp_path: Path, program: list[str], way: list[str]) -> None:
     run, figures = tmp_path / "run.jsonl", tmp_path / "figures.json"
@@ -115,6 +116,7 @@ def test_scores_are_those_that_the_measures_are_defined_by() -> None:
 
 
 @pytest.mark.backend("sqlite")
+@pytest.mark.thorough
 async def test_searches_are_timed_by_size_and_others_that_are_not_installed_are_not_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("MEMORY_RIVALS", raising=False)
     figures = await of("here", opened(f"sqlite:///{tmp_path / 'memory.db'}"), 1, (20, 200), tmp_path)

@@ -1,4 +1,5 @@
-"""What CI asks: each test of the contract on each harness it concerns. Nothing falls out of that set without a word."""
+"""What CI asks: each test of the contract on each harness it concerns; and what everyone's run does: each on each primary, and on a variant what its
+primary is not asked. Nothing falls out of these sets without a word."""
 
 from __future__ import annotations
 
@@ -15,13 +16,12 @@ import memory.ports.contract as contract
 import tests.contract
 from memory.ports.contract.harness import Harness
 from memory.ports.contract.judges import MARK, fits
-from tests.contract.every_harness import DRIVEN, FILES, HARNESSES
+from tests.contract.every_harness import EVERY, HARNESSES, primary_of
 from tests.contract.harnesses import EMBEDDED
-from tests.contract.wrapped_harnesses import WrappedInMemory, WrappedRedis
 from tests.support.backends import BACKENDS
+from tests.support.depth import THOROUGH
 
 ROOT = Path(__file__).resolve().parents[2]
-EVERY: tuple[type[Harness], ...] = (*EMBEDDED, *FILES, *DRIVEN, WrappedInMemory, WrappedRedis)
 WITHOUT_IMAGE = {"mysql", "qdrant_server"}
 """Backends whose images CI cannot have: see docs/plan.md."""
 
@@ -33,19 +33,23 @@ def _functions() -> dict[str, Callable[..., Any]]:
     return {name: test for one in found for name, test in one.items() if name.startswith("test_") and callable(test)}
 
 
-def _left_out(asked: set[tuple[str, str]], harnesses: Iterable[type[Harness]]) -> list[tuple[str, str]]:
-    """The pairs of harness and test that belong together and are not among the asked."""
+def _concerns(test: Callable[..., Any], harness: type[Harness] | None) -> bool:
+    return harness is not None and all(fits(mark, harness) for mark in getattr(test, "pytestmark", ()) if mark.name == MARK)
+
+
+def _left_out(asked: set[tuple[str, str]], harnesses: Iterable[type[Harness]], *, repeats: bool = True) -> list[tuple[str, str]]:
+    """The pairs of harness and test that belong together and are not asked; with `repeats`, also what a variant and its primary both have."""
     concerned = {
         (harness.name, name)
         for name, test in _functions().items()
         for harness in harnesses
-        if all(fits(mark, harness) for mark in getattr(test, "pytestmark", ()) if mark.name == MARK)
+        if _concerns(test, harness) and (repeats or not _concerns(test, primary_of(harness)))
     }
     return sorted(concerned - asked)
 
 
 def test_each_test_of_the_contract_is_asked_of_each_harness_that_it_concerns(request: pytest.FixtureRequest) -> None:
-    """At every depth: of what this run collected and left in."""
+    """Of what this run collected and left in; in everyone's run, a variant is asked what its primary is not."""
     whole = request.config.args_source is pytest.Config.ArgsSource.TESTPATHS and not request.config.option.keyword
     if not whole or request.config.option.markexpr not in ("", "not processor"):
         pytest.skip("some tests were chosen")
@@ -54,7 +58,7 @@ def test_each_test_of_the_contract_is_asked_of_each_harness_that_it_concerns(req
         harness = getattr(getattr(item, "callspec", None), "params", {}).get("contract_harness")
         if isinstance(item, pytest.Function) and isinstance(harness, type) and issubclass(harness, Harness):
             asked.add((harness.name, item.originalname))
-    assert _left_out(asked, HARNESSES) == []
+    assert _left_out(asked, HARNESSES, repeats=THOROUGH) == []
 
 
 def test_a_pair_that_fell_out_is_named() -> None:
@@ -62,6 +66,9 @@ def test_a_pair_that_fell_out_is_named() -> None:
     assert len(every) > 1_000
     gone = ("sqlite", "test_an_opened_store_claims_what_its_harness_says")
     assert _left_out(every - {gone}, EMBEDDED) == [gone]
+    assert _left_out(every - {gone}, EMBEDDED, repeats=False) == [gone], "of a primary in everyone's run too"
+    alone = ("in_memory_server", "test_what_was_acknowledged_survives_the_death_of_a_durable_store")
+    assert _left_out(every - {alone}, EMBEDDED, repeats=False) == [alone], "and of a variant where its primary is not asked"
 
 
 def test_every_harness_there_is_belongs_to_the_set() -> None:

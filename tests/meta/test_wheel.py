@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.depth import beyond
 from tests.support.readme import OPERATIONS, README, blocks, commands
 from tools import wheel as wheels
 
@@ -65,7 +66,9 @@ def test_the_installed_library_is_not_the_checkout(programs: Path, elsewhere: Pa
     assert Path(first).is_relative_to(programs.parent)
 
 
-@pytest.mark.parametrize(("page", "number"), [(page.stem, n) for page in PAGES.values() for n in range(len(blocks("python", page)))])
+@pytest.mark.parametrize(
+    ("page", "number"), [pytest.param(page.stem, n, marks=beyond(n, [0])) for page in PAGES.values() for n in range(len(blocks("python", page)))]
+)
 def test_a_snippet_of_a_page_runs(programs: Path, elsewhere: Path, page: str, number: int) -> None:
     (elsewhere / "snippet.py").write_text(blocks("python", PAGES[page])[number])
     result = run(programs, elsewhere, "python", "-W", "error", "snippet.py")
@@ -73,6 +76,7 @@ def test_a_snippet_of_a_page_runs(programs: Path, elsewhere: Path, page: str, nu
     assert result.stdout.strip(), "it printed nothing: did it find what it wrote?"
 
 
+@pytest.mark.thorough
 def test_the_memory_commands_of_the_readme_work_in_order(programs: Path, elsewhere: Path) -> None:
     run_so_far = 0
     for command in (shlex.split(c) for c in commands() if c.startswith("memory ")):
@@ -115,6 +119,7 @@ def test_the_memory_command_is_not_led_astray_by_the_folder_it_is_run_in(program
     assert run(programs, elsewhere, "memory", "--help").returncode == 0
 
 
+@pytest.mark.thorough
 def test_tests_of_a_project_with_its_own_memory_see_their_own(programs: Path, elsewhere: Path) -> None:
     (elsewhere / "memory.py").write_text("MINE = True\n")
     (elsewhere / "test_mine.py").write_text("import memory\ndef test_mine(): assert memory.MINE\n")

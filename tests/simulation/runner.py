@@ -22,6 +22,7 @@ from tests.simulation.shrink import Variant, shrink
 from tests.simulation.steps import aim_at, focus_of
 from tests.simulation.workload import Scenario, scenario
 from tests.simulation.world import Result, simulate
+from tests.support import noticed
 
 CHUNK = 25
 """Seeds that a process takes at once."""
@@ -157,10 +158,8 @@ def run_many(
     progress: Callable[[Summary], None] | None = None,
 ) -> Summary:
     """These seeds. Ends early once `stop` have failed."""
-    ordered = nearest_first(seeds, MUTANTS[mutant].near) if mutant is not None else list(seeds)
-    chunks = [(ordered[i : i + CHUNK], mutant) for i in range(0, len(ordered), CHUNK)]
     total, began = Summary(), time.monotonic()
-    for part in _results(chunks, jobs):
+    for part in _results(_chunks(seeds, mutant), jobs):
         total.add(part)
         total.seconds = time.monotonic() - began
         if progress is not None:
@@ -171,12 +170,23 @@ def run_many(
     return total
 
 
+def _chunks(seeds: Sequence[int], mutant: str | None) -> Iterator[tuple[list[int], str | None]]:
+    """What a process takes at once: of a mutant, the seed that showed it last alone, and then those nearest to it."""
+    if mutant is not None:
+        noted = noticed.by(f"simulation/{mutant}")
+        if noted is not None and noted in seeds:
+            yield [noted], mutant
+        seeds = nearest_first(seeds, MUTANTS[mutant].near)
+    for at in range(0, len(seeds), CHUNK):
+        yield list(seeds[at : at + CHUNK]), mutant
+
+
 def _untraced() -> None:
     """Tracing, such as coverage's, slows a simulation several times, and the other tests show the branches."""
     sys.settrace(None)
 
 
-def _results(chunks: list[tuple[list[int], str | None]], jobs: int) -> Iterator[Summary]:
+def _results(chunks: Iterator[tuple[list[int], str | None]], jobs: int) -> Iterator[Summary]:
     if jobs <= 1 and sys.gettrace() is None:
         yield from (run_chunk(*chunk) for chunk in chunks)
         return

@@ -25,9 +25,11 @@ from tests.simulation.scenes import Kind
 from tests.simulation.shrink import Variant
 from tests.simulation.steps import can_meet, declared_pairs, focus_of, focuses, named_steps, stride
 from tests.simulation.workload import Layout
+from tests.support import noticed
+from tests.support.depth import beyond, drawn
 from tests.support.slips import Slip
 
-SEEDS = int(os.environ.get("SIMULATION_SEEDS", "60"))
+SEEDS = int(os.environ.get("SIMULATION_SEEDS", "30"))
 FIRST = int(os.environ.get("SIMULATION_FIRST", secrets.randbelow(10**9)))
 """Fresh seeds every time; those that failed are printed, and `make simulate SEED=n` runs one again."""
 NOTICED_WITHIN = 3_000
@@ -51,19 +53,30 @@ SOON_NOTICED = {"copy-whatever-stands-there", "erasure-leaves-copies", "debts-ar
 """The mutants that everyone's run tries; the others take long."""
 
 
-@pytest.mark.parametrize("mutant", [pytest.param(name, marks=[] if name in SOON_NOTICED else pytest.mark.thorough) for name in sorted(MUTANTS)])
+@pytest.mark.parametrize("mutant", [pytest.param(name, marks=beyond(name, SOON_NOTICED)) for name in sorted(MUTANTS)])
 def test_a_missing_safeguard_is_noticed(mutant: str) -> None:
-    first = 0
+    seeds = list(range(NOTICED_WITHIN))
     for _ in range(2):  # a seed in a thousand shows a limit that `docs/plan.md` names, with the safeguard too: then another has to show the mutant
-        total = run_many(range(first, NOTICED_WITHIN), jobs=JOBS, mutant=mutant, stop=1)
+        total = run_many(seeds, jobs=JOBS, mutant=mutant, stop=1)
         assert total.called, f"'{mutant}' changes nothing: what it patches is never called"
         assert total.failures, f"{total.seeds} seeds passed although '{mutant}'"
         failure = total.failures[0]
-        first, without = failure.seed + 1, run_seed(failure.seed).violations
+        without = run_seed(failure.seed).violations
         if not without:
             break
+        seeds.remove(failure.seed)
     assert not without, f"seed {failure.seed} fails without '{mutant}' too"
     assert not any("TypeError" in v or "NameError" in v for v in failure.violations), f"'{mutant}' is no mutant but a mistake: {failure.violations}"
+    noticed.note(f"simulation/{mutant}", failure.seed)
+
+
+@pytest.mark.parametrize("noted", [11, 1])
+def test_a_mutant_is_tried_with_the_seed_that_is_noted_and_searched_for_where_that_shows_nothing(noted: int) -> None:
+    mutant = "a-copy-forgets-its-tags"
+    with patch.object(noticed, "by", {f"simulation/{mutant}": noted}.get):
+        total = run_many(range(20), mutant=mutant, stop=1)
+    assert total.failures
+    assert (total.seeds == 1) == (noted == 11), "the seed 1 does not show it"
 
 
 def test_a_mutant_that_changes_nothing_is_told_from_one_that_does() -> None:
@@ -92,13 +105,14 @@ def test_there_are_enough_mutants_and_each_is_named_by_what_goes_wrong() -> None
 
 
 def test_a_seed_is_replayed_to_the_letter() -> None:
-    for seed in range(0, 60, 7):
+    for seed in range(0, drawn(60, quick=20), 7):
         first, second = run_seed(seed, traced=True), run_seed(seed, traced=True)
         assert not first.violations, "a run that is traced is judged like any other"
         assert first.trace == second.trace
         assert first.struck == second.struck
 
 
+@pytest.mark.thorough
 def test_a_seed_is_replayed_to_the_letter_by_another_process() -> None:
     command = [sys.executable, "-m", "tests.simulation", "--seed", "3"]
     told = {subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True, timeout=120).stdout for _ in range(2)}

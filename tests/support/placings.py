@@ -106,13 +106,13 @@ def two_mid_stores(folder: Path) -> dict[str, Any]:
 
 PLACINGS = (
     Placing("redis-postgres-edge", ("redis", "postgresql", "qdrant_edge"), lambda folder: _tiers(_redis(), _postgres(), _edge(folder))),
-    Placing("volatile-redis-postgres", ("redis_volatile", "postgresql"), lambda folder: _tiers(_volatile_redis(), *[_postgres()] * 2)),
     Placing("postgres-only", ("postgresql",), _everything_in_postgres),
 )
 """Every acceptance test runs on these, and so does the story."""
 
 STORIES = (
     *PLACINGS,
+    Placing("volatile-redis-postgres", ("redis_volatile", "postgresql"), lambda folder: _tiers(_volatile_redis(), *[_postgres()] * 2)),
     Placing("redis-mongo-edge", ("redis", "mongo_replica_set", "qdrant_edge"), lambda folder: _tiers(_redis(), _mongo(), _edge(folder))),
     Placing("mariadb-only", ("mariadb",), _everything_in_mariadb),
     Placing("files-only", ("file",), lambda folder: _tiers(*[f"file://{folder / 'files'}"] * 3)),

@@ -15,6 +15,8 @@ from dataclasses import dataclass
 from typing import Any
 from unittest.mock import patch
 
+from tests.support import noticed
+
 
 @dataclass(frozen=True, slots=True)
 class Slip:
@@ -41,14 +43,17 @@ class Slip:
         exec(code, self.module.__dict__, found)  # noqa: S102 - the engine's own source
         return owner, name, found[name]
 
-    async def seen_in(self, played: Callable[[int], Awaitable[Sequence[object]]], histories: int) -> bool:
-        """Whether one of so many drawn histories, each played from its seed with the slip, says what is wrong, or ends in a failed assertion."""
+    async def seen_in(self, played: Callable[[int], Awaitable[Sequence[object]]], histories: int, name: str) -> bool:
+        """Whether one of so many drawn histories, each played from its seed with the slip, says what is wrong, or ends in a failed assertion. By the
+        name it is looked up which showed it last."""
         with self.applied():
-            for seed in range(histories):
+            for seed in noticed.first(name, range(histories)):
                 try:
-                    if await played(seed):
-                        return True
+                    shown = bool(await played(seed))
                 except AssertionError:
+                    shown = True
+                if shown:
+                    noticed.note(name, seed)
                     return True
         return False
 

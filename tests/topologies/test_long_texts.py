@@ -11,14 +11,22 @@ import pytest
 from memory import Memory
 from memory.orchestrator.collections import ENTRY_PASSAGES
 from tests.support.backends import marks_of
+from tests.support.depth import beyond
 from tests.support.long_texts import ABOUT, astray, long_text, rows
 from tests.support.placings import BESIDE_EDGE, MONTHS, forget
 
 KITTEN, QUESTION = "Ada adopted a small kitten from the shelter.", "which pet cat lives with her"
+EVERYONES = {"default", "edge-only"}
+"""Where everyone's run does it."""
 USER, SESSION = "user:ada", "session:s1"
 
 
-@pytest.fixture(params=[pytest.param(placing, id=placing.name, marks=marks_of(*placing.backends)) for placing in (*MONTHS, *BESIDE_EDGE)])
+@pytest.fixture(
+    params=[
+        pytest.param(placing, id=placing.name, marks=[*marks_of(*placing.backends), *beyond(placing.name, EVERYONES)])
+        for placing in (*MONTHS, *BESIDE_EDGE)
+    ]
+)
 def config(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[dict[str, Any]]:
     yield request.param.config(tmp_path)
     forget(tmp_path)

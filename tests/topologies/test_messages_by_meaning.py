@@ -12,6 +12,7 @@ import pytest
 from memory import InvalidInput, Memory
 from tests.support import postgres_servers
 from tests.support.backends import marks_of
+from tests.support.depth import beyond
 from tests.support.placings import MONTHS, Placing, forget
 from tests.unit.orchestrator.conversations.meant import astray
 
@@ -37,11 +38,15 @@ CASES = (
     ("mariadb-only", "long", False),
 )
 """Where the passages are asked to be, and whether messages are found by meaning then."""
+EVERYONES = {("default", "home"), ("edge-only", "home")}
+"""Where everyone's run has them."""
 TEA = "Ada prefers tea with milk"
 LONG = f"{'The meeting went on about the budget of next year and who pays for what. ' * 20}Then the server crashed during the night."
 
 
-@pytest.fixture(params=[pytest.param(case, id="-".join(case[:2]), marks=marks_of(*PLACINGS[case[0]].backends)) for case in CASES])
+@pytest.fixture(
+    params=[pytest.param(case, id="-".join(case[:2]), marks=[*marks_of(*PLACINGS[case[0]].backends), *beyond(case[:2], EVERYONES)]) for case in CASES]
+)
 def case(request: pytest.FixtureRequest) -> tuple[str, str, bool]:
     return request.param  # type: ignore[no-any-return]
 

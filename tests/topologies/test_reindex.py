@@ -16,6 +16,7 @@ from memory.ports.query import MAX_LIMIT, Everywhere, Query
 from memory.ports.record import Record, Role
 from tests.support import postgres_servers
 from tests.support.backends import marks_of
+from tests.support.depth import beyond
 from tests.support.long_texts import astray
 from tests.support.placings import BESIDE_EDGE, MONTHS, Placing, forget
 from tests.support.turned import Embedder
@@ -26,6 +27,8 @@ def _pgvector(folder: Path) -> dict[str, Any]:
 
 
 PLACINGS = (*(p for p in MONTHS if p.name != "in-memory"), *BESIDE_EDGE, Placing("pgvector-only", ("postgresql_pgvector",), _pgvector))
+EVERYONES = {"default", "edge-only"}
+"""Where everyone's run does it."""
 OLD = Embedder("of yesterday")
 NEW = {"equal": Embedder("of today", turned=1), "other": Embedder("of today", dimensions=5)}
 USER, SESSION = "user:ada", "session:s1"
@@ -35,7 +38,9 @@ MANY = 12
 FILLING = "And so it went on from there to the next of them. "
 
 
-@pytest.fixture(params=[pytest.param(placing, id=placing.name, marks=marks_of(*placing.backends)) for placing in PLACINGS])
+@pytest.fixture(
+    params=[pytest.param(placing, id=placing.name, marks=[*marks_of(*placing.backends), *beyond(placing.name, EVERYONES)]) for placing in PLACINGS]
+)
 def config(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[dict[str, Any]]:
     yield request.param.config(tmp_path)
     forget(tmp_path)

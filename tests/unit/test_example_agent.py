@@ -45,6 +45,7 @@ def test_it_knows_on_tuesday_what_it_was_told_on_monday(tmp_path: Path) -> None:
         assert "<memory>" not in "".join(message.text for message in memory.session("tuesday").context().messages), "shown, and not kept"
 
 
+@pytest.mark.thorough
 def test_it_looks_up_what_it_is_asked_to_look_up(tmp_path: Path) -> None:
     says(tmp_path, "monday", "The ferry to Porto leaves at noon.")
     answer, told = says(tmp_path, "tuesday", "Please look up when the ferry leaves?")

@@ -15,12 +15,16 @@ from tests.simulation.sessions.crashes import ALL, CUT, cut_off
 from tests.simulation.sessions.many import one, slipped, some
 from tests.simulation.sessions.slips import SLIPS
 from tests.simulation.steps import NOT_PLAYED, named_steps, session_steps
+from tests.support import noticed
+from tests.support.depth import beyond, drawn
 from tests.support.slips import Slip
 
 THOROUGH = bool(os.environ.get("MEMORY_THOROUGH"))
-SEEDS = 1_000 if THOROUGH else 60
+SEEDS = 1_000 if THOROUGH else drawn(60, quick=30)
 FIRST = int(os.environ.get("SIMULATION_FIRST", secrets.randbelow(10**9)))
 NOTICED_WITHIN = 1_000
+EVERYONES = {"say", "compact", "end"}
+"""The acts that are cut off in everyone's run."""
 SOON_NOTICED = {
     "a-place-is-taken-whoever-has-it",
     "what-is-true-after-a-lost-place-is-copied",
@@ -41,7 +45,7 @@ def test_no_invariant_of_sessions_is_broken_under_faults(capsys: pytest.CaptureF
     assert total.acknowledged > 3 * SEEDS
 
 
-@pytest.mark.parametrize("act", CUT)
+@pytest.mark.parametrize("act", [pytest.param(act, marks=beyond(act, EVERYONES)) for act in CUT])
 def test_an_act_that_is_cut_off_at_any_call_leaves_nothing_broken(act: str) -> None:
     _cut_off_everywhere(act, _CRASHES, atomic=act != "batch")
 
@@ -62,12 +66,13 @@ def _cut_off_everywhere(act: str, faults: tuple[Fault, ...], *, atomic: bool) ->
             assert len(worlds) > 1 or fault is Fault.ERROR_AFTER
 
 
-@pytest.mark.parametrize("slip", [pytest.param(name, marks=[] if name in SOON_NOTICED else pytest.mark.thorough) for name in sorted(SLIPS)])
+@pytest.mark.parametrize("slip", [pytest.param(name, marks=beyond(name, SOON_NOTICED)) for name in sorted(SLIPS)])
 def test_a_slip_in_conversations_is_noticed(slip: str) -> None:
     with slipped(slip):
-        seed = next((seed for seed in range(NOTICED_WITHIN) if one(seed).told.broken), None)
+        seed = next((seed for seed in noticed.first(f"sessions/{slip}", range(NOTICED_WITHIN)) if one(seed).told.broken), None)
     assert seed is not None, f"'{slip}' is not noticed"
     assert not one(seed).told.broken, f"seed {seed} fails without '{slip}' too"
+    noticed.note(f"sessions/{slip}", seed)
 
 
 @cells("slip", sorted(SLIPS), shared=True)

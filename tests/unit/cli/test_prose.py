@@ -322,7 +322,9 @@ def test_route_and_doctor_tell_which_store_serves_meaning(memory: CommandLine) -
     assert "messages: not found by meaning: conversations.meaning is 'off'" in off.ok("doctor")
 
 
-@pytest.mark.parametrize("place", [pytest.param(PLACINGS[2].config, marks=marks_of(*PLACINGS[2].backends))])
+@pytest.mark.parametrize(
+    "place", [pytest.param(placing.config, marks=marks_of(*placing.backends)) for placing in PLACINGS if placing.name == "postgres-only"]
+)
 def test_route_and_doctor_tell_what_is_done_where_no_store_has_an_index_for_meaning(memory: CommandLine, place: Any) -> None:
     url = place(memory.folder)["tiers"]["mid"]
     meant = replace(memory, environ={"MEMORY_CONFIG": url, "COLUMNS": "200"})

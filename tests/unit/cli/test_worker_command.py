@@ -14,7 +14,7 @@ from tests.unit.cli.test_process import run, start
 pytestmark = pytest.mark.backend("sqlite")
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize("number", [signal.SIGTERM, pytest.param(signal.SIGINT, marks=pytest.mark.thorough)])
 def test_a_worker_ends_when_asked_to_and_tells_each_round(tmp_path: Path, number: signal.Signals) -> None:
     worker = start(tmp_path, "worker", "--config", "m.db", "--every", "50ms", "--json")
     assert worker.stdout is not None

@@ -95,6 +95,7 @@ def _fails(number: int) -> None:
     raise (InvalidInput("tags", "bad"), NotFound("e1"), CompactionError(["e1"], "no"), StoreFull("main", "no room"))[number]
 
 
+@pytest.mark.thorough
 def test_a_process_pool_hands_its_caller_the_error_that_was_raised() -> None:
     with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn")) as pool:
         futures = [pool.submit(_fails, number) for number in range(4)]

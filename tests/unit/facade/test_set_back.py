@@ -12,6 +12,7 @@ import pytest
 
 from memory import Memory
 from tests.acceptance.support import Clock
+from tests.support.depth import drawn
 from tests.support.set_back import SCOPES, History, missing, wrong
 
 
@@ -36,7 +37,7 @@ def restored(folder: Path, tier: str, backup: Path) -> None:
     backup.rename(folder / f"{tier}.db")
 
 
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", range(drawn(6, 2)))
 @pytest.mark.parametrize("tier", ["short", "mid", "long"])
 async def test_a_store_set_back_alone_is_named_and_healed_or_what_is_lost_is(tier: str, seed: int, tmp_path: Path) -> None:
     clock = Clock(datetime.now(UTC))

@@ -25,6 +25,7 @@ from memory.policies.compacting import (
 from memory.policies.tokens import DefaultCounter
 from memory.policies.weighing import duplicates, importance, similarity
 from memory.policies.window import blocks
+from tests.support.depth import drawn
 from tests.unit.policies.talk import answer, asks, said, talks
 
 COUNTER = DefaultCounter()
@@ -126,7 +127,7 @@ def test_duplicates_are_named_once_by_the_earliest() -> None:
 
 
 @pytest.mark.behaviour("A118")
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=drawn(150), deadline=None)
 @given(
     st.lists(st.lists(st.sampled_from(["one", "two", "three", "four", "five", "six"]), max_size=8), max_size=12),
     st.sampled_from([0.1, 0.3, 0.5, 0.85, 1.0]),
@@ -334,7 +335,7 @@ def test_counts_are_shown_short(count: int, shown: str) -> None:
     assert format_token_count(count) == shown
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=drawn(150), deadline=None)
 @given(talks(), st.integers(0, 5), st.integers(1, 60), st.booleans(), st.booleans(), st.floats(0, 60))
 def test_whatever_is_compacted_no_call_is_parted_from_its_results_and_nothing_protected_is_lost(
     messages: list[Message], keep_recent: int, most: int, summarise: bool, last_user: bool, least: float

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from memory.domain.message import ToolCall
 from memory.policies.tokens import PART_TOKENS, DefaultCounter, message_tokens, messages_tokens, tools_tokens
 from memory.ports.tokens import TokenCounter
+from tests.support.depth import drawn
 from tests.unit.policies.talk import said
 
 COUNTER = DefaultCounter()
@@ -45,7 +46,7 @@ def test_a_chinese_japanese_or_korean_character_is_one_token_and_a_half_summed_b
 
 
 @pytest.mark.behaviour("A113")
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=drawn(200), deadline=None)
 @given(st.text(), st.text(), st.text())
 def test_a_longer_text_never_costs_less(before: str, text: str, behind: str) -> None:
     assert COUNTER.count(text) <= COUNTER.count(before + text + behind)

@@ -25,6 +25,7 @@ from memory.policies.window import (
     split_for_compaction,
     turns,
 )
+from tests.support.depth import drawn
 from tests.unit.policies.talk import answer, asks, contents, said, talks
 
 COUNTER = DefaultCounter()
@@ -210,7 +211,7 @@ def test_compaction_is_due_at_nine_tenths_of_what_the_model_takes_and_with_more_
     assert (Threshold(10).keep_last, Threshold(10).share) == (40, 0.9)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=drawn(150), deadline=None)
 @given(talks())
 def test_whatever_was_written_every_message_is_shown_once_or_named_and_results_follow_their_call(messages: list[Message]) -> None:
     found = arranged(messages)
@@ -223,7 +224,7 @@ def test_whatever_was_written_every_message_is_shown_once_or_named_and_results_f
     assert arranged(again).order == tuple(range(len(again)))
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=drawn(150), deadline=None)
 @given(talks(), st.integers(0, 80), st.sampled_from(["blocks", "turns"]), st.booleans())
 def test_whatever_the_budget_it_is_kept_or_said_and_no_block_is_parted(
     messages: list[Message], budget: int, by: Literal["blocks", "turns"], keep_last_user: bool
@@ -239,7 +240,7 @@ def test_whatever_the_budget_it_is_kept_or_said_and_no_block_is_parted(
         assert all(messages[at].role is Role.SYSTEM for at in found.kept)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=drawn(150), deadline=None)
 @given(talks(), st.integers(-1, 10))
 def test_whatever_is_kept_by_a_compaction_holds_whole_blocks_and_nothing_is_lost(messages: list[Message], keep_last: int) -> None:
     for found in (split_for_compaction(messages, keep_last), split_by_policy(messages, keep_last)):
@@ -249,7 +250,7 @@ def test_whatever_is_kept_by_a_compaction_holds_whole_blocks_and_nothing_is_lost
     _takes(messages, newest(messages, keep_last))
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=drawn(300), deadline=None)
 @given(talks(), st.integers(0, 80), st.integers(0, 8), st.sampled_from(["blocks", "turns"]))
 def test_where_the_end_of_a_window_is_enough_it_shows_what_all_of_it_shows(
     messages: list[Message], budget: int, last: int, by: Literal["blocks", "turns"]
@@ -294,7 +295,7 @@ def test_in_steps_what_is_shown_begins_the_same_until_a_step_is_full(by: Literal
     assert len(set(prefixes)) > 10
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=drawn(200), deadline=None)
 @given(talks(), st.integers(0, 80), st.integers(1, 40), st.sampled_from(["blocks", "turns"]))
 def test_steps_part_no_block_keep_the_last_user_message_and_are_told_by_the_end_alone(
     messages: list[Message], budget: int, step: int, by: Literal["blocks", "turns"]

@@ -12,8 +12,9 @@ from hypothesis import strategies as st
 from memory.domain.errors import InvalidInput
 from memory.domain.message import Message, Role, ToolCall
 from memory.domain.shapes import SHAPES, given_as, messages_of
+from tests.support.depth import drawn
 
-FEW = settings(max_examples=60, deadline=None)
+FEW = settings(max_examples=drawn(60), deadline=None)
 DATA_URL = "data:image/jpeg;base64,QUJD"
 IMAGES: dict[str, dict[str, Any]] = {
     "openai": {"type": "image_url", "image_url": {"url": DATA_URL}},

@@ -7,6 +7,7 @@ from __future__ import annotations
 import pytest
 
 from memory.orchestrator.conversations import log
+from tests.support.depth import drawn
 from tests.support.slips import Slip
 from tests.unit.orchestrator.conversations.interleaved import Scene
 
@@ -21,9 +22,8 @@ SLIPS = {
 }
 
 
-@pytest.mark.parametrize("orders", [60, pytest.param(3_000, marks=pytest.mark.thorough)])
-async def test_what_was_acknowledged_is_seen_by_whoever_reads_after_that(orders: int) -> None:
-    for seed in range(orders):
+async def test_what_was_acknowledged_is_seen_by_whoever_reads_after_that() -> None:
+    for seed in range(drawn(ORDERS, 60, proof=3_000)):
         assert await Scene(str(seed)).played() == [], f"in order {seed}"
 
 

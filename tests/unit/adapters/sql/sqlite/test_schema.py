@@ -69,6 +69,7 @@ def test_eight_processes_open_a_new_file_at_once(file: Path) -> None:
     assert finished([started(OPEN, file) for _ in range(8)]) == ["True\n"] * 8
 
 
+@pytest.mark.thorough
 async def test_processes_that_open_a_filled_file_with_fields_more_at_once_add_them_once(store: SqliteStore, file: Path) -> None:
     before = await fill(store)
     assert finished([started(OPEN, file, "wide") for _ in range(4)]) == ["True\n"] * 4
