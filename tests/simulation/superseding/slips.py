@@ -49,7 +49,7 @@ SLIPS: dict[str, Slip] = {
     "a-link-is-made-and-nothing-retired": Slip(
         superseding,
         "Superseding._supersede",
-        "if not await self._entries.retire(key.tenant, entry_id, at, version) and version is not None:",
+        "if not await self._entries.retire(key.tenant, entry_id, at, version, origins=origins) and version is not None:",
         "if False:",
     ),
     "others-are-retired-without-a-link": Slip(
