@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Sequence, Set
 from contextlib import suppress
 from datetime import timedelta
 from typing import TYPE_CHECKING
@@ -54,10 +54,12 @@ async def in_the_end(world: Run) -> None:
         await worker.engine.open()
     world.watch.look()
     await asyncio.sleep(LONG_ENOUGH.total_seconds())
+    waiting = {record.key for record in world.watch.entries().values() if record.partition in _not_ended(world)}
     await asyncio.gather(workers[1].maintain(UNLIMITED), _edited(world, workers[0]))
     world.watch.look()
     await asyncio.sleep(SINCE.total_seconds())
     await rounds_in_turn(world, workers, Allowance(timedelta(0)) if world.seed % 3 == 1 else UNLIMITED, "")
+    told.broken += ended_by_rule(world, waiting)
     await _ended_again(world, workers[0])
     await _one_more(world, workers[1])
     for hold in told.holds:
@@ -69,9 +71,8 @@ async def in_the_end(world: Run) -> None:
 
 async def rounds_in_turn(world: Run, workers: Sequence[Worker], allowance: Allowance, when: str) -> None:
     """Until several found nothing more; then what was covered when they began is gone."""
-    begun, quiet, unended = world.told.now(), 0, _not_ended(world)
+    begun, quiet = world.told.now(), 0
     slices = len(list(world.watch.rows(ENTRY_VERSIONS))) // RULED.page  # of kept versions each process goes through one a round
-    of_sessions = [record.key for record in world.watch.entries().values() if record.partition in unended]
     for number in range(ROUNDS):
         await asyncio.sleep(BETWEEN)
         quiet = 0 if await workers[number % 2].maintain(allowance) else quiet + 1
@@ -80,9 +81,13 @@ async def rounds_in_turn(world: Run, workers: Sequence[Worker], allowance: Allow
             break
     world.say(f"--- {number + 1} rounds ---")
     world.told.broken += [f"after {number + 1} rounds, {when}{what}" for what in nothing_covered_stays(world, begun)]
-    for key in of_sessions:
-        if (record := world.watch.entries().get(key)) is not None and record.tier == "short" and not expired(record, begun):
-            world.told.broken.append(f"the session of {key.id} has ended by rule, and it is where it was: {record}")
+
+
+def ended_by_rule(world: Run, waited: Set[Key]) -> Iterator[str]:
+    """The entries of sessions that have ended by rule are no longer where they waited for that."""
+    for key in waited:
+        if (record := world.watch.entries().get(key)) is not None and record.tier == "short" and not expired(record, world.told.now()):
+            yield f"the session of {key.id} has ended by rule, and it is where it was: {record}"
 
 
 def _not_ended(world: Run) -> set[Partition]:
