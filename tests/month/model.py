@@ -299,10 +299,12 @@ class Model:
         distinct = {"tags": list(dict.fromkeys(changes["tags"]))} if "tags" in changes else {}
         self._next(said, life, found, changes | merged | distinct)
 
-    def _next(self, said: Said, life: Life, found: dict[str, Any], changes: dict[str, Any]) -> None:
+    def _next(self, said: Said, life: Life, found: dict[str, Any], changes: dict[str, Any], of: Sequence[str] = ()) -> None:
+        """`of`: origins of what brought the change."""
         chosen = {"version": found["version"], "updated_at": found["updated_at"]}
         fields = life.now.fields | changes | chosen
-        others = [one for one in _came_of(life.now.fields) if one not in _came_of({"source": fields["source"], "origins": None})]
+        own = came_of({"source": fields["source"], "origins": None})
+        others = [one for one in dict.fromkeys([*came_of(life.now.fields), *of]) if one not in own]
         fields |= {"origins": others} if others else {}
         self._match(said, found, fields | {"tier": life.tier})
         latest = max(
@@ -808,13 +810,13 @@ def _compacted(tenant: str, sources: Sequence[Life], text: str, patch: dict[str,
         "tags": tags,
         "metadata": merged | patch.get("metadata", {}),
         "expires_at": None if None in ends else max(ends),
-        "origins": list(dict.fromkeys(one for of in fields for one in _came_of(of))) or None,
+        "origins": list(dict.fromkeys(one for of in fields for one in came_of(of))) or None,
         "compacted_from_ids": [life.id for life in sources],
         "contributors": [contributor for one in fields for contributor in _contributors(one)],
     }
 
 
-def _came_of(fields: dict[str, Any]) -> list[str]:
+def came_of(fields: dict[str, Any]) -> list[str]:
     """What an entry comes of: its source, and what else went into it."""
     return [*([f"source:{fields['source']}"] if fields["source"] else []), *(fields["origins"] or ())]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from tests.month.model import SKEW, Id, Link, Model
+from tests.month.model import SKEW, Id, Link, Model, came_of
 from tests.month.mutants import Method, mutant
 from tests.month.operations import Gone, Operation, operation, resolved
 from tests.month.said import Said, plain, same
@@ -87,7 +87,7 @@ def superseded(
     for life in stand:
         if life.id not in again:
             said.wrong("loses what it supersedes", life.id)
-        model._next(said, life, again[life.id], {"valid_to": max(moment, life.now.fields["valid_from"])})
+        model._next(said, life, again[life.id], {"valid_to": max(moment, life.now.fields["valid_from"])}, came_of(model.lives[made].now.fields))
     found = {(link.label, link.target_id, link.created_at) for link in links}
     if found != {("supersedes", life.id, moment) for life in stand}:
         said.wrong("links others", f"{found}, wanted {[life.id for life in stand]} at {moment}")
