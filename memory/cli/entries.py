@@ -40,6 +40,9 @@ async def write(
     speaker: Annotated[str | None, typer.Option(help="Who said it.")] = None,
     key: Annotated[str | None, typer.Option(help="Writing again under the same key writes nothing twice.")] = None,
     revive: Annotated[bool, typer.Option("--revive", help="Also where the entry under the key was deleted: begin a new life.")] = False,
+    update: Annotated[bool, typer.Option("--update", help="Let the entry under the key say this; its version before is kept.")] = False,
+    supersedes: Annotated[list[str] | None, typer.Option("--supersedes", metavar="ID", help="An entry that ends with this one; repeat it.")] = None,
+    check: Annotated[bool, typer.Option("--check", help="Say what says nearly the same, or contradicts it. All of it stands.")] = False,
 ) -> None:
     """Remember something."""
     from memory.cli import show
@@ -48,8 +51,16 @@ async def write(
     options = given(type=kind, title=title, source=source, agent=agent, run=run, tags=tag, metadata=json_object("metadata", metadata), key=key)
     options |= given(conversation_id=conversation_id, number_in_conversation=number, speaker=speaker)
     async with cli.memory() as memory:
-        entry = await memory.write(text, scope=scope, expires_at=expiry("expires", expires), revive=revive, **options)
-    cli.emit(show.entry_json(entry), lambda out: out.print(show.plain(f"{entry.id}  in {entry.tier}, {entry.scope.text}")))
+        options |= given(supersedes=supersedes, on_conflict="update" if update else None)
+        entry = await memory.write(text, scope=scope, expires_at=expiry("expires", expires), revive=revive, check=check, **options)
+    near = list(entry.checked.found) if entry.checked is not None else []
+
+    def people(out: Console) -> None:
+        out.print(show.plain(f"{entry.id}  in {entry.tier}, {entry.scope.text}"))
+        for other in near:
+            out.print(show.plain(f"near it: {other.id}  {other.content}", limit=200))
+
+    cli.emit(show.entry_json(entry) | ({"near": [show.entry_json(one) for one in near]} if check else {}), people)
 
 
 async def search(

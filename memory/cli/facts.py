@@ -1,0 +1,118 @@
+"""Commands on facts that change: update and invalidate entries, their history, links between them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from memory.cli.command import Cli, command
+from memory.cli.options import MetadataOption, OptionalScope, TagsOption, expiry, given, json_object, moment
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+EntryId = Annotated[str, typer.Argument(metavar="ID")]
+
+
+def register(app: typer.Typer) -> None:
+    command(app, "update")(update)
+    command(app, "invalidate")(invalidate)
+    command(app, "history")(history)
+    command(app, "relate")(relate)
+    command(app, "unrelate")(unrelate)
+    command(app, "related")(related)
+
+
+async def update(
+    cli: Cli,
+    entry_id: EntryId,
+    content: Annotated[str | None, typer.Option(metavar="TEXT", help="What it says from now on.")] = None,
+    title: Annotated[str | None, typer.Option(help="Its title.")] = None,
+    kind: Annotated[str | None, typer.Option("--type", metavar="TYPE", help="user, feedback, project, reference, learning or context.")] = None,
+    source: Annotated[str | None, typer.Option(help="Where that comes from.")] = None,
+    tag: TagsOption = None,
+    metadata: MetadataOption = None,
+    expires: Annotated[str | None, typer.Option(metavar="TIME|LENGTH", help="Hide it after this moment, or so long from now: 30d, 1h30m.")] = None,
+) -> None:
+    """Change an entry: tags are replaced, metadata merged, what is not given stays. The version before is kept."""
+    from memory.cli import show
+
+    changes = given(content=content, title=title, type=kind, source=source, tags=tag, metadata=json_object("metadata", metadata))
+    changes |= given(expires_at=expiry("expires", expires))
+    async with cli.memory() as memory:
+        entry = await memory.update(entry_id, **changes)
+    cli.emit(show.entry_json(entry), lambda out: out.print(show.entry_block(entry)))
+
+
+async def invalidate(
+    cli: Cli,
+    entry_ids: Annotated[list[str], typer.Argument(metavar="ID...")],
+    when: Annotated[str | None, typer.Option("--when", metavar="TIME", help="The moment it ends, in ISO 8601 with a zone; now unless told.")] = None,
+) -> int:
+    """End the validity of entries: they are found no more, and stay readable with --as-of. Ends with 1 where one was not active."""
+    async with cli.memory() as memory:
+        ended = {entry_id: await memory.entries.invalidate(entry_id, moment("when", when)) for entry_id in entry_ids}
+    lines = [f"{entry_id}  {'ended' if done else 'not found, or ended already'}" for entry_id, done in ended.items()]
+    cli.emit(
+        {"ended": [one for one, done in ended.items() if done], "not_found": [one for one, done in ended.items() if not done]},
+        lambda out: out.print("\n".join(lines), markup=False),
+    )
+    return 0 if all(ended.values()) else 1
+
+
+async def history(cli: Cli, entry_id: EntryId) -> None:
+    """Every version of an entry that was kept, oldest first."""
+    from memory.cli import show
+
+    async with cli.memory() as memory:
+        versions = await memory.entries.history(entry_id)
+    rows = [[show.moment(one.updated_at), show.plain(one.content, limit=200), one.version] for one in versions]
+    cli.emit(
+        {"history": [show.entry_json(one) for one in versions]},
+        lambda out: out.print(show.table("Versions", ["since", "content", "version"], rows, right=("version",))),
+    )
+
+
+async def relate(
+    cli: Cli,
+    source_id: Annotated[str, typer.Argument(metavar="FROM")],
+    label: Annotated[str, typer.Argument(metavar="LABEL", help="relates_to, refines, contradicts, supersedes or supports.")],
+    target_id: Annotated[str, typer.Argument(metavar="TO")],
+) -> None:
+    """Link two active entries."""
+    from memory.cli import show
+
+    async with cli.memory() as memory:
+        made = await memory.relations.relate(source_id, label, target_id)
+    cli.emit(made.to_dict(), lambda out: out.print(show.plain(f"{made.id}  {made.source_id} {made.label} {made.target_id}")))
+
+
+async def unrelate(cli: Cli, relation_id: Annotated[str, typer.Argument(metavar="RELATION")]) -> int:
+    """Delete a link. Ends with 1 where there is none."""
+    async with cli.memory() as memory:
+        gone = await memory.relations.unrelate(relation_id)
+    cli.emit({"deleted": gone}, lambda out: out.print("deleted" if gone else "not found", markup=False))
+    return 0 if gone else 1
+
+
+async def related(
+    cli: Cli,
+    entry_id: EntryId,
+    depth: Annotated[int, typer.Option("--depth", help="In one step or two.")] = 1,
+    scope: OptionalScope = None,
+) -> None:
+    """What is linked to an entry, in both directions."""
+    from memory.cli import show
+
+    async with cli.memory() as memory:
+        found = await memory.relations.expand(entry_id, depth=depth, scope=scope)
+    for notice in found.notices:
+        cli.say(notice)
+    said = {node.entry.id: node.entry.title or node.entry.content for node in found.nodes}
+
+    def people(out: Console) -> None:
+        rows = [[show.plain(said[one.source_id], limit=80), one.label, show.plain(said[one.target_id], limit=80), one.id] for one in found.relations]
+        out.print(show.table("", ["entry", "label", "other", "id"], rows))
+
+    cli.emit(found.to_dict(), people)
