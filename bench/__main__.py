@@ -10,7 +10,7 @@ import time
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
-from bench import conversations, edge, messages, mongo, mysql, postgresql, redis, retrieval, rivals, sessions, speed, startup, store, whole
+from bench import conversations, edge, injection, messages, mongo, mysql, postgresql, redis, retrieval, rivals, sessions, speed, startup, store, whole
 from bench.measure import Figure, report
 
 MEASUREMENTS: dict[str, Callable[[Path, int], Awaitable[list[Figure]]]] = {
@@ -30,6 +30,7 @@ MEASUREMENTS: dict[str, Callable[[Path, int], Awaitable[list[Figure]]]] = {
     "rivals": rivals.rivals,
     "retrieval": retrieval.retrieval,
     "speed": speed.speed,
+    "injection": injection.injections,
 }
 
 
