@@ -139,3 +139,24 @@ async def test_what_was_erased_is_told_to_nobody(memory: Memory) -> None:
     await memory.admin.erase_user("ada")
     await MemoryManager(stores, memory=memory).resume()
     assert [text for _, text in store.heard] == ["hello"]
+
+
+@pytest.mark.behaviour("E52")
+async def test_what_is_shown_to_a_model_stands_in_no_history_and_is_learnt_by_no_store(memory: Memory) -> None:
+    """The agent appends what was said; what it was shown besides was for one call of the model."""
+    await memory.write("Ada sails on Sunday", scope="user:ada")
+    heard = Heard()
+    stores = [NamedStore("ada", memory.scoped("user:ada")), NamedStore("heard", heard, writable=True, extraction=Extraction(EveryTurn()))]
+    session = memory.session("talk")
+    async with MemoryManager(stores) as manager:
+        recording = await manager.record(session=session)
+        said = [user("when does Ada sail?")]
+        await recording.add(said)
+        shown = await manager.inject(said)
+        assert "Ada sails on Sunday" in shown[-1]["content"]
+        await recording.add([{"role": "assistant", "content": "on Sunday"}])
+        await recording.turn_ended()
+        await manager.flush()
+    assert said == [user("when does Ada sail?")]
+    assert [text for _, text in heard.heard] == ["when does Ada sail?", "on Sunday"]
+    assert [item.message.text for item in (await session.history()).items] == ["when does Ada sail?", "on Sunday"]

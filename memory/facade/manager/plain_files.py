@@ -23,7 +23,7 @@ from memory.domain.errors import CorruptRecord, InvalidInput
 from memory.facade.manager.stores import StoreEntry, content_of
 
 FOLDER = Path("~/.memory-tiers")
-_UNFIT = re.compile(r"[^\w.-]", re.ASCII)
+_UNFIT = re.compile(r"\.\.+|[^\w.-]", re.ASCII)
 
 
 class Strategy(Protocol):

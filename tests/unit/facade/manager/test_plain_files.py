@@ -23,6 +23,7 @@ def found(store: Any, query: str, **more: Any) -> list[str]:
 # -- one JSON file ----------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.behaviour("E88", "E89", "E91", "AC-E43")
 def test_a_file_is_read_by_the_next_store_and_touched_by_no_constructor(tmp_path: Path) -> None:
     path = tmp_path / "deep" / "notes.json"
     store = JsonStore(path)
@@ -37,6 +38,7 @@ def test_a_file_is_read_by_the_next_store_and_touched_by_no_constructor(tmp_path
     assert [file.name for file in path.parent.iterdir()] == ["notes.json"]
 
 
+@pytest.mark.behaviour("E91", "AC-E43")
 def test_a_store_without_a_file_writes_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     store = JsonStore()
@@ -45,8 +47,9 @@ def test_a_store_without_a_file_writes_none(tmp_path: Path, monkeypatch: pytest.
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.behaviour("E88")
 @pytest.mark.parametrize(
-    ("name", "file"), [("notes", "notes.json"), ("../weird/name", "_weird_name.json"), ("a b", "a_b.json"), ("...", "_.json"), ("für", "f_r.json")]
+    ("name", "file"), [("notes", "notes.json"), ("../weird/name", "__weird_name.json"), ("a b", "a_b.json"), ("...", "_.json"), (".für", "f_r.json")]
 )
 def test_a_name_is_a_file_in_the_home_folder_and_nowhere_else(name: str, file: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HOME", str(tmp_path))
@@ -56,6 +59,7 @@ def test_a_name_is_a_file_in_the_home_folder_and_nowhere_else(name: str, file: s
         JsonStore.at_home(" ")
 
 
+@pytest.mark.behaviour("E91", "AC-E43")
 @pytest.mark.parametrize(
     ("text", "said"),
     [
@@ -76,6 +80,7 @@ def test_a_file_that_a_hand_broke_says_where_and_is_left_alone(text: str, said: 
     assert path.read_text() == text
 
 
+@pytest.mark.behaviour("E89", "E91", "AC-E43")
 def test_what_a_hand_wrote_needs_no_more_than_a_content(tmp_path: Path) -> None:
     path = tmp_path / "notes.json"
     path.write_text('[{"content": "by hand", "metadata": null}]')
@@ -85,6 +90,7 @@ def test_what_a_hand_wrote_needs_no_more_than_a_content(tmp_path: Path) -> None:
     assert found(store, "by") == ["by program", "by hand"]
 
 
+@pytest.mark.behaviour("E89", "E90")
 def test_the_more_words_of_the_query_the_better_then_the_newer() -> None:
     store = JsonStore()
     for text in ("tea", "tea and milk", "MILK with Käse", "rum", "milk and tea"):
@@ -98,6 +104,7 @@ def test_the_more_words_of_the_query_the_better_then_the_newer() -> None:
             store.add(wrong)  # type: ignore[arg-type]
 
 
+@pytest.mark.behaviour("E92", "AC-E43")
 def test_many_at_once_are_all_kept(tmp_path: Path) -> None:
     for store in (JsonStore(tmp_path / "notes.json"), MarkdownStore(tmp_path)):
         with ThreadPoolExecutor(10) as pool:
@@ -105,6 +112,7 @@ def test_many_at_once_are_all_kept(tmp_path: Path) -> None:
         assert len(store.search("fact", limit=100)) == 10
 
 
+@pytest.mark.behaviour("E92")
 def test_a_manager_uses_them_on_any_event_loop(tmp_path: Path) -> None:
     stores = [NamedStore("json", JsonStore(tmp_path / "n.json"), writable=True), NamedStore("md", MarkdownStore(tmp_path), writable=True)]
     manager = MemoryManager(stores)
@@ -116,6 +124,7 @@ def test_a_manager_uses_them_on_any_event_loop(tmp_path: Path) -> None:
 # -- a folder of Markdown ---------------------------------------------------------------------------------------------
 
 
+@pytest.mark.behaviour("E93", "AC-E45")
 def test_what_begins_alike_is_one_note(tmp_path: Path) -> None:
     store = MarkdownStore(tmp_path)
     assert store.add("Python is great\nFast prototyping") == "python-is-great.md"
@@ -132,12 +141,13 @@ def test_what_begins_alike_is_one_note(tmp_path: Path) -> None:
     assert found(store, "hand") == ["by hand"]
 
 
+@pytest.mark.behaviour("E93", "AC-E45")
 def test_stores_of_different_names_do_not_see_each_other(tmp_path: Path) -> None:
     one, other = MarkdownStore(tmp_path, "one"), MarkdownStore(tmp_path, "../other")
     one.add("tea")
     other.add("rum")
     assert (found(one, "rum"), found(other, "tea")) == ([], [])
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["_other", "one"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["__other", "one"]
     with pytest.raises(InvalidInput, match="namespace"):
         MarkdownStore(tmp_path, "..")
 
@@ -158,6 +168,7 @@ class Last:
         return [("gone", 9.0), *((one, 0.5) for one in self.ids[::-1])]
 
 
+@pytest.mark.behaviour("E94")
 def test_a_strategy_is_told_what_is_added_and_decides_what_is_found(tmp_path: Path) -> None:
     for store in (JsonStore(strategy=Last()), MarkdownStore(tmp_path, strategy=Last())):
         for text in ("tea", "rum", "rum", "gin"):
