@@ -6,6 +6,7 @@ import os
 import secrets
 import subprocess
 import sys
+from collections.abc import Iterable
 from itertools import pairwise
 from pathlib import Path
 from unittest.mock import patch
@@ -20,7 +21,7 @@ from tests.simulation.mutants import CALLED, MUTANTS, Mutant, applied
 from tests.simulation.rare_slips import RARE_SLIPS
 from tests.simulation.report import LEAST, table, verdict
 from tests.simulation.report import SEEDS as SEEDS_OF_A_PROOF
-from tests.simulation.runner import run_chunk, run_many, run_seed, run_variant, scenario_of, shrink_seed
+from tests.simulation.runner import Summary, run_chunk, run_many, run_seed, run_variant, scenario_of, shrink_seed
 from tests.simulation.scenes import Kind
 from tests.simulation.shrink import Variant
 from tests.simulation.steps import can_meet, declared_pairs, focus_of, focuses, named_steps, stride
@@ -70,13 +71,18 @@ def test_a_missing_safeguard_is_noticed(mutant: str) -> None:
     noticed.note(f"simulation/{mutant}", failure.seed)
 
 
-@pytest.mark.parametrize("noted", [11, 1])
-def test_a_mutant_is_tried_with_the_seed_that_is_noted_and_searched_for_where_that_shows_nothing(noted: int) -> None:
+def test_a_mutant_is_tried_with_the_seed_that_is_noted_and_searched_for_where_that_shows_nothing() -> None:
     mutant = "a-copy-forgets-its-tags"
-    with patch.object(noticed, "by", {f"simulation/{mutant}": noted}.get):
-        total = run_many(range(20), mutant=mutant, stop=1)
-    assert total.failures
-    assert (total.seeds == 1) == (noted == 11), "the seed 1 does not show it"
+
+    def tried(noted: int | None, seeds: Iterable[int] = range(20)) -> Summary:
+        with patch.object(noticed, "by", {f"simulation/{mutant}": noted}.get):
+            return run_many(list(seeds), mutant=mutant, stop=1)
+
+    shows = tried(None).failures[0].seed
+    silent = next(seed for seed in range(20) if not tried(None, [seed]).failures)
+    assert tried(shows).seeds == 1
+    assert tried(silent).failures
+    assert tried(silent).seeds > 1
 
 
 def test_a_mutant_that_changes_nothing_is_told_from_one_that_does() -> None:
