@@ -20,7 +20,7 @@ from memory.facade.arguments import Moment, flag, id_of, ids_of, moment, scope_o
 from memory.facade.explain import RouteReport, explain_route
 from memory.facade.importing import Import, Imported, Source, Told, opened
 from memory.facade.reports import Copy, Stats, StoreAudit, StoreReport, Vacuumed
-from memory.facade.transfer import exported, exported_record, exported_relation, exported_version
+from memory.facade.transfer import exported, exported_record, exported_relation, exported_scratchpad, exported_version
 from memory.facade.why import WhyReport, why
 from memory.orchestrator.collections import ARTIFACTS, MESSAGES, SESSIONS
 from memory.orchestrator.entry_records import entry_of
@@ -164,8 +164,9 @@ class Admin:
         """The lines of an export of the tenant, or of one scope, as JSON objects, which `import_` reads.
 
         First every live entry, oldest first, retired ones too, each with its kept versions after it; then the relations between them, the sessions
-        and the events of their logs, and what else belongs to them; of a session's scope its conversation too. Of what is still owed what
-        `onward` is to be asked is carried, and nothing else. It is read page by page; of what was written only the ids are remembered.
+        and the events of their logs, and what else belongs to them; of a session's scope its conversation too; of the tenant its scratchpads come
+        last. Of what is still owed what `onward` is to be asked is carried, and nothing else. It is read page by page; of what was written only the
+        ids are remembered.
         """
         engine, tenant, there = self._access.engine, self._access.tenant, set[str]()
         wanted = None if scope is None else scope_of(scope)
@@ -188,6 +189,10 @@ class Admin:
             if named <= there:
                 there.add(record.scope if kind.conversational else record.key.id)
                 yield exported_record(kind, record)
+        if wanted is None:
+            async for agent in engine.scratchpads.agents(tenant):
+                if (pad := await engine.scratchpads.read(tenant, agent)).content:
+                    yield exported_scratchpad(pad)
 
     async def import_(
         self,

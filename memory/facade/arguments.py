@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from datetime import datetime, timedelta
 from typing import Any
@@ -19,6 +20,7 @@ from memory.orchestrator.deliveries import CONSISTENCIES, Consistency
 Moment = datetime | str | int | float
 """An aware datetime, ISO 8601 text with a zone, or a number of seconds since 1970, not below 10^8."""
 
+_AGENT = re.compile(r"[A-Za-z0-9_-]{1,64}")
 _LENGTH: TypeAdapter[timedelta] = TypeAdapter(Duration)
 
 
@@ -89,6 +91,16 @@ def stages_of(rerank: object) -> int:
 
 def id_of(value: object) -> str:
     return door.text("id", value, max_bytes=door.MAX_ID_BYTES)
+
+
+def agent_of(value: object) -> str | None:
+    """The agent whose scratchpad is meant; None: the one that all share (D132)."""
+    if value is None:
+        return None
+    name = door.text("agent", value)
+    if not _AGENT.fullmatch(name):
+        raise InvalidInput("agent", "must have 1 to 64 of A-Z, a-z, 0-9, _ and - and nothing else")
+    return name
 
 
 def ids_of(values: object) -> list[str]:

@@ -24,7 +24,7 @@ from memory.domain.scope import Scope
 from memory.domain.shown import Shown
 from memory.domain.time import micros
 from memory.facade.access import Access
-from memory.facade.transfer import BadLine, Foreign, Ids, Item, Link, Message, Row, Version, read
+from memory.facade.transfer import BadLine, Foreign, Ids, Item, Link, Message, Pad, Row, Version, read
 from memory.orchestrator.collections import ARTIFACTS, ENTRIES, MESSAGES, SESSIONS
 from memory.orchestrator.conversations.artifacts import Chunk
 from memory.orchestrator.transfer import Fate, Restored
@@ -147,7 +147,7 @@ class Import:
                 self._skip(item)
                 continue
             self._total += 1
-            if isinstance(item, Link | Row):
+            if isinstance(item, Link | Row | Pad):
                 self._first_other = self._first_other or item.line
             else:
                 self._last_entry = item.line
@@ -183,7 +183,7 @@ class Import:
             if isinstance(item, BadLine):
                 if item.line not in bad:
                     raise BadLine(self._name, item.line, f"{item.problem}; the file changed while it was read")
-            elif isinstance(item, Link | Row) == others and self._lacks(item) is None:
+            elif isinstance(item, Link | Row | Pad) == others and self._lacks(item) is None:
                 batch.append(item)
                 if len(batch) == BATCH:
                     yield batch
@@ -283,6 +283,8 @@ class Import:
                 link = self._ids.link(item)
                 relations = self._engine.relations
                 self._report.relations += await relations.restore(self._tenant, link.source_id, link.label, link.target_id, link.created_at)
+            elif isinstance(item, Pad):
+                await self._restore_pad(item)
             elif isinstance(item, Row) and item.kind.collection is ARTIFACTS:
                 said: Mapping[str, Any] = item.record.fields
                 self._chunks[item.record.scope, Chunk(said["upload"], said["digest"])] = said["data"].decode()
@@ -301,6 +303,13 @@ class Import:
         carrying = self._engine.conversations.carrying
         for row, restored in zip(events, await carrying.restore_events([row.record for row in events], self._chunks), strict=True):
             self._report.events += self._counted(row, restored)
+
+    async def _restore_pad(self, pad: Pad) -> None:
+        """A scratchpad as it was, where none was ever written; what was cleared since stays so."""
+        if await self._engine.scratchpads.restore(self._tenant, pad.agent, pad.content):
+            self._report.other_records += 1
+        elif not (await self._engine.scratchpads.read(self._tenant, pad.agent)).content.startswith(pad.content):
+            self._refuse(pad, "this scratchpad is in use here, and says something else")
 
     def _counted(self, item: Item, restored: Restored) -> bool:
         """Whether it was written; where it was refused that is told."""

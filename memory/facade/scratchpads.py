@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import re
-
 from memory.domain import door
 from memory.domain.errors import InvalidInput
 from memory.facade.access import Access
+from memory.facade.arguments import agent_of
 from memory.orchestrator.scratchpads import CAP, Scratchpad
-
-_NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
 
 
 class Scratchpads:
@@ -30,21 +27,12 @@ class Scratchpads:
         said = door.text("text", text, max_bytes=CAP)
         if not said.strip():
             raise InvalidInput("text", "says nothing")
-        return await self._access.engine.scratchpads.append(self._access.tenant, _agent(agent), said)
+        return await self._access.engine.scratchpads.append(self._access.tenant, agent_of(agent), said)
 
     async def read(self, agent: str | None = None) -> Scratchpad:
         """All that stands there, oldest first. One that was never written is empty, and `exists` is false (D132)."""
-        return await self._access.engine.scratchpads.read(self._access.tenant, _agent(agent))
+        return await self._access.engine.scratchpads.read(self._access.tenant, agent_of(agent))
 
     async def clear(self, agent: str | None = None) -> bool:
         """Take away what stands there; what others append meanwhile stays. False where it was empty."""
-        return await self._access.engine.scratchpads.clear(self._access.tenant, _agent(agent))
-
-
-def _agent(value: object) -> str | None:
-    if value is None:
-        return None
-    name = door.text("agent", value)
-    if not _NAME.fullmatch(name):
-        raise InvalidInput("agent", "must have 1 to 64 of A-Z, a-z, 0-9, _ and - and nothing else")
-    return name
+        return await self._access.engine.scratchpads.clear(self._access.tenant, agent_of(agent))

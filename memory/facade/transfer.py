@@ -38,12 +38,14 @@ from memory.domain.errors import InvalidInput
 from memory.domain.ids import digest_of, is_id, keyed_id, partition_digest
 from memory.domain.scope import Scope, ScopeKind
 from memory.domain.time import micros
+from memory.facade.arguments import agent_of
 from memory.orchestrator.collections import ARTIFACTS, ENTRIES, MESSAGES, SESSIONS
 from memory.orchestrator.conversations.carrying import Moving, check_carried
 from memory.orchestrator.conversations.onward import LEAVE, is_to_be_asked
 from memory.orchestrator.entry_records import entry_of
 from memory.orchestrator.kinds import KINDS, Kind
 from memory.orchestrator.relations import LABELS, Relation
+from memory.orchestrator.scratchpads import CAP, Scratchpad
 from memory.orchestrator.transfer import SAID, AsItWas, carried, id_here, noted_of
 from memory.policies.routing import TIERS
 from memory.ports import codec
@@ -55,6 +57,7 @@ FORMAT = "memory-entry/2"
 VERSION_FORMAT = "memory-version/1"
 """What marks a kept version of an exported entry."""
 RELATION_FORMAT = "memory-relation/1"
+SCRATCHPAD_FORMAT = "memory-scratchpad/1"
 """What marks an exported relation."""
 RECORD_FORMAT = "memory-record/2"
 """What marks an exported record of any other kind."""
@@ -62,7 +65,7 @@ RECORD_FORMAT = "memory-record/2"
 OF_SESSIONS = frozenset({MESSAGES, ARTIFACTS})
 """What is nothing without its session, and named by that alone."""
 
-_READ = {FORMAT: 2, "memory-entry/1": 1, VERSION_FORMAT: 1, RELATION_FORMAT: 1, RECORD_FORMAT: 2, "memory-record/1": 1}
+_READ = {FORMAT: 2, "memory-entry/1": 1, VERSION_FORMAT: 1, RELATION_FORMAT: 1, SCRATCHPAD_FORMAT: 1, RECORD_FORMAT: 2, "memory-record/1": 1}
 _TIMES = ("time", "timestamp", "created_at")
 _OWN = ("tags", "type", "title", "source", "expires_at")
 _CONVERSATION = ("conversation_id", "session_id")
@@ -127,6 +130,15 @@ class Row:
 
 
 @dataclass(frozen=True, slots=True)
+class Pad:
+    """One exported scratchpad, checked."""
+
+    line: int
+    agent: str | None
+    content: str
+
+
+@dataclass(frozen=True, slots=True)
 class Foreign:
     """An exported line that cannot keep its id in this tenant and scope, and why; what names it is refused with it."""
 
@@ -136,7 +148,7 @@ class Foreign:
     problem: str
 
 
-Item = Message | Version | Link | Row | Foreign
+Item = Message | Version | Link | Row | Pad | Foreign
 
 
 def read(
@@ -187,6 +199,8 @@ def _item(
         raise InvalidInput("format", f"is not known; this version reads {', '.join(_READ)}")
     if form == RELATION_FORMAT:
         return _link(found, line)
+    if form == SCRATCHPAD_FORMAT:
+        return _pad(found, line)
     if str(form).startswith("memory-record/"):
         row = _row(found, line, scope, versioned=form == RECORD_FORMAT)
         return row if same_ids_of is None else _unless_foreign(row, row.kind.collection, row.record.key.id, same_ids_of, row.record.scope)
@@ -294,6 +308,11 @@ def _needs(item: Item) -> list[tuple[Collection, str]]:
         parents = KINDS.parents(item.kind.collection)
         return [(parents[name], str(item.record.fields[name])) for name in parents if item.record.fields.get(name) is not None]
     return []
+
+
+def exported_scratchpad(pad: Scratchpad) -> dict[str, Any]:
+    """A scratchpad as an export writes it, with what stands in it as one text."""
+    return {"format": SCRATCHPAD_FORMAT, "agent": pad.agent, "content": pad.content}
 
 
 def exported_relation(relation: Relation) -> dict[str, Any]:
@@ -514,6 +533,12 @@ def _link(found: Mapping[str, Any], line: int) -> Link:
             raise InvalidInput(field, "is missing from the exported relation")
     ends = {end: door.identifier(end, found[end]) for end in ("source_id", "target_id")}
     return Link(line, **ends, label=door.one_of("label", found["label"], LABELS), created_at=door.time("created_at", found["created_at"]))
+
+
+def _pad(found: Mapping[str, Any], line: int) -> Pad:
+    if missing := {"agent", "content"} - found.keys():
+        raise InvalidInput(min(missing), "is missing from the exported scratchpad")
+    return Pad(line, agent_of(found["agent"]), door.text("content", found["content"], max_bytes=CAP))
 
 
 _NOT_CARRIED: dict[str, Any] = {"tenant": "", "version": 0, "vector": None, "generation": None, "role": "home", "tier": "", "owed": []}

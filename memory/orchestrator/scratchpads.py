@@ -9,13 +9,13 @@ What is too long for a row stands in parts that are put before it. Each owes the
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any
 
 from memory.domain import ids
-from memory.domain.errors import Held, ScratchpadFull, StoreUnavailable
+from memory.domain.errors import Conflict, Held, ScratchpadFull, StoreUnavailable
 from memory.domain.shown import Shown
 from memory.orchestrator.collections import SCRATCHPADS
 from memory.orchestrator.holds import Holds
@@ -25,7 +25,7 @@ from memory.orchestrator.split import SCRATCHPAD
 from memory.orchestrator.steps import step
 from memory.orchestrator.turns import Patience, Turns
 from memory.orchestrator.versions import version_at
-from memory.ports.query import MAX_LIMIT, And, Eq, Filter, Gt, Head, IsNull, Le, Order, Query, within
+from memory.ports.query import MAX_LIMIT, And, Eq, Filter, Gt, Head, IsNull, Le, Order, Query, Tenant, within
 from memory.ports.record import FieldValue, Key, Owed, Partition, Record, Tombstone
 from memory.ports.store import Store
 from memory.ports.writes import Absent, AtVersion, Outcome, Put
@@ -89,14 +89,35 @@ class Scratchpads:
         async def appended(end: _End) -> dict[str, FieldValue]:
             if end.size + len(data) > CAP:
                 raise ScratchpadFull(agent, CAP, end.size, len(data))
-            said = {"cleared": end.cleared, "bytes": len(data), "size": end.size + len(data)}
-            return {**said, "data": data} if len(data) <= PART_BYTES else {**said, "parts": -(-len(data) // PART_BYTES)}
+            return self._says(end, data)
 
-        nonce = self._nonce()
-        parts = await self._lay(partition, nonce, data) if len(data) > PART_BYTES else []
-        row = await self._put(partition, nonce, appended)
-        await self._stand(parts)
-        return _number(row, "size")
+        return _number(await self._append(partition, data, appended), "size")
+
+    async def restore(self, tenant: str, agent: str | None, content: str) -> bool:
+        """Have a scratchpad that was never written hold this, as it was exported. False where something was appended there already."""
+        partition, data = Partition(tenant, scope_of(agent)), content.encode()
+
+        async def restored(end: _End) -> dict[str, FieldValue]:
+            if end.place:
+                raise Conflict("the scratchpad is in use")
+            return self._says(end, data)
+
+        try:
+            await self._append(partition, data, restored)
+        except Conflict:
+            return False
+        return True
+
+    async def agents(self, tenant: str) -> AsyncIterator[str | None]:
+        """Whose scratchpads there are, by name; None is the shared one."""
+        archive, cursor = self._placement.topology.archive, None
+        while True:
+            with step("scratchpad.list"):
+                page = await archive.partitions(Tenant(tenant), prefix=f"{SCRATCHPAD}:", cursor=cursor)
+            for partition, _ in page.partitions:
+                yield partition.scope.partition(":")[2] or None
+            if (cursor := page.cursor) is None:
+                return
 
     async def clear(self, tenant: str, agent: str | None) -> bool:
         """Take away what stands there; what is appended meanwhile stays. False where it is empty. Raises `Held` where the tenant is held."""
@@ -125,6 +146,21 @@ class Scratchpads:
         data = [one for row in rows for one in await self._data(row)]
         content = b"".join(one for one in data if one is not None)
         return Scratchpad(agent, end.place > 0, content.decode(), len(content), end.created_at, corrupt + data.count(None))
+
+    @staticmethod
+    def _says(end: _End, data: bytes) -> dict[str, FieldValue]:
+        """What the row of a text says behind this end."""
+        said: dict[str, FieldValue] = {"cleared": end.cleared, "bytes": len(data), "size": end.size + len(data)}
+        return {**said, "data": data} if len(data) <= PART_BYTES else {**said, "parts": -(-len(data) // PART_BYTES)}
+
+    async def _append(self, partition: Partition, data: bytes, of: Says) -> Record:
+        nonce, parts = self._nonce(), list[Record]()
+        if len(data) > PART_BYTES:
+            await of(await self._end(partition))  # what has no room is refused before anything is put
+            parts = await self._lay(partition, nonce, data)
+        row = await self._put(partition, nonce, of)
+        await self._stand(parts)
+        return row
 
     # -- rows -----------------------------------------------------------------------------------------------------------
 

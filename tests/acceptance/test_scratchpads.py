@@ -147,3 +147,29 @@ async def test_a_hold_over_the_tenant_keeps_them(memory: Memory) -> None:
     assert lines((await memory.scratchpads.read()).content) == ["kept"]
     await memory.admin.release_hold("case")
     assert await memory.scratchpads.clear() is True
+
+
+async def test_an_export_carries_them_and_an_import_writes_none_over_another(memory: Memory) -> None:
+    await memory.scratchpads.append("mine", "a")
+    await memory.scratchpads.append("x" * (2 * scratchpads.PART_BYTES))
+    await memory.scratchpads.append("gone", "b")
+    await memory.scratchpads.clear("b")
+    written = [line async for line in memory.admin.export()]
+    before = [await memory.scratchpads.read(agent) for agent in ("a", None)]
+    other = memory.for_tenant("other")
+    report = await other.admin.import_(written)
+    assert (report.other_records, report.problems) == (2, [])
+    for one in before:
+        there = await other.scratchpads.read(one.agent)
+        assert (there.content, there.size, there.exists) == (one.content, one.size, True)
+    assert not (await other.scratchpads.read("b")).exists
+    await other.scratchpads.append("more", "a")
+    again = await other.admin.import_(written)
+    assert (again.other_records, again.problems) == (0, [])
+    third = memory.for_tenant("third")
+    await third.scratchpads.append("another", "a")
+    report = await third.admin.import_(written)
+    assert (report.other_records, len(report.problems)) == (1, 1)
+    assert "says something else" in report.problems[0]
+    assert lines((await third.scratchpads.read("a")).content) == ["another"]
+    assert [line async for line in memory.admin.export(USER)] == []
