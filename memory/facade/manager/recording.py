@@ -17,7 +17,7 @@ from memory.facade.manager.gates import StoreGates
 from memory.facade.manager.spans import span
 from memory.facade.manager.spool import Come, Numbered, Spool
 from memory.facade.manager.stores import NamedStore
-from memory.facade.session import Given
+from memory.facade.session import Given, Session
 from memory.policies.extracting import Extracted, key_of
 
 log = logging.getLogger(__name__)
@@ -183,6 +183,10 @@ class Recording:
         for attachment in self._attachments:
             if attachment.fires():
                 self._behind(attachment.save())
+
+    async def _is_of(self, session: Session | None) -> bool:
+        """Whether it is of the life that this session has, and not of one of its id that was deleted."""
+        return await self._spool.is_of(session)
 
     async def _waits(self) -> None:
         """What is appended past the recording waits too."""

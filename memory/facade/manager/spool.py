@@ -53,6 +53,10 @@ class Spool(Protocol):
         """Note that something may wait for each store, before there is."""
         ...
 
+    async def is_of(self, session: Session | None) -> bool:
+        """Whether it is of the life that this session has."""
+        ...
+
     async def add(self, messages: Sequence[Message]) -> None: ...
     async def wait(self) -> None:
         """Note it again where somebody has noted since that nothing does."""
@@ -87,6 +91,9 @@ class Buffer:
 
     async def open(self) -> None:
         """Nothing outlives the process, so nothing is noted."""
+
+    async def is_of(self, session: Session | None) -> bool:
+        return session is None
 
     async def wait(self) -> None:
         """As `open`."""
@@ -142,6 +149,9 @@ class Log:
         """Note that something may wait for each store, before there is."""
         for store in self._stores:
             await self._change(store, lambda come: come.at(0))
+
+    async def is_of(self, session: Session | None) -> bool:
+        return session is self.session or (session is not None and await _incarnation(session) == await _incarnation(self.session))
 
     async def add(self, messages: Sequence[Message]) -> None:
         await self.session.append(list(messages))
@@ -208,6 +218,10 @@ class Log:
 
         await self.session._access.engine.conversations.runs.change(log, PREFIX + store, draft)
         return come
+
+
+async def _incarnation(session: Session) -> str:
+    return (await session._conversation()).log.life.incarnation
 
 
 def _come_of(run: Run | None, incarnation: str) -> Come:
