@@ -315,7 +315,7 @@ async def _named(world: World, rules: Sequence[RetentionRule]) -> tuple[set[str]
 @pytest.mark.parametrize("seed", range(3))
 async def test_over_a_long_history_exactly_what_the_rules_name_goes_and_the_plan_says_so(seed: int) -> None:
     chance = random.Random(seed)  # noqa: S311 - to draw a history
-    async with World(retention=ALL, settings=EngineSettings(page=40, batch=7)) as world:
+    async with World(retention=ALL, settings=EngineSettings(page=200, batch=7)) as world:
         held, went = set[str](), Counter[str]()
         living: list[Entry] = []
         for day in range(40):
