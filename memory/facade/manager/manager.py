@@ -215,8 +215,7 @@ class MemoryManager:
         recording = self._recordings.get(name)
         if recording is not None and not await recording._is_of(session):
             recording._leaves()
-            recording = None
-        recording = recording or await self._begun(session, named)
+        recording = self._recordings.get(name) or await self._begun(session, named)
         self._resuming.discard(name)
         recording._stays = timedelta(0) if temporary else None
         recording.take(model)

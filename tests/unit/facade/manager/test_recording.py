@@ -495,3 +495,16 @@ async def test_a_session_that_was_deleted_and_is_there_again_is_recorded_anew(me
     assert await record() is recording
     assert await recording.close()
     assert store.heard == ["two"]
+
+
+async def test_a_recording_that_ends_while_it_is_asked_for_is_not_given_out(memory: Memory, monkeypatch: pytest.MonkeyPatch) -> None:
+    manager, is_of = managing(memory, Heard()), Log.is_of
+    ended = await manager.record(memory.session("s1"))
+
+    async def ends(log: Log, session: Session | None) -> bool:
+        await ended.close()
+        return await is_of(log, session)
+
+    monkeypatch.setattr(Log, "is_of", ends)
+    recording = await manager.record(memory.session("s1"))
+    assert list(manager._recordings.values()) == [recording]
