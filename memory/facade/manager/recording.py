@@ -172,7 +172,8 @@ class Recording:
     async def add(self, message: Given | Sequence[Given]) -> None:
         """Note what was said, a message or several, in any shape. Where the recording is of a session it is appended there: do not do both.
 
-        From here on nothing is lost, whatever becomes of the caller's own list (E65), and where the manager has a memory, of this process.
+        From here on nothing is lost, whatever becomes of the caller's own list (E65), and where the manager has a memory, of this process. A call
+        that failed can be repeated, before anything else is added, as `Session.append` has it.
         """
         given = message if isinstance(message, list | tuple) else [message]
         await self._spool.add([said for one in given for said in messages_of(one)])

@@ -144,6 +144,8 @@ class Log:
         self._stores = stores
         self._token = token_hex(8)
         self._have_all: list[str] = []
+        self._unnoted: Sequence[Message] | None = None
+        """What was said last, where it could not be noted that it waits: given again it is not said twice."""
 
     async def open(self) -> None:
         """Note that something may wait for each store, before there is."""
@@ -154,8 +156,14 @@ class Log:
         return session is self.session or (session is not None and await _incarnation(session) == await _incarnation(self.session))
 
     async def add(self, messages: Sequence[Message]) -> None:
-        await self.session.append(list(messages))
-        await self.wait()
+        if messages != self._unnoted:
+            await self.session.append(list(messages))
+        try:
+            await self.wait()
+        except BaseException:
+            self._unnoted = messages
+            raise
+        self._unnoted = None
 
     async def wait(self) -> None:
         """Note it again where somebody has noted since that nothing does, or that he is about to."""

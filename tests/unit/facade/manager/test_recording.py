@@ -508,3 +508,21 @@ async def test_a_recording_that_ends_while_it_is_asked_for_is_not_given_out(memo
     monkeypatch.setattr(Log, "is_of", ends)
     recording = await manager.record(memory.session("s1"))
     assert list(manager._recordings.values()) == [recording]
+
+
+async def test_what_was_said_and_could_not_be_noted_is_given_again_and_said_once(memory: Memory, monkeypatch: pytest.MonkeyPatch) -> None:
+    store = Heard()
+    recording = await managing(memory, store).record(memory.session("s1"))
+
+    async def away(*_: object) -> Any:
+        raise StoreUnavailable("mid", "away")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Runs, "get", away)
+        for _ in range(2):
+            with pytest.raises(StoreUnavailable):
+                await recording.add([user("one"), user("two")])
+    for said in (["one", "two"], ["two"], ["two"]):
+        await recording.add([user(text) for text in said])
+    assert await recording.close()
+    assert store.heard == ["one", "two", "two", "two"]
