@@ -114,7 +114,7 @@ class Erasure:
         store refuses, or it is under legal hold.
 
         They are deleted in one call. Where the store fails otherwise than by not answering, each is tried alone: it may be one's fault. `away`: as
-        `Outbox.finish_all` has it. `hold` is asked about those that are to go.
+        `Outbox.finish_all` has it. `hold` is asked about those that are to go, also where none is.
         """
         try:
             return await self._delete_at(collection, at, store, away, hold)
@@ -136,10 +136,10 @@ class Erasure:
         going = [row for row in found if isinstance(row, Record) and row.role is Role.HOME and row.version == at[row.key]]
         came |= (held := await self.holds.over(going))
         going = [record for record in going if record.key not in held]
-        if not going:
-            return came
         if hold is not None:
             await hold(len(going))
+        if not going:
+            return came
         await self._cache.invalidate(collection, *(record.key for record in going))
         deletions = [self.deletion(collection, record, store, self._placement.next_version(record.version)) for record in going]
         outcomes = await self._placement.write("delete.home", store, *deletions)

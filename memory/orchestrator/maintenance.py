@@ -87,7 +87,7 @@ class Watcher(Protocol):
     """Hears how sweeps end. See `Telemetry`."""
 
     def swept(self, outcome: str) -> None:
-        """One has ended so (see `SweepReport.outcome`), or "failed" as a whole."""
+        """One has ended so (see `SweepReport.outcome`), or "failed" as a whole; not one that was cut off."""
         ...
 
 
@@ -135,13 +135,17 @@ class Maintenance:
 
         What is due is asked for without a lease, which is taken by the first job that has something to do.
         """
-        report: SweepReport | None = None
         try:
             report = await self._swept(allowance)
-            return report
-        finally:
-            if self.watcher is not None:
-                self.watcher.swept("failed" if report is None else report.outcome)
+        except Exception:
+            self._ended("failed")
+            raise
+        self._ended(report.outcome)
+        return report
+
+    def _ended(self, outcome: str) -> None:
+        if self.watcher is not None:
+            self.watcher.swept(outcome)
 
     async def _swept(self, allowance: Allowance) -> SweepReport:
         report, lease, away = SweepReport(), Lease(self._placement), set[str]()

@@ -61,8 +61,9 @@ class Copied(Shown):
 class PromotionReport(Shown):
     """What went onward and by which rule, and what was copied into another scope; what stayed and why.
 
-    `waiting` names stores that did not answer: whose entries stayed unlooked at, or to which others were to go. Of a session that has ended: `onward`
-    has the ids of the entries that were made now of what was said in it, and `waiting` why others were not yet.
+    `waiting` names stores that did not answer: whose entries stayed unlooked at, or to which others were to go. Of a session that has ended:
+    `onward` has the ids of the entries that were made now of what was said in it, and `waiting` why others were not yet, and names entries that are
+    to go and still owe a step.
     """
 
     moved: list[Moved] = field(default_factory=list)
@@ -178,6 +179,8 @@ class Promotion:
                 result = results[row.key]  # what is left of a move that was broken off says where it was to go, not where its record is
                 tier = decision.target if result is MoveResult.ALREADY and row.role is Role.ARRIVING else row.tier
                 self._tell(report, row.key, tier, decision, result, note_kept=note_kept)
+                if note_kept and result is MoveResult.POSTPONED:  # of a session that has ended nobody asks again
+                    report.waiting.append(f"{row.key.id} stays in '{tier}': {_KEPT_BECAUSE[result]}")
             elif note_kept:
                 report.kept.append(Kept(row.key.id, row.tier, decision.because))
 
@@ -196,7 +199,7 @@ class Promotion:
 _KEPT_BECAUSE = {
     MoveResult.ALREADY: "it is there or further already",
     MoveResult.GONE: "there is no such entry",
-    MoveResult.POSTPONED: "it still owes a step; maintenance moves it later",
+    MoveResult.POSTPONED: "it still owes a step, and can move once that is done",
     MoveResult.REFUSED: "the target refuses it",
 }
 

@@ -9,6 +9,7 @@ from contextvars import ContextVar
 from datetime import timedelta
 from typing import Any, Self, TypeAlias, TypeVar
 from uuid import uuid4
+from weakref import WeakValueDictionary
 
 from memory.domain import door
 from memory.domain.checked import Checked
@@ -95,6 +96,8 @@ class MemoryManager:
         self._gates = StoreGates(write_gate, recall_gate)
         self._learning = [store for store in self.stores if store.learns is not None]
         self._recordings: dict[_Name, Recording] = {}
+        self._turns: WeakValueDictionary[_Name, asyncio.Lock] = WeakValueDictionary()
+        """None is begun while its session is let go."""
         self._resuming: set[_Name] = set()
         """Those that nobody asked for but `resume`, which ends them."""
 
@@ -209,6 +212,9 @@ class MemoryManager:
         if temporary and self._memory is not None:
             session = self._memory.session(f"{NAMESPACE}/{named}", namespace=NAMESPACE, user=user)
         name = _name(session, named)
+        recording = self._recordings.get(name)
+        if recording is not None and not await recording._is_of(session):
+            recording._leaves()
         recording = self._recordings.get(name) or await self._begun(session, named)
         self._resuming.discard(name)
         recording._stays = timedelta(0) if temporary else None
@@ -228,20 +234,22 @@ class MemoryManager:
         async def lets_go(stays: timedelta) -> bool:
             """Whether nothing is left to be noted of the session: it is gone, or somebody has begun to record it again."""
             assert session is not None and self._memory is not None  # noqa: S101, PT018 - of others nothing is the manager's
-            if name in self._recordings:
-                return True
-            if stays:
-                await self._memory.sessions.update(session.id, expires_at=stays)
-            else:
-                await session.delete()
-            return not stays
+            async with self._turns.setdefault(name, asyncio.Lock()):
+                if name in self._recordings:
+                    return True
+                if stays:
+                    await self._memory.sessions.update(session.id, expires_at=stays)
+                else:
+                    await session.delete()
+                return not stays
 
         is_own = session is not None and session.id.startswith(f"{NAMESPACE}/")
         came_of = self._provenance.then(Provenance(run=run_id, session=None if session is None or is_own else session.id))
         attachments = [Attachment(store, spool, context, self._attributes, came_of, self._gates) for store in self._learning]
         recording = Recording(context, spool, attachments, behind=self._run_behind, leaves=leaves, lets_go=lets_go)
-        await spool.open()
-        return self._recordings.setdefault(name, recording)
+        async with self._turns.setdefault(name, asyncio.Lock()):
+            await spool.open()
+            return self._recordings.setdefault(name, recording)
 
     async def resume(self) -> int:
         """Tell the stores what a process that died, or a store that failed, left untold in the sessions of the manager's memory; in how many sessions

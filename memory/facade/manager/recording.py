@@ -17,7 +17,7 @@ from memory.facade.manager.gates import StoreGates
 from memory.facade.manager.spans import span
 from memory.facade.manager.spool import Come, Numbered, Spool
 from memory.facade.manager.stores import NamedStore
-from memory.facade.session import Given
+from memory.facade.session import Given, Session
 from memory.policies.extracting import Extracted, key_of
 
 log = logging.getLogger(__name__)
@@ -172,7 +172,8 @@ class Recording:
     async def add(self, message: Given | Sequence[Given]) -> None:
         """Note what was said, a message or several, in any shape. Where the recording is of a session it is appended there: do not do both.
 
-        From here on nothing is lost, whatever becomes of the caller's own list (E65), and where the manager has a memory, of this process.
+        From here on nothing is lost, whatever becomes of the caller's own list (E65), and where the manager has a memory, of this process. A call
+        that failed can be repeated, before anything else is added, as `Session.append` has it.
         """
         given = message if isinstance(message, list | tuple) else [message]
         await self._spool.add([said for one in given for said in messages_of(one)])
@@ -183,6 +184,10 @@ class Recording:
         for attachment in self._attachments:
             if attachment.fires():
                 self._behind(attachment.save())
+
+    async def _is_of(self, session: Session | None) -> bool:
+        """Whether it is of the life that this session has, and not of one of its id that was deleted."""
+        return await self._spool.is_of(session)
 
     async def _waits(self) -> None:
         """What is appended past the recording waits too."""

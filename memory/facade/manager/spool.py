@@ -53,6 +53,10 @@ class Spool(Protocol):
         """Note that something may wait for each store, before there is."""
         ...
 
+    async def is_of(self, session: Session | None) -> bool:
+        """Whether it is of the life that this session has."""
+        ...
+
     async def add(self, messages: Sequence[Message]) -> None: ...
     async def wait(self) -> None:
         """Note it again where somebody has noted since that nothing does."""
@@ -87,6 +91,9 @@ class Buffer:
 
     async def open(self) -> None:
         """Nothing outlives the process, so nothing is noted."""
+
+    async def is_of(self, session: Session | None) -> bool:
+        return session is None
 
     async def wait(self) -> None:
         """As `open`."""
@@ -137,15 +144,26 @@ class Log:
         self._stores = stores
         self._token = token_hex(8)
         self._have_all: list[str] = []
+        self._unnoted: Sequence[Message] | None = None
+        """What was said last, where it could not be noted that it waits: given again it is not said twice."""
 
     async def open(self) -> None:
         """Note that something may wait for each store, before there is."""
         for store in self._stores:
             await self._change(store, lambda come: come.at(0))
 
+    async def is_of(self, session: Session | None) -> bool:
+        return session is self.session or (session is not None and await _incarnation(session) == await _incarnation(self.session))
+
     async def add(self, messages: Sequence[Message]) -> None:
-        await self.session.append(list(messages))
-        await self.wait()
+        if messages != self._unnoted:
+            await self.session.append(list(messages))
+        try:
+            await self.wait()
+        except BaseException:
+            self._unnoted = messages
+            raise
+        self._unnoted = None
 
     async def wait(self) -> None:
         """Note it again where somebody has noted since that nothing does, or that he is about to."""
@@ -208,6 +226,10 @@ class Log:
 
         await self.session._access.engine.conversations.runs.change(log, PREFIX + store, draft)
         return come
+
+
+async def _incarnation(session: Session) -> str:
+    return (await session._conversation()).log.life.incarnation
 
 
 def _come_of(run: Run | None, incarnation: str) -> Come:

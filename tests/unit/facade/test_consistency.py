@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
@@ -155,6 +156,10 @@ async def test_telemetry_counts_how_rounds_of_maintenance_end(tmp_path: Path, mo
             failing.setattr(maintenance, "_job", broken)
             with pytest.raises(RuntimeError):
                 await memory.admin.sweep()
+        with monkeypatch.context() as cut_off:
+            cut_off.setattr(maintenance, "_job", cancelled)
+            with pytest.raises(asyncio.CancelledError):
+                await memory.admin.sweep()
     ended = {point.attributes["memory.maintenance.outcome"]: point.value for point in points(reader, "memory.maintenance.rounds")}
     assert ended == {"done": 1, "waiting": 1, "failed": 1}
 
@@ -175,6 +180,10 @@ def test_the_outcome_of_a_round_is_the_worst_of_it(report: SweepReport, outcome:
 
 async def away(*_: object) -> int:
     raise StoreUnavailable("mid", "away")
+
+
+async def cancelled(*_: object) -> None:
+    raise asyncio.CancelledError
 
 
 async def broken(*_: object) -> None:

@@ -221,3 +221,23 @@ async def test_who_has_but_looked_stops_when_asked_to_and_does_not_wait_for_the_
     stop.set()
     with pytest.raises(Enough):
         await Allowance(stop=stop).over(held)(0)
+
+
+async def test_who_meets_but_what_is_held_stops_when_asked_to(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Expired entries, slice by slice."""
+    async with World(settings=EngineSettings(page=2)) as world:
+        for n in range(6):
+            await world.write(f"text {n}", scope=USER, expires_at=world.clock() + HOUR)
+        await hold_over(world, "tenant", TENANT)
+        world.clock.advance(3 * DAY)
+        stop, over = asyncio.Event(), world.engine.erasure.holds.over
+
+        async def asked(records: Any) -> Any:
+            stop.set()
+            return await over(records)
+
+        monkeypatch.setattr(world.engine.erasure.holds, "over", asked)
+        report = await world.engine.maintenance.sweep(Allowance(stop=stop))
+        assert (report.more, report.held) == (True, 0)
+        monkeypatch.undo()
+        assert (await world.engine.maintenance.sweep()).held == 6

@@ -30,6 +30,7 @@ from memory.policies.retention import RetentionRule, retained, retained_version
 from memory.policies.single_conditions import Tagged
 from memory.ports.record import Record
 from memory.ports.record import Role as CopyRole
+from tests.unit.orchestrator.conversations.meant import FILLING, Embedder
 from tests.unit.orchestrator.world import DAY, HOUR, ORG, SESSION, TENANT, USER, World
 
 
@@ -220,6 +221,23 @@ async def test_a_session_is_not_ended_by_rule_while_its_entries_cannot_go_where_
         assert [entry.promoted_from_id for entry in await _all(world) if entry.scope == ORG] == [shared.id]
 
 
+async def test_a_session_is_not_ended_by_rule_while_an_entry_that_is_to_go_owes_a_step() -> None:
+    """Here the passages of a long text: the rules for the end of a session are asked no more once it has ended."""
+    goes = PromotionRule(name="goes", on="session_end", source="short", target="mid", tags=["fact"])
+    ends = rule("idle", what="sessions", then="end", when={"idle_for": "1d"})
+    async with World(retention=[ends], rules=[goes], embedder=Embedder()) as world:
+        session = await world.engine.conversations.create(TENANT, SessionDraft("s1"))
+        world.long.fails_before.add("passages.write")
+        fact = await world.write(f"{FILLING * 60}In the end a ship crashed.", SESSION, tags=["fact"])
+        world.clock.advance(2 * DAY)
+        report = await world.engine.maintenance.sweep()
+        assert (report.ended, (await session.info()).status) == (0, "active")
+        assert len(report.waiting) == 1
+        world.heal()
+        assert (await world.engine.maintenance.sweep()).ended == 1
+        assert (await world.stands(fact))[:2] == ["mark", "home"]
+
+
 async def test_a_session_of_which_messages_are_still_to_go_onward_is_not_deleted_before() -> None:
     answers: list[bool] = []
 
@@ -315,7 +333,7 @@ async def _named(world: World, rules: Sequence[RetentionRule]) -> tuple[set[str]
 @pytest.mark.parametrize("seed", range(3))
 async def test_over_a_long_history_exactly_what_the_rules_name_goes_and_the_plan_says_so(seed: int) -> None:
     chance = random.Random(seed)  # noqa: S311 - to draw a history
-    async with World(retention=ALL, settings=EngineSettings(page=40, batch=7)) as world:
+    async with World(retention=ALL, settings=EngineSettings(page=200, batch=7)) as world:
         held, went = set[str](), Counter[str]()
         living: list[Entry] = []
         for day in range(40):

@@ -14,6 +14,7 @@ from memory.domain.errors import Conflict, StoreUnavailable
 from memory.domain.session import SessionInfo
 from memory.facade.manager import EveryNTurns, Extraction
 from memory.facade.manager.manager import KEPT
+from memory.facade.manager.recording import Recording
 from memory.facade.manager.spool import STREAMS, Come, Log
 from memory.orchestrator.conversations.runs import Runs
 from tests.acceptance.support import Clock
@@ -449,3 +450,79 @@ async def test_a_session_that_is_recorded_again_while_it_ends_is_not_let_go(memo
     assert await again.close()
     assert store.heard[-1] == "two"
     assert await memory.sessions.get("extraction/r1") is None
+
+
+async def test_a_run_that_is_recorded_again_while_its_session_goes_has_another(memory: Memory, monkeypatch: pytest.MonkeyPatch) -> None:
+    store, goes, may_go = Heard(), asyncio.Event(), asyncio.Event()
+    delete = Session.delete
+
+    async def slow(session: Session) -> bool:
+        goes.set()
+        await may_go.wait()
+        return await delete(session)
+
+    monkeypatch.setattr(Session, "delete", slow)
+    manager = managing(memory, store)
+    ending = await manager.record(run_id="r1")
+    await ending.add(user("one"))
+    closing = asyncio.create_task(ending.close())
+    await goes.wait()
+    beginning = asyncio.create_task(manager.record(run_id="r1"))
+    for _ in range(20):
+        await asyncio.sleep(0)
+    may_go.set()
+    assert await closing
+    again = await beginning
+    await again.add(user("two"))
+    assert await again.close()
+    assert store.heard == ["one", "two"]
+
+
+@pytest.mark.parametrize("run_id", [None, "r1"], ids=["a caller's", "the manager's own"])
+async def test_a_session_that_was_deleted_and_is_there_again_is_recorded_anew(memory: Memory, run_id: str | None) -> None:
+    store = Heard()
+    manager, session_id = managing(memory, store), "s1" if run_id is None else f"extraction/{run_id}"
+
+    async def record() -> Recording:
+        return await manager.record(run_id=run_id) if run_id else await manager.record(memory.session(session_id))
+
+    ended = await record()
+    await ended.add(user("one"))
+    assert await record() is ended
+    await memory.session(session_id).delete()
+    recording = await record()
+    await recording.add(user("two"))
+    assert await record() is recording
+    assert await recording.close()
+    assert store.heard == ["two"]
+
+
+async def test_a_recording_that_ends_while_it_is_asked_for_is_not_given_out(memory: Memory, monkeypatch: pytest.MonkeyPatch) -> None:
+    manager, is_of = managing(memory, Heard()), Log.is_of
+    ended = await manager.record(memory.session("s1"))
+
+    async def ends(log: Log, session: Session | None) -> bool:
+        await ended.close()
+        return await is_of(log, session)
+
+    monkeypatch.setattr(Log, "is_of", ends)
+    recording = await manager.record(memory.session("s1"))
+    assert list(manager._recordings.values()) == [recording]
+
+
+async def test_what_was_said_and_could_not_be_noted_is_given_again_and_said_once(memory: Memory, monkeypatch: pytest.MonkeyPatch) -> None:
+    store = Heard()
+    recording = await managing(memory, store).record(memory.session("s1"))
+
+    async def away(*_: object) -> Any:
+        raise StoreUnavailable("mid", "away")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Runs, "get", away)
+        for _ in range(2):
+            with pytest.raises(StoreUnavailable):
+                await recording.add([user("one"), user("two")])
+    for said in (["one", "two"], ["two"], ["two"]):
+        await recording.add([user(text) for text in said])
+    assert await recording.close()
+    assert store.heard == ["one", "two", "two", "two"]
