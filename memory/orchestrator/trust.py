@@ -12,7 +12,7 @@ from memory.orchestrator.distrusts import Distrusts, visible
 from memory.orchestrator.entry_records import changed, entry_of
 from memory.orchestrator.gates import Draft, Gates
 from memory.orchestrator.placement import Placement
-from memory.ports.asking import lets_through
+from memory.ports.asking import condition
 from memory.ports.pace import paced
 from memory.ports.record import Record
 
@@ -72,13 +72,12 @@ class Trust:
 
     # -- shown --------------------------------------------------------------------------------------------------------
 
-    async def hides(self, record: Record) -> bool:
-        """Whether a record that was read by its id is not to be shown. What says nothing of where it comes from is asked of the gate alone."""
-        if all_in(record.fields):
-            known = await self.distrusts.known(record.key.tenant)
-            if not lets_through(visible(known), record):
-                return True
-        return not (await self.shown([record]))[0]
+    async def visible(self, tenant: str, records: Sequence[Record]) -> list[Record]:
+        """Those that may be shown of records that were read by their ids. What says nothing of where it comes from is asked of the gate alone."""
+        if any(all_in(record.fields) for record in records):
+            trusted = condition(visible(await self.distrusts.known(tenant)))
+            records = [record for record in records if trusted(record)]
+        return [record for record, is_shown in zip(records, await self.shown(records), strict=True) if is_shown]
 
     async def shown(self, records: Sequence[Record]) -> list[bool]:
         """Which of the records the recall gate lets out."""
