@@ -23,6 +23,8 @@ PARTS = "parts"
 """In the body of a record: how many parts its text may have had when it said something else."""
 WRITTEN_BY = "written_by"
 """In the body of a record that was changed: the origins of whoever changed it last, where they were said."""
+TAKEN_BACK = "taken_back"
+"""In the body of a record that was rolled back: it takes nobody's place any more."""
 
 
 def entry_of(record: Record) -> Entry:
@@ -235,6 +237,7 @@ def without(steps: Sequence[Record], taken: Sequence[bool], version: int) -> Rec
     body.pop(WRITTEN_BY, None)
     if metadata:
         body["metadata"] = metadata
+    fields |= {name: own[name] for name in WHERE_SAID if own[name] != fields.get(name)}
     fields |= {"confidence": confidence_of(metadata), "origins": tuple(one for one in origins if one not in named_in(fields)) or None}
     return replace(whole, body=body, fields=fields)
 
@@ -267,11 +270,11 @@ def request_digest(draft: EntryDraft, supersedes: Sequence[str] = ()) -> str:
     return blake2b(json.dumps(asked, sort_keys=True, ensure_ascii=False).encode(), digest_size=16).hexdigest()
 
 
-_OWN = (*ORIGIN_KINDS, "type", "tags", "valid_to")
+_OWN = (*ORIGIN_KINDS, *WHERE_SAID, "type", "tags", "valid_to")
 
 
 def _said_of(record: Record) -> dict[tuple[str, str], Any]:
-    """What an update may change of a record, thing by thing, each key of the metadata by itself."""
+    """What an update or an upsert may change of a record, thing by thing, each key of the metadata by itself."""
     own = {name: record.fields.get(name) for name in _OWN} | {name: record.texts.get(name) for name in ("title", "content")}
     metadata: Mapping[str, Any] = record.body.get("metadata") or {}
     return {("own", name): value for name, value in {**own, "expires_at": record.expires_at}.items()} | {

@@ -20,7 +20,7 @@ from memory.domain.time import micros
 from memory.orchestrator.browsing import BROWSED, Browsing
 from memory.orchestrator.collections import ENTRIES, OPERATIONS, SYSTEM_TENANT
 from memory.orchestrator.entries import Entries
-from memory.orchestrator.entry_records import changed, without, writer_of
+from memory.orchestrator.entry_records import TAKEN_BACK, changed, without, writer_of
 from memory.orchestrator.erasure import Erasure
 from memory.orchestrator.generations import OPERATIONS_SCOPE
 from memory.orchestrator.outbox import Outbox, Pending
@@ -135,7 +135,8 @@ class RollingBack:
             return None
         steps = [*(await kept_versions(self._placement, record) if record.previous is not None else ()), record]
         taken = [wanted.is_of(step) for step in steps]
-        whole, is_derived = steps[0].previous is None, _is_derived(record)
+        whole = steps[0].previous is None or steps[0].version < wanted.since
+        is_derived = _is_derived(record)
         if taken[0] and whole and not is_derived:
             return self._taken_away(record, wanted, "written")
         if any(taken[1:]) and not taken[0]:
@@ -162,7 +163,8 @@ class RollingBack:
         now, start = self._placement.now(), record.fields["valid_from"]
         if not is_current(record, now):
             return None
-        return changed(record, {"valid_to": max(now, start)}, version=version_at(now, record.version))  # type: ignore[type-var]
+        gone = changed(record, {"valid_to": max(now, start)}, version=version_at(now, record.version))  # type: ignore[type-var]
+        return replace(gone, body={**gone.body, TAKEN_BACK: True})
 
     # -- done ---------------------------------------------------------------------------------------------------------
 
