@@ -118,7 +118,7 @@ class Admin:
 
         It holds at once in this memory, and in every process after two seconds at most, until `trust`. What they write later is refused (`Refused`),
         or `"kept_back"`: stored and not found. Nothing is changed or deleted: `roll_back` does that. `entries.all`, `entries.history` and exports go
-        on showing it. Distrusting again says it anew. More than 150 of a tenant are refused.
+        on showing it. Distrusting again says it anew. More than 80 of a tenant are refused.
         """
         return await distrusting.distrust(
             self._access,

@@ -28,8 +28,8 @@ from memory.ports.writes import Absent, AtVersion, Put
 LASTS = timedelta(seconds=2)
 MOST_TENANTS = 10_000
 """Of so many it is remembered, those asked last."""
-MOST_DISTRUSTED = 150
-"""Of one tenant: each is a part of every question, and a question has so many parts at most."""
+MOST_DISTRUSTED = 80
+"""Of one tenant: each is up to five parts of every question, and a search asks for many places besides within `MAX_FILTER_PARTS`."""
 DISTRUSTS_SCOPE = "distrusts"
 
 Said: TypeAlias = Mapping[str, Any]
