@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Iterable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
+from itertools import pairwise
 from typing import Any
 
 from memory.domain import ids
@@ -133,7 +134,7 @@ class RollingBack:
         """What is to become of an entry; None where that has been done, or is nothing."""
         if is_expired(record, self._placement.now()):
             return None
-        steps = [*(await kept_versions(self._placement, record) if record.previous is not None else ()), record]
+        steps = _unbroken([*(await kept_versions(self._placement, record) if record.previous is not None else ()), record])
         taken = [wanted.is_of(step) for step in steps]
         whole = steps[0].previous is None or steps[0].version < wanted.since
         is_derived = _is_derived(record)
@@ -141,7 +142,7 @@ class RollingBack:
             return self._taken_away(record, wanted, "written")
         if any(taken[1:]) and not taken[0]:
             new = without(steps, taken, version_at(self._placement.now(), record.version))
-            return Judged(record, Undone(record.key.id, record.scope, "changed", "restored"), new)
+            return None if new is record else Judged(record, Undone(record.key.id, record.scope, "changed", "restored"), new)
         if not whole and not is_derived:
             if any(taken) or not set(wanted.origins).isdisjoint(named_in(record.fields)):
                 return self._taken_away(record, replace(wanted, erase=False), "changed", NOT_KEPT)
@@ -213,6 +214,12 @@ def _asked(origin: str, since: int) -> Iterable[Filter | None]:
     kind, _, name = origin.partition(":")
     changed_since = Ge("version", since) if since else None
     return all_of(Eq(kind, name), changed_since), all_of(Has("origins", origin), changed_since)
+
+
+def _unbroken(steps: Sequence[Record]) -> Sequence[Record]:
+    """Of the versions that are kept, oldest first, the last that follow one another: who changed what tells only from the version before."""
+    gaps = [number for number, (before, step) in enumerate(pairwise(steps), start=1) if step.previous != before.version]
+    return steps[gaps[-1] :] if gaps else steps
 
 
 def _is_derived(record: Record) -> bool:

@@ -19,6 +19,7 @@ from memory.domain.scope import Scope
 from memory.orchestrator import distrusts
 from memory.orchestrator.collections import ENTRY_VERSIONS, OPERATIONS, SETTINGS
 from memory.orchestrator.engine import Engine
+from memory.orchestrator.rolling_back import NOT_KEPT
 from memory.orchestrator.settings import EngineSettings
 from memory.orchestrator.superseding import Superseded
 from memory.policies.asked import Asked
@@ -177,9 +178,48 @@ async def test_what_was_changed_since_is_taken_back_though_what_stood_before_is_
     assert await _shown(world.engine) == ["of old 0", "of old 1"]
 
 
+async def test_where_a_version_in_between_is_not_kept_nothing_is_taken_for_the_next_ones(world: World) -> None:
+    one, other = await _write(world, "good", tags=["a"]), await _write(world, "good too", tags=["a"])
+    for entry, writers in ((one, ["user", "web", "user"]), (other, ["web", "user", "web"])):
+        for number, source in enumerate(writers):
+            await world.engine.entries.update(TENANT, entry.id, {"tags": [f"{source}{number}"], "origins": [f"source:{source}"]})
+    kept = [row for row in await world.rows(world.mid, ENTRY_VERSIONS) if str(row.fields["tags"]).endswith("1',)")]
+    await world.engine.erasure.delete_versions({row.key: row.version for row in kept})
+    report = await _roll_back(world.engine)
+    told = {undone.entry_id: (undone.why, undone.done, undone.note) for undone in report.entries}
+    assert told == {one.id: ("changed", "left", NOT_KEPT), other.id: ("changed", "retired", NOT_KEPT)}
+
+
+async def test_what_was_turned_back_since_a_moment_is_not_turned_back_again(world: World) -> None:
+    entry = await _write(world, "good", metadata={"a": 1})
+    await world.engine.entries.update(TENANT, entry.id, {"metadata": {"a": 2}, "origins": [WEB]})
+    since = world.clock.advance()
+    await world.engine.entries.update(TENANT, entry.id, {"content": "turned", "metadata": {"a": 3, "b": 1}, "origins": [WEB]})
+    done = [(await world.engine.rolling_back.run(TENANT, [WEB], since=since, erase=False, derived=False)).of("restored") for _ in range(2)]
+    assert done == [[entry.id], []]
+    history = [(one.content, one.metadata) for one in await world.engine.entries.history(TENANT, entry.id)]
+    assert history == [("good", {"a": 1}), ("good", {"a": 2}), ("turned", {"a": 3, "b": 1}), ("good", {"a": 2})]
+    assert (await _roll_back(world.engine)).of("restored") == [entry.id]
+    after = await world.engine.entries.get(TENANT, entry.id)
+    assert after is not None
+    assert (after.content, after.metadata, after.origins) == ("good", {"a": 1}, None)
+
+
+async def test_what_others_had_taken_back_before_is_not_said_again(world: World) -> None:
+    entry = await _write(world, "good")
+    await world.engine.entries.update(TENANT, entry.id, {"title": "turned by a", "agent": "a"})
+    await world.engine.entries.update(TENANT, entry.id, {"content": "turned by the web", "origins": [WEB]})
+    await world.engine.rolling_back.run(TENANT, ["agent:a"], since=None, erase=False, derived=False)
+    await world.engine.entries.update(TENANT, entry.id, {"tags": ["t"]})
+    await _roll_back(world.engine)
+    after = await world.engine.entries.get(TENANT, entry.id)
+    assert after is not None
+    assert (after.content, after.title, after.tags, after.agent, after.origins) == ("good", None, ["t"], None, None)
+
+
 async def test_an_upsert_is_taken_back_as_a_whole(world: World) -> None:
     said = {"conversation_id": "c1", "number_in_conversation": 1, "speaker": "ada"}
-    good = EntryDraft(scope=USER, content="good", key="k", **said)
+    good = EntryDraft(scope=USER, content="good", key="k", metadata={"a": None}, **said)
     before = await world.engine.entries.upsert(TENANT, good)
     evil = good.model_copy(update={"content": "evil", "source": "web", "conversation_id": "c2", "number_in_conversation": 2, "speaker": "eve"})
     await world.engine.entries.upsert(TENANT, evil)
