@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from datetime import timedelta
@@ -19,6 +20,7 @@ from memory.domain.scope import Scope
 from memory.orchestrator import distrusts
 from memory.orchestrator.collections import ENTRY_VERSIONS, OPERATIONS, SETTINGS
 from memory.orchestrator.engine import Engine
+from memory.orchestrator.gates import Asking, lets_out
 from memory.orchestrator.rolling_back import NOT_KEPT
 from memory.orchestrator.settings import EngineSettings
 from memory.orchestrator.superseding import Superseded
@@ -371,6 +373,26 @@ async def test_the_recall_gate_is_asked_at_once_of_all_that_is_read_by_ids(world
     world.engine.trust.gates.recall = gate
     found = await world.engine.entries.get_many(TENANT, [one.id for one in written])
     assert sorted(one.content for one in found.values()) == ["tea 0", "tea 2"]
+
+
+async def test_a_gate_that_hangs_in_its_thread_keeps_nothing_else_from_running(world: World) -> None:
+    never, asked = threading.Event(), list[str]()
+
+    def gate(entry: Entry) -> bool:
+        asked.append(entry.content)
+        return never.wait()
+
+    asking = Asking(timedelta(milliseconds=1))
+    written = [await _write(world, f"tea {number}") for number in range(2)]
+    for _ in range(40):
+        assert not any(map(lets_out, await asking.answers_of(gate, [(one,) for one in written])))
+    try:
+        async with asyncio.timeout(20):
+            assert await asyncio.to_thread(lambda: "runs") == "runs"
+    finally:
+        never.set()
+        asking._threads.shutdown()
+    assert set(asked) == {"tea 0"}, "nobody waits for the others any more"
 
 
 async def test_what_is_expired_or_of_an_erased_scope_is_not_taken_back(world: World) -> None:
