@@ -92,8 +92,10 @@ class Scratchpads:
             said = {"cleared": end.cleared, "bytes": len(data), "size": end.size + len(data)}
             return {**said, "data": data} if len(data) <= PART_BYTES else {**said, "parts": -(-len(data) // PART_BYTES)}
 
-        nonce = self._nonce()
-        parts = await self._lay(partition, nonce, data) if len(data) > PART_BYTES else []
+        nonce, parts = self._nonce(), list[Record]()
+        if len(data) > PART_BYTES:
+            await appended(await self._end(partition))  # where there is no room no part is put
+            parts = await self._lay(partition, nonce, data)
         row = await self._put(partition, nonce, appended)
         await self._stand(parts)
         return _number(row, "size")
