@@ -147,7 +147,8 @@ class RollingBack:
             if any(taken) or not set(wanted.origins).isdisjoint(named_in(record.fields)):
                 return self._taken_away(record, replace(wanted, erase=False), "changed", NOT_KEPT)
             return Judged(record, Undone(record.key.id, record.scope, "changed", "left", NOT_KEPT))
-        if not is_derived or steps[0].version < wanted.since or steps[0].version > wanted.until:
+        made = steps[0].version if steps[0].previous is None else micros(record.created_at)
+        if not is_derived or not wanted.since <= made <= wanted.until:
             return None
         if wanted.derived:
             return self._taken_away(record, wanted, "derived")

@@ -180,6 +180,18 @@ async def test_what_was_changed_since_is_taken_back_though_what_stood_before_is_
     assert await _shown(world.engine) == ["of old 0", "of old 1"]
 
 
+async def test_what_was_made_of_its_entries_before_the_moment_stays_though_its_versions_are_not_kept(world: World) -> None:
+    evil = await _write(world, "evil", SESSION, source="web")
+    made = await world.engine.derivation.promote(TENANT, evil.id, USER)
+    await world.engine.entries.update(TENANT, made.id, {"tags": ["t"]})
+    since = world.clock.advance()
+    await world.engine.entries.update(TENANT, made.id, {"tags": ["u"]})
+    kept = await world.rows(world.mid, ENTRY_VERSIONS)
+    await world.engine.erasure.delete_versions({row.key: row.version for row in kept})
+    report = await world.engine.rolling_back.run(TENANT, [WEB], since=since, erase=True, derived=True)
+    assert report.entries == []
+
+
 async def test_where_a_version_in_between_is_not_kept_nothing_is_taken_for_the_next_ones(world: World) -> None:
     one, other = await _write(world, "good", tags=["a"]), await _write(world, "good too", tags=["a"])
     for entry, writers in ((one, ["user", "web", "user"]), (other, ["web", "user", "web"])):
