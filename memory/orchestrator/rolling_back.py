@@ -15,7 +15,7 @@ from typing import Any
 
 from memory.domain import ids
 from memory.domain.errors import Contended, Held, MemoryTiersError, NotFound, StoreError
-from memory.domain.provenance import named_in
+from memory.domain.provenance import named_in, parts_of
 from memory.domain.rolled_back import RolledBack, Undone
 from memory.domain.time import micros
 from memory.orchestrator.browsing import BROWSED, Browsing
@@ -212,7 +212,7 @@ class RollingBack:
 
 def _asked(origin: str, since: int) -> Iterable[Filter | None]:
     """What is asked for one origin: first what names it, by an index; then what it went into."""
-    kind, _, name = origin.partition(":")
+    kind, name = parts_of(origin)
     changed_since = Ge("version", since) if since else None
     return all_of(Eq(kind, name), changed_since), all_of(Has("origins", origin), changed_since)
 
