@@ -25,6 +25,7 @@ from memory import (
     StoreEntry,
     Verdict,
 )
+from memory.facade.transfer import BadLine
 from tests.acceptance.support import HOUR, Clock, left_in
 
 WEB = "web:example.com"
@@ -310,6 +311,13 @@ async def test_the_write_gate_holds_for_every_door(memory: Memory, config: dict[
             report = await gated.admin.import_(lines, same_ids=same_ids)
             assert (report.imported, report.problems) == (0, ["import line 1: holds a secret"])
         assert [one.content for one in await gated.retrieve("user:ada")] == ["card …"]
+
+
+async def test_an_import_names_the_bad_line_behind_one_that_is_refused(config: dict[str, Any], clock: Clock) -> None:
+    lines = [{"role": "user", "content": "secret"}, {"role": "user", "content": "of tomorrow", "time": "2999-01-01T00:00:00Z"}]
+    async with Memory(config, clock=clock, write_gate=lambda draft, _: "secret" not in draft.content) as gated:
+        with pytest.raises(BadLine, match="line 2: created_at"):
+            await gated.admin.import_(lines, messages_to="session:s1")
 
 
 async def test_the_recall_gate_holds_for_every_door(config: dict[str, Any], clock: Clock) -> None:
