@@ -117,8 +117,9 @@ class Admin:
         from then on.
 
         It holds at once in this memory, and in every process after two seconds at most, until `trust`. What they write later is refused (`Refused`),
-        or `"kept_back"`: stored and not found. Nothing is changed or deleted: `roll_back` does that. `entries.all`, `entries.history` and exports go
-        on showing it. Distrusting again says it anew.
+        or `"kept_back"`: stored and not found; where it changes other entries or takes their place it is refused all the same. Nothing is changed or
+        deleted: `roll_back` does that. `entries.all`, `entries.history` and exports go on showing it. Distrusting again says it anew. More than 80 of
+        a tenant are refused.
         """
         return await distrusting.distrust(
             self._access,

@@ -252,7 +252,7 @@ class Import:
                     await write(self._tenant, [message.draft], revive=self._revive)
                 except InvalidInput as exc:
                     raise BadLine(self._name, message.line, str(exc)) from exc
-                except PartialWrite:
+                except (PartialWrite, Refused):
                     continue
             raise
 

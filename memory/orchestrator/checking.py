@@ -70,7 +70,7 @@ class Checking:
         there = Located(new.key) if draft.key is None else await self._placement.locate(ENTRIES, new.key)
         if there.record is not None or (there.tombstone is not None and not revive):
             return await self._entries.write(tenant, draft, consistency=consistency), Checked()
-        [draft] = await self._entries.trust.let_in(tenant, [draft])
+        [draft] = await self._entries.trust.let_in(tenant, [draft], changing=decide is not None)
         shown, lacking = await self._near(tenant, draft, self._entries.births.newborn(tenant, draft).record)
         decided = await self._decided(draft, shown, decide)
         superseded = Superseded(decided.ids, draft.scope, {one.id: one.version for one in shown})

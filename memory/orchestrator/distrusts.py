@@ -14,7 +14,7 @@ from typing import Any, TypeAlias
 
 from memory.domain import ids
 from memory.domain.distrust import Distrust
-from memory.domain.errors import CorruptRecord, StoreError
+from memory.domain.errors import CorruptRecord, InvalidInput, StoreError
 from memory.domain.provenance import ORIGIN_KINDS, parts_of
 from memory.domain.time import micros, moment
 from memory.orchestrator.collections import SETTINGS
@@ -28,6 +28,8 @@ from memory.ports.writes import Absent, AtVersion, Put
 LASTS = timedelta(seconds=2)
 MOST_TENANTS = 10_000
 """Of so many it is remembered, those asked last."""
+MOST_DISTRUSTED = 80
+"""Of one tenant: each is up to five parts of every question, and a search asks for many places besides within `MAX_FILTER_PARTS`."""
 DISTRUSTS_SCOPE = "distrusts"
 
 Said: TypeAlias = Mapping[str, Any]
@@ -69,9 +71,16 @@ class Distrusts:
     # -- said ---------------------------------------------------------------------------------------------------------
 
     async def place(self, tenant: str, distrusts: Sequence[Distrust]) -> list[Distrust]:
-        """Distrust these from now on; one that is distrusted already is distrusted as it is said now."""
+        """Distrust these from now on; one that is distrusted already is so as is said now. Raises `InvalidInput` where they are too many."""
         new = {one.origin: _said(one) for one in distrusts}
-        await self._change(tenant, lambda said: {**said, **new})
+
+        def with_them(said: Said) -> Said:
+            if len(said.keys() | new.keys()) > MOST_DISTRUSTED:
+                advice = "roll back what some of them wrote, then trust these again"
+                raise InvalidInput(parts_of(distrusts[0].origin)[0], f"a tenant distrusts at most {MOST_DISTRUSTED} at once: {advice}")
+            return {**said, **new}
+
+        await self._change(tenant, with_them)
         return list(distrusts)
 
     async def lift(self, tenant: str, origins: Sequence[str]) -> list[Distrust]:
@@ -100,7 +109,7 @@ class Distrusts:
             put = Put(SETTINGS, record, Absent() if before is None else AtVersion(before.version))
             outcome = await self._placement.write_one("distrust.put", archive, put)
             if outcome.applied:
-                self._remember(tenant, Known(known.read, _distrusts(record)))
+                self._remember(tenant, Known(self._placement.now(), _distrusts(record)))
                 return
             if (error := refused(archive, outcome)) is not None:
                 raise error
@@ -130,7 +139,10 @@ class Distrusts:
         return timedelta(0) <= self._placement.now() - known.read <= LASTS
 
     def _remember(self, tenant: str, known: Known) -> None:
-        self._known[tenant] = known
+        """Unless it was read before what is remembered: then others have said more since."""
+        there = self._known.get(tenant)
+        if there is None or not known.read < there.read <= self._placement.now():
+            self._known[tenant] = known
         self._known.move_to_end(tenant)
         if len(self._known) > MOST_TENANTS:
             self._known.popitem(last=False)

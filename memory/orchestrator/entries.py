@@ -94,7 +94,9 @@ class Entries:
             return None
         key = Key(tenant, entry_id)
         record = await self._read(key) if known_at is None else (await self._placement.locate(ENTRIES, key)).record
-        return None if record is None else await self._seen(record, as_of, known_at)
+        seen = None if record is None else await self._seen(record, as_of, known_at)
+        shown = [] if seen is None else await self.trust.visible(tenant, [seen])
+        return entry_of(shown[0]) if shown else None
 
     async def get_many(
         self, tenant: str, entry_ids: Iterable[str], *, as_of: datetime | None = None, known_at: datetime | None = None, retired: bool = False
@@ -102,11 +104,12 @@ class Entries:
         """Those of these entries that `get` shows, by id; with `retired` also those outside of their window, as they are."""
         keys = [Key(tenant, entry_id) for entry_id in dict.fromkeys(entry_ids) if ids.is_id(entry_id)]
         records = [at.record for at in await self._placement.locate_many(ENTRIES, keys) if at.record is not None]
-        found = [await self._seen(record, as_of, known_at, retired) async for record in paced(records)]
-        return {entry.id: entry for entry in found if entry is not None}
+        seen = [one async for record in paced(records) if (one := await self._seen(record, as_of, known_at, retired)) is not None]
+        shown = [entry_of(record) async for record in paced(await self.trust.visible(tenant, seen))]
+        return {entry.id: entry for entry in shown}
 
-    async def _seen(self, record: Record, as_of: datetime | None, known_at: datetime | None, retired: bool = False) -> Entry | None:
-        """The entry as it shows at these moments, if it does."""
+    async def _seen(self, record: Record, as_of: datetime | None, known_at: datetime | None, retired: bool = False) -> Record | None:
+        """The entry as it stands at these moments, if it does."""
         now = self._placement.now()
         if is_expired(record, now):
             return None
@@ -116,8 +119,7 @@ class Entries:
                 return None
             record = known
         at = as_of or known_at
-        visible = retired or (is_current(record, now) if at is None else is_active(record, at, now))
-        return entry_of(record) if visible and not await self.trust.hides(record) else None
+        return record if retired or (is_current(record, now) if at is None else is_active(record, at, now)) else None
 
     async def _read(self, key: Key) -> Record | None:
         """By way of the cache, where there is one."""
@@ -202,7 +204,7 @@ class Entries:
         Where there is none, or none any more, one is born: deleted ones and those past their expiry stand in nobody's way. One that is retired is a
         `Conflict`: nothing brings it back (D27), nor can it be edited (D28).
         """
-        [draft] = await self.trust.let_in(tenant, [draft])
+        [draft] = await self.trust.let_in(tenant, [draft], changing=True)
         key = self.births.newborn(tenant, draft).record.key
         patience = Patience(self._placement, key.id)
         async with self._turns.take(ENTRIES, key, patience):

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 from hashlib import blake2b
+from itertools import pairwise
 from typing import Any
 
 from memory.domain import door
@@ -23,6 +24,10 @@ PARTS = "parts"
 """In the body of a record: how many parts its text may have had when it said something else."""
 WRITTEN_BY = "written_by"
 """In the body of a record that was changed: the origins of whoever changed it last, where they were said."""
+TAKEN_BACK = "taken_back"
+"""In the body of a record that was rolled back: it takes nobody's place any more."""
+TURNED_BACK = "turned_back"
+"""In the body of a version that a roll-back made: the versions of which it is without what they changed."""
 
 
 def entry_of(record: Record) -> Entry:
@@ -204,7 +209,8 @@ def changed(record: Record, changes: dict[str, Any], *, version: int) -> Record:
 def _note_writer(fields: dict[str, FieldValue], body: dict[str, JsonValue], before: list[str], changes: Mapping[str, Any]) -> None:
     """Note who changed it, where that is said; whoever wrote it before stays among its origins."""
     writer = [*named_in(changes), *changes.get("origins", ())]
-    body.pop(WRITTEN_BY, None)
+    for name in (WRITTEN_BY, TURNED_BACK):
+        body.pop(name, None)
     if writer:
         body[WRITTEN_BY] = writer
     current = named_in(fields)
@@ -220,23 +226,35 @@ def writer_of(record: Record) -> list[str]:
 
 
 def without(steps: Sequence[Record], taken: Sequence[bool], version: int) -> Record:
-    """The last of these versions of an entry, oldest first, as it would be without what the `taken` ones changed."""
+    """The last of these versions of an entry, oldest first, as it would be without what the `taken` ones changed; itself where it is so already.
+
+    What earlier roll-backs left out stays so, and what they made themselves is nobody's change.
+    """
+    out = {step.version for step, is_taken in zip(steps, taken, strict=True) if is_taken}.union(*(_turned_back(step) for step in steps))
     said, origins = _said_of(steps[0]), dict.fromkeys(all_in(steps[0].fields))
-    for before, step, is_taken in zip(steps[:-1], steps[1:], taken[1:], strict=True):
-        if not is_taken:
+    for before, step in pairwise(steps):
+        if step.version not in out and TURNED_BACK not in step.body:
             old, new = _said_of(before), _said_of(step)
-            said |= {name: new.get(name) for name in old.keys() | new.keys() if new.get(name) != old.get(name)}
+            said = {name: value for name, value in said.items() if name in new or name not in old}
+            said |= {name: value for name, value in new.items() if name not in old or old[name] != value}
             origins |= dict.fromkeys(writer_of(step))
-    now, metadata = steps[-1], {name: value for (of, name), value in said.items() if of == "metadata" and value is not None}
-    own = {name: value for (of, name), value in said.items() if of == "own"}
+    own, metadata = ({name: value for (of, name), value in said.items() if of == kind} for kind in ("own", "metadata"))
+    now = steps[-1]
     whole = changed(now, {**own, "type": EntryType(own["type"]), "tags": list(own["tags"] or ())}, version=version)
     body, fields = {**whole.body}, {**whole.fields}
     body.pop("metadata", None)
     body.pop(WRITTEN_BY, None)
-    if metadata:
-        body["metadata"] = metadata
+    body |= {TURNED_BACK: sorted(out)} | ({"metadata": metadata} if metadata else {})
+    fields |= {name: own[name] for name in WHERE_SAID if own[name] != fields.get(name)}
     fields |= {"confidence": confidence_of(metadata), "origins": tuple(one for one in origins if one not in named_in(fields)) or None}
-    return replace(whole, body=body, fields=fields)
+    turned_back = replace(whole, body=body, fields=fields)
+    is_so = _said_of(turned_back) == _said_of(now) and set(all_in(fields)) == set(all_in(now.fields))
+    return now if is_so else turned_back
+
+
+def _turned_back(step: Record) -> Sequence[int]:
+    """The versions that a roll-back left out of this one."""
+    return step.body.get(TURNED_BACK, ())  # type: ignore[no-any-return]
 
 
 def restated(record: Record, draft: EntryDraft, *, version: int) -> Record:
@@ -267,11 +285,11 @@ def request_digest(draft: EntryDraft, supersedes: Sequence[str] = ()) -> str:
     return blake2b(json.dumps(asked, sort_keys=True, ensure_ascii=False).encode(), digest_size=16).hexdigest()
 
 
-_OWN = (*ORIGIN_KINDS, "type", "tags", "valid_to")
+_OWN = (*ORIGIN_KINDS, *WHERE_SAID, "type", "tags", "valid_to")
 
 
 def _said_of(record: Record) -> dict[tuple[str, str], Any]:
-    """What an update may change of a record, thing by thing, each key of the metadata by itself."""
+    """What an update or an upsert may change of a record, thing by thing, each key of the metadata by itself."""
     own = {name: record.fields.get(name) for name in _OWN} | {name: record.texts.get(name) for name in ("title", "content")}
     metadata: Mapping[str, Any] = record.body.get("metadata") or {}
     return {("own", name): value for name, value in {**own, "expires_at": record.expires_at}.items()} | {

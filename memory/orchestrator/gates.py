@@ -5,10 +5,13 @@ deadline, or fail over, is not written, and not shown.
 from __future__ import annotations
 
 import asyncio
+import contextvars
 import inspect
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from datetime import timedelta
+from threading import Event
 from typing import Any, TypeAlias, TypeVar
 
 from memory.domain.entry import Entry, EntryDraft, check_patch
@@ -27,13 +30,15 @@ Draft = TypeVar("Draft", bound=EntryDraft)
 
 _SAID = frozenset({*ORIGIN_KINDS, "origins"})
 LATE = "it did not answer in time"
+AT_ONCE = 8
+"""Calls of one gate that blocks."""
 
 
 class Gates:
     """The gates of a memory, where it has them."""
 
     def __init__(self, placement: Placement, write: WriteGate | None = None, recall: RecallGate | None = None) -> None:
-        self._within = placement.settings.deadline
+        self._writing, self._recalling = (Asking(placement.settings.deadline) for _ in range(2))
         self.write = write
         self.recall = recall
 
@@ -49,41 +54,58 @@ class Gates:
         if self.write is None:
             return [{} for _ in drafts]
         asked = [(draft.model_copy(deep=True), provenance_of(draft)) async for draft in paced(drafts)]
-        return [changes_of(answer, position) for position, answer in enumerate(await answers_of(self.write, asked, self._within))]
+        return [changes_of(answer, position) for position, answer in enumerate(await self._writing.answers_of(self.write, asked))]
 
     async def lets_out(self, entries: Sequence[Entry]) -> list[bool]:
         """Which of the entries may be shown."""
         if self.recall is None or not entries:
             return [True] * len(entries)
-        return [lets_out(answer) for answer in await answers_of(self.recall, [(entry.model_copy(deep=True),) for entry in entries], self._within)]
+        asked = [(entry.model_copy(deep=True),) async for entry in paced(entries)]
+        return [lets_out(answer) for answer in await self._recalling.answers_of(self.recall, asked)]
 
 
-async def answers_of(gate: Callable[..., Any], asked: Sequence[tuple[Any, ...]], within: timedelta) -> list[Any]:
-    """What a gate answers of each, or why it does not. One that blocks runs in a thread."""
-    given: dict[int, Any] = {}
+class Asking:
+    """Asks one gate. One that blocks runs in threads of its own, so that one that does not return keeps nothing else from running."""
 
-    async def awaited(number: int, answer: Awaitable[Any]) -> None:
-        try:
-            given[number] = await answer
-        except Exception as error:  # noqa: BLE001 - a gate is anybody's
-            given[number] = error
+    def __init__(self, within: timedelta) -> None:
+        self._within = within
+        self._threads = ThreadPoolExecutor(AT_ONCE, "memory-gate")
 
-    def called_all() -> None:
-        for number, args in enumerate(asked):
+    async def answers_of(self, gate: Callable[..., Any], asked: Sequence[tuple[Any, ...]]) -> list[Any]:
+        """What a gate answers of each, or why it does not."""
+        given: dict[int, Any] = {}
+        late = Event()
+
+        async def awaited(number: int, answer: Awaitable[Any]) -> None:
             try:
-                given[number] = gate(*args)
-            except Exception as error:  # noqa: BLE001 - as above
+                given[number] = await answer
+            except Exception as error:  # noqa: BLE001 - a gate is anybody's
                 given[number] = error
 
-    with suppress(TimeoutError):
-        async with asyncio.timeout(within.total_seconds()):
+        def called_all() -> None:
+            for number, args in enumerate(asked):
+                if late.is_set():
+                    return
+                try:
+                    given[number] = gate(*args)
+                except Exception as error:  # noqa: BLE001 - as above
+                    given[number] = error
+
+        async def answered() -> None:
             if _is_async(gate):
                 await asyncio.gather(*(awaited(number, gate(*args)) for number, args in enumerate(asked)))
             else:
-                await asyncio.to_thread(called_all)
+                await asyncio.get_running_loop().run_in_executor(self._threads, contextvars.copy_context().run, called_all)
                 await asyncio.gather(*(awaited(number, answer) for number, answer in list(given.items()) if inspect.isawaitable(answer)))
-    answers = [given.get(number, TimeoutError(LATE)) for number in range(len(asked))]
-    return [TimeoutError(LATE) if inspect.isawaitable(answer) else answer for answer in answers]
+
+        try:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(self._within.total_seconds()):
+                    await answered()
+        finally:
+            late.set()
+        answers = [given.get(number, TimeoutError(LATE)) for number in range(len(asked))]
+        return [TimeoutError(LATE) if inspect.isawaitable(answer) else answer for answer in answers]
 
 
 def lets_out(answer: Any) -> bool:

@@ -10,17 +10,18 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Iterable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
+from itertools import pairwise
 from typing import Any
 
 from memory.domain import ids
 from memory.domain.errors import Contended, Held, MemoryTiersError, NotFound, StoreError
-from memory.domain.provenance import named_in
+from memory.domain.provenance import named_in, parts_of
 from memory.domain.rolled_back import RolledBack, Undone
 from memory.domain.time import micros
 from memory.orchestrator.browsing import BROWSED, Browsing
 from memory.orchestrator.collections import ENTRIES, OPERATIONS, SYSTEM_TENANT
 from memory.orchestrator.entries import Entries
-from memory.orchestrator.entry_records import changed, without, writer_of
+from memory.orchestrator.entry_records import TAKEN_BACK, changed, without, writer_of
 from memory.orchestrator.erasure import Erasure
 from memory.orchestrator.generations import OPERATIONS_SCOPE
 from memory.orchestrator.outbox import Outbox, Pending
@@ -133,19 +134,21 @@ class RollingBack:
         """What is to become of an entry; None where that has been done, or is nothing."""
         if is_expired(record, self._placement.now()):
             return None
-        steps = [*(await kept_versions(self._placement, record) if record.previous is not None else ()), record]
+        steps = _unbroken([*(await kept_versions(self._placement, record) if record.previous is not None else ()), record])
         taken = [wanted.is_of(step) for step in steps]
-        whole, is_derived = steps[0].previous is None, _is_derived(record)
+        whole = steps[0].previous is None or steps[0].version < wanted.since
+        is_derived = _is_derived(record)
         if taken[0] and whole and not is_derived:
             return self._taken_away(record, wanted, "written")
         if any(taken[1:]) and not taken[0]:
             new = without(steps, taken, version_at(self._placement.now(), record.version))
-            return Judged(record, Undone(record.key.id, record.scope, "changed", "restored"), new)
+            return None if new is record else Judged(record, Undone(record.key.id, record.scope, "changed", "restored"), new)
         if not whole and not is_derived:
             if any(taken) or not set(wanted.origins).isdisjoint(named_in(record.fields)):
                 return self._taken_away(record, replace(wanted, erase=False), "changed", NOT_KEPT)
             return Judged(record, Undone(record.key.id, record.scope, "changed", "left", NOT_KEPT))
-        if not is_derived or steps[0].version < wanted.since or steps[0].version > wanted.until:
+        made = steps[0].version if steps[0].previous is None else micros(record.created_at)
+        if not is_derived or not wanted.since <= made <= wanted.until:
             return None
         if wanted.derived:
             return self._taken_away(record, wanted, "derived")
@@ -162,7 +165,8 @@ class RollingBack:
         now, start = self._placement.now(), record.fields["valid_from"]
         if not is_current(record, now):
             return None
-        return changed(record, {"valid_to": max(now, start)}, version=version_at(now, record.version))  # type: ignore[type-var]
+        gone = changed(record, {"valid_to": max(now, start)}, version=version_at(now, record.version))  # type: ignore[type-var]
+        return replace(gone, body={**gone.body, TAKEN_BACK: True})
 
     # -- done ---------------------------------------------------------------------------------------------------------
 
@@ -208,9 +212,15 @@ class RollingBack:
 
 def _asked(origin: str, since: int) -> Iterable[Filter | None]:
     """What is asked for one origin: first what names it, by an index; then what it went into."""
-    kind, _, name = origin.partition(":")
+    kind, name = parts_of(origin)
     changed_since = Ge("version", since) if since else None
     return all_of(Eq(kind, name), changed_since), all_of(Has("origins", origin), changed_since)
+
+
+def _unbroken(steps: Sequence[Record]) -> Sequence[Record]:
+    """Of the versions that are kept, oldest first, the last that follow one another: who changed what tells only from the version before."""
+    gaps = [number for number, (before, step) in enumerate(pairwise(steps), start=1) if step.previous != before.version]
+    return steps[gaps[-1] :] if gaps else steps
 
 
 def _is_derived(record: Record) -> bool:

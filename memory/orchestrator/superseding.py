@@ -23,7 +23,7 @@ from memory.orchestrator.cache import Cache
 from memory.orchestrator.collections import ENTRIES, RELATIONS
 from memory.orchestrator.deliveries import Consistency, Deliveries
 from memory.orchestrator.entries import Entries, retired_at
-from memory.orchestrator.entry_records import changed, entry_of
+from memory.orchestrator.entry_records import TAKEN_BACK, changed, entry_of
 from memory.orchestrator.outbox import Outbox, Pending, Until
 from memory.orchestrator.placement import Located, Placement, refused
 from memory.orchestrator.quotas import Newcomer
@@ -120,7 +120,7 @@ class Superseding:
         births = self._entries.births
         births.refuse_future([draft])
         if draft is not asked:
-            [draft] = await self._entries.trust.let_in(tenant, [draft])
+            [draft] = await self._entries.trust.let_in(tenant, [draft], changing=bool(superseded.ids))
         one = births.newborn(tenant, draft, superseded.ids if superseded.versions is None else (), asked)
         write = _Write(one, superseded, revive, consistency)
         async with self._entries.quotas.admitted(tenant, [Newcomer.of(one.record, derived=draft.key is not None)]) as stay:
@@ -214,8 +214,10 @@ class Superseding:
 
     async def _supersede(self, pending: Pending, owed: Owed) -> bool:
         """What an entry owes that was stored alone."""
-        key, data = pending.owner.key, owed.data
-        versions, origins = data.get("versions", {}), all_in(pending.owner.fields) if isinstance(pending.owner, Record) else []
+        owner, key, data = pending.owner, pending.owner.key, owed.data
+        if isinstance(owner, Record) and TAKEN_BACK in owner.body:
+            return True
+        versions, origins = data.get("versions", {}), all_in(owner.fields) if isinstance(owner, Record) else []
         for entry_id in data["ids"]:
             version, at = versions.get(entry_id), moment(data["at"])
             try:

@@ -12,7 +12,7 @@ from memory.orchestrator.distrusts import Distrusts, visible
 from memory.orchestrator.entry_records import changed, entry_of
 from memory.orchestrator.gates import Draft, Gates
 from memory.orchestrator.placement import Placement
-from memory.ports.asking import lets_through
+from memory.ports.asking import condition
 from memory.ports.pace import paced
 from memory.ports.record import Record
 
@@ -30,15 +30,16 @@ class Trust:
 
     # -- written ------------------------------------------------------------------------------------------------------
 
-    async def let_in(self, tenant: str, drafts: Sequence[Draft], *, derived: bool = False) -> list[Draft]:
+    async def let_in(self, tenant: str, drafts: Sequence[Draft], *, derived: bool = False, changing: bool = False) -> list[Draft]:
         """The drafts as they are to be written. Raises `Refused` for the first that is not: by the gate, or for coming of what is distrusted.
 
-        What is imported, and what is `derived` of entries, is not refused for that: it is kept back.
+        What is imported, and what is `derived` of entries, is not refused for that: it is kept back. `changing`: they end or change other entries,
+        which nothing does that is distrusted, kept back or not, for others would be hidden with it.
         """
         if not derived:
             written = [(position, draft) for position, draft in enumerate(drafts) if not isinstance(draft, ImportedDraft)]
             named = {position: origins async for position, draft in paced(written, AT_A_TIME) if (origins := _origins_of(draft))}
-            await self._refuse(tenant, named)
+            await self._refuse(tenant, named, changing=changing)
         return await self.gates.let_in(drafts)
 
     def asks_of(self, changes: Mapping[str, Any]) -> bool:
@@ -47,7 +48,7 @@ class Trust:
 
     async def let_change(self, tenant: str, record: Record, changes: dict[str, Any]) -> dict[str, Any]:
         """The changes of an entry as they are to be made; see `let_in`. The gate sees the entry as it would be, and who changes it."""
-        await self._refuse(tenant, {0: _writer(changes)})
+        await self._refuse(tenant, {0: _writer(changes)}, changing=True)
         if self.gates.write is None:
             return changes
         entry = entry_of(changed(record, changes, version=self._placement.next_version(record.version)))
@@ -56,7 +57,7 @@ class Trust:
         [more] = await self.gates.changes([EntryDraft.model_construct(**{**said, **named})])
         return {**changes, **more}
 
-    async def _refuse(self, tenant: str, named: Mapping[int, Sequence[str]]) -> None:
+    async def _refuse(self, tenant: str, named: Mapping[int, Sequence[str]], *, changing: bool) -> None:
         """Raise `Refused` for the first of these positions that comes of what is distrusted."""
         if not any(named.values()):
             return
@@ -65,20 +66,20 @@ class Trust:
         except StoreError:
             return  # nobody can say: what is distrusted is found by nobody, whoever wrote it
         now = self._placement.now()
-        refusing = {one.origin for one in known.distrusts if one.later_writes == "refused" and (one.since is None or one.since <= now)}
+        since = [one for one in known.distrusts if one.since is None or one.since <= now]
+        refusing = {one.origin for one in since if changing or one.later_writes == "refused"}
         for position, origins in named.items() if refusing else ():
             if said := [one for one in origins if one in refusing]:
                 raise Refused(f"'{said[0]}' is distrusted", position)
 
     # -- shown --------------------------------------------------------------------------------------------------------
 
-    async def hides(self, record: Record) -> bool:
-        """Whether a record that was read by its id is not to be shown. What says nothing of where it comes from is asked of the gate alone."""
-        if all_in(record.fields):
-            known = await self.distrusts.known(record.key.tenant)
-            if not lets_through(visible(known), record):
-                return True
-        return not (await self.shown([record]))[0]
+    async def visible(self, tenant: str, records: Sequence[Record]) -> list[Record]:
+        """Those that may be shown of records that were read by their ids. What says nothing of where it comes from is asked of the gate alone."""
+        if any(all_in(record.fields) for record in records):
+            trusted = condition(visible(await self.distrusts.known(tenant)))
+            records = [record for record in records if trusted(record)]
+        return [record for record, is_shown in zip(records, await self.shown(records), strict=True) if is_shown]
 
     async def shown(self, records: Sequence[Record]) -> list[bool]:
         """Which of the records the recall gate lets out."""

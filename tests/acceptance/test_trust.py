@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager, nullcontext
 from datetime import timedelta
 from typing import Any
@@ -25,6 +26,7 @@ from memory import (
     StoreEntry,
     Verdict,
 )
+from memory.facade.transfer import BadLine
 from tests.acceptance.support import HOUR, Clock, left_in
 
 WEB = "web:example.com"
@@ -154,6 +156,16 @@ async def test_later_writes_are_refused_or_kept_back(memory: Memory) -> None:
     await memory.admin.distrust(source=WEB, reason="r", later_writes="kept_back")
     kept = await memory.write("green tea", scope="user:ada", source=WEB)
     assert await memory.get(kept.id) is None
+    calls: list[Callable[[], Any]] = [
+        lambda: memory.update(entry.id, content="black tea", source=WEB),
+        lambda: memory.write("black tea", scope="user:ada", source=WEB, supersedes=[entry.id]),
+        lambda: memory.write("black tea", scope="user:ada", source=WEB, key="k", on_conflict="update"),
+        lambda: memory.write("tea too", scope="user:ada", source=WEB, check=True, decide=lambda draft, near: "supersede"),
+    ]
+    for hidden_with_it in calls:
+        with pytest.raises(Refused, match="distrusted"):
+            await hidden_with_it()
+    assert [one.content for one in await memory.retrieve("user:ada")] == ["tea"]
     await memory.admin.distrust(source=WEB, reason="r")
     with pytest.raises(Refused):
         await memory.update(entry.id, content="black tea", source=WEB)
@@ -310,6 +322,13 @@ async def test_the_write_gate_holds_for_every_door(memory: Memory, config: dict[
             report = await gated.admin.import_(lines, same_ids=same_ids)
             assert (report.imported, report.problems) == (0, ["import line 1: holds a secret"])
         assert [one.content for one in await gated.retrieve("user:ada")] == ["card …"]
+
+
+async def test_an_import_names_the_bad_line_behind_one_that_is_refused(config: dict[str, Any], clock: Clock) -> None:
+    lines = [{"role": "user", "content": "secret"}, {"role": "user", "content": "of tomorrow", "time": "2999-01-01T00:00:00Z"}]
+    async with Memory(config, clock=clock, write_gate=lambda draft, _: "secret" not in draft.content) as gated:
+        with pytest.raises(BadLine, match="line 2: created_at"):
+            await gated.admin.import_(lines, messages_to="session:s1")
 
 
 async def test_the_recall_gate_holds_for_every_door(config: dict[str, Any], clock: Clock) -> None:

@@ -10,12 +10,11 @@ from memory.domain.errors import InvalidInput, Refused
 from memory.domain.provenance import Provenance
 from memory.facade.manager.stores import NamedStore, StoreEntry
 from memory.orchestrator.checking import Decide
-from memory.orchestrator.gates import Verdict, answers_of, changes_of, lets_out
+from memory.orchestrator.gates import Asking, Verdict, changes_of, lets_out
 from memory.orchestrator.settings import EngineSettings
 
 StoreWriteGate: TypeAlias = Callable[[StoreEntry, Provenance], "Verdict | Awaitable[Verdict]"]
 StoreRecallGate: TypeAlias = Callable[[StoreEntry], "bool | Awaitable[bool]"]
-WITHIN = EngineSettings().deadline
 CHANGED = frozenset({"content", "metadata"})
 
 
@@ -26,8 +25,8 @@ class StoreGates:
         for name, gate in (("write_gate", write), ("recall_gate", recall)):
             if gate is not None and not callable(gate):
                 raise InvalidInput(name, f"must be a function, not {type(gate).__name__}")
-        self._write = write
-        self._recall = recall
+        self._write, self._recall = write, recall
+        self._writing, self._recalling = (Asking(EngineSettings().deadline) for _ in range(2))
 
     async def add(
         self,
@@ -43,7 +42,7 @@ class StoreGates:
         """Keep a text in a store as the write gate lets it in; see `NamedStore.add`. Raises `Refused` where it does not."""
         if self._write is not None:
             entry = StoreEntry(content, store.name, None if metadata is None else dict(metadata))
-            [answer] = await answers_of(self._write, [(entry, provenance)], WITHIN)
+            [answer] = await self._writing.answers_of(self._write, [(entry, provenance)])
             changes = changes_of(answer)
             if changes.keys() - CHANGED:
                 raise Refused("the write gate of a manager changes content and metadata only")
@@ -54,5 +53,5 @@ class StoreGates:
         """Those that the recall gate lets out."""
         if self._recall is None or not entries:
             return list(entries)
-        answers = await answers_of(self._recall, [(entry,) for entry in entries], WITHIN)
+        answers = await self._recalling.answers_of(self._recall, [(entry,) for entry in entries])
         return [entry for entry, answer in zip(entries, answers, strict=True) if lets_out(answer)]

@@ -76,6 +76,16 @@ async def test_who_is_overtaken_knows_what_the_other_wrote(world: World) -> None
         assert await noted(world) == ["d", "e", "f"]
 
 
+async def test_of_a_long_text_for_which_there_is_no_room_nothing_is_stored(world: World) -> None:
+    with patch.object(scratchpads, "CAP", 120), patch.object(scratchpads, "PART_BYTES", 30):
+        await append(world, "a" * 40)
+        before = await world.rows(world.mid, SCRATCHPADS)
+        with pytest.raises(ScratchpadFull):
+            await append(world, "b" * 60)
+        assert await world.rows(world.mid, SCRATCHPADS) == before
+        assert await noted(world) == ["a" * 40]
+
+
 @pytest.mark.behaviour("D130")
 async def test_a_clearing_takes_only_what_it_saw(world: World) -> None:
     other = await world.another_process()

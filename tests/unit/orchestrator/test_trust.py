@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import threading
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from datetime import timedelta
@@ -11,13 +13,15 @@ import pytest
 
 from memory.domain.distrust import Distrust
 from memory.domain.entry import Entry, EntryDraft
-from memory.domain.errors import CorruptRecord, Refused, StoreError, StoreUnavailable
+from memory.domain.errors import CorruptRecord, InvalidInput, Refused, StoreError, StoreUnavailable
 from memory.domain.hold import LegalHold
 from memory.domain.rolled_back import RolledBack
 from memory.domain.scope import Scope
 from memory.orchestrator import distrusts
 from memory.orchestrator.collections import ENTRY_VERSIONS, OPERATIONS, SETTINGS
 from memory.orchestrator.engine import Engine
+from memory.orchestrator.gates import Asking, lets_out
+from memory.orchestrator.rolling_back import NOT_KEPT
 from memory.orchestrator.settings import EngineSettings
 from memory.orchestrator.superseding import Superseded
 from memory.policies.asked import Asked
@@ -160,6 +164,98 @@ async def test_what_was_changed_by_it_and_has_lost_the_version_before_is_retired
     assert told == {last.id: retired, named.id: retired, other.id: ("changed", "left", "the version before is not kept")}
 
 
+async def test_what_was_changed_since_is_taken_back_though_what_stood_before_is_not_kept(world: World) -> None:
+    of_old, changed = [await _write(world, f"of old {number}", source="web") for number in range(2)]
+    for one in (of_old, changed):
+        await world.engine.entries.update(TENANT, one.id, {"tags": ["t"]})
+    kept = await world.rows(world.mid, ENTRY_VERSIONS)
+    await world.engine.erasure.delete_versions({row.key: row.version for row in kept})
+    for one in (of_old, changed):
+        await world.engine.entries.update(TENANT, one.id, {"tags": ["u"]})
+    since = world.clock.advance()
+    await world.engine.entries.update(TENANT, of_old.id, {"tags": ["v"]})
+    await world.engine.entries.update(TENANT, changed.id, {"content": "turned", "origins": [WEB]})
+    report = await world.engine.rolling_back.run(TENANT, [WEB], since=since, erase=True, derived=False)
+    assert [(undone.entry_id, undone.done) for undone in report.entries] == [(changed.id, "restored")]
+    assert await _shown(world.engine) == ["of old 0", "of old 1"]
+
+
+async def test_what_was_made_of_its_entries_before_the_moment_stays_though_its_versions_are_not_kept(world: World) -> None:
+    evil = await _write(world, "evil", SESSION, source="web")
+    made = await world.engine.derivation.promote(TENANT, evil.id, USER)
+    await world.engine.entries.update(TENANT, made.id, {"tags": ["t"]})
+    since = world.clock.advance()
+    await world.engine.entries.update(TENANT, made.id, {"tags": ["u"]})
+    kept = await world.rows(world.mid, ENTRY_VERSIONS)
+    await world.engine.erasure.delete_versions({row.key: row.version for row in kept})
+    report = await world.engine.rolling_back.run(TENANT, [WEB], since=since, erase=True, derived=True)
+    assert report.entries == []
+
+
+async def test_where_a_version_in_between_is_not_kept_nothing_is_taken_for_the_next_ones(world: World) -> None:
+    one, other = await _write(world, "good", tags=["a"]), await _write(world, "good too", tags=["a"])
+    for entry, writers in ((one, ["user", "web", "user"]), (other, ["web", "user", "web"])):
+        for number, source in enumerate(writers):
+            await world.engine.entries.update(TENANT, entry.id, {"tags": [f"{source}{number}"], "origins": [f"source:{source}"]})
+    kept = [row for row in await world.rows(world.mid, ENTRY_VERSIONS) if str(row.fields["tags"]).endswith("1',)")]
+    await world.engine.erasure.delete_versions({row.key: row.version for row in kept})
+    report = await _roll_back(world.engine)
+    told = {undone.entry_id: (undone.why, undone.done, undone.note) for undone in report.entries}
+    assert told == {one.id: ("changed", "left", NOT_KEPT), other.id: ("changed", "retired", NOT_KEPT)}
+
+
+async def test_what_was_turned_back_since_a_moment_is_not_turned_back_again(world: World) -> None:
+    entry = await _write(world, "good", metadata={"a": 1})
+    await world.engine.entries.update(TENANT, entry.id, {"metadata": {"a": 2}, "origins": [WEB]})
+    since = world.clock.advance()
+    await world.engine.entries.update(TENANT, entry.id, {"content": "turned", "metadata": {"a": 3, "b": 1}, "origins": [WEB]})
+    done = [(await world.engine.rolling_back.run(TENANT, [WEB], since=since, erase=False, derived=False)).of("restored") for _ in range(2)]
+    assert done == [[entry.id], []]
+    history = [(one.content, one.metadata) for one in await world.engine.entries.history(TENANT, entry.id)]
+    assert history == [("good", {"a": 1}), ("good", {"a": 2}), ("turned", {"a": 3, "b": 1}), ("good", {"a": 2})]
+    assert (await _roll_back(world.engine)).of("restored") == [entry.id]
+    after = await world.engine.entries.get(TENANT, entry.id)
+    assert after is not None
+    assert (after.content, after.metadata, after.origins) == ("good", {"a": 1}, None)
+
+
+async def test_what_others_had_taken_back_before_is_not_said_again(world: World) -> None:
+    entry = await _write(world, "good")
+    await world.engine.entries.update(TENANT, entry.id, {"title": "turned by a", "agent": "a"})
+    await world.engine.entries.update(TENANT, entry.id, {"content": "turned by the web", "origins": [WEB]})
+    await world.engine.rolling_back.run(TENANT, ["agent:a"], since=None, erase=False, derived=False)
+    await world.engine.entries.update(TENANT, entry.id, {"tags": ["t"]})
+    await _roll_back(world.engine)
+    after = await world.engine.entries.get(TENANT, entry.id)
+    assert after is not None
+    assert (after.content, after.title, after.tags, after.agent, after.origins) == ("good", None, ["t"], None, None)
+
+
+async def test_an_upsert_is_taken_back_as_a_whole(world: World) -> None:
+    said = {"conversation_id": "c1", "number_in_conversation": 1, "speaker": "ada"}
+    good = EntryDraft(scope=USER, content="good", key="k", metadata={"a": None}, **said)
+    before = await world.engine.entries.upsert(TENANT, good)
+    evil = good.model_copy(update={"content": "evil", "source": "web", "conversation_id": "c2", "number_in_conversation": 2, "speaker": "eve"})
+    await world.engine.entries.upsert(TENANT, evil)
+    await _roll_back(world.engine)
+    after = await world.engine.entries.get(TENANT, before.id)
+    assert after is not None
+    assert after.model_dump(exclude={"version", "updated_at"}) == before.model_dump(exclude={"version", "updated_at"})
+
+
+@pytest.mark.parametrize("erase", [False, True], ids=["retired", "erased"])
+async def test_what_was_rolled_back_retires_nothing_that_it_was_still_to_supersede(world: World, erase: bool) -> None:
+    good = await _write(world, "good")
+    world.mid.fails_before.add("update.home")
+    evil = EntryDraft(scope=SESSION, content="evil", source="web")
+    await world.engine.superseding.write(TENANT, evil, Superseded([good.id]))
+    assert await _shown(world.engine) == ["evil", "good"]
+    world.mid.heal()
+    await _roll_back(world.engine, erase=erase)
+    await world.engine.maintenance.sweep()
+    assert await _shown(world.engine) == ["good"]
+
+
 async def test_another_process_hears_within_two_seconds(world: World) -> None:
     other = await world.another_process()
     await _write(world, "evil", source="web")
@@ -222,6 +318,34 @@ async def test_a_list_that_cannot_be_read_hides_what_comes_from_somewhere(world:
         await other.trust.distrusts.all(TENANT)
 
 
+async def test_what_is_distrusted_here_is_so_at_once_whatever_was_being_read_meanwhile(world: World) -> None:
+    await _write(world, "evil", source="web")
+    world.clock.advance(LATER)
+    world.mid.after["distrust.read"] = lambda: _distrust(world.engine)
+    await _shown(world.engine)
+    assert await _shown(world.engine) == []
+
+
+async def test_so_many_are_distrusted_as_a_question_can_leave_out(world: World) -> None:
+    await _write(world, "good")
+    await _write(world, "evil", run="r1")
+    since = world.clock()
+
+    async def place(*runs: int) -> None:
+        said = [Distrust(f"run:r{number}", since, "refused", "r", None, world.clock()) for number in runs]
+        await world.engine.trust.distrusts.place(TENANT, said)
+
+    await place(*range(distrusts.MOST_DISTRUSTED))
+    with pytest.raises(InvalidInput, match="roll back what some of them wrote"):
+        await place(distrusts.MOST_DISTRUSTED)
+    await place(0)
+    everything = Asked(TENANT, (SESSION, USER), tags=tuple(f"t{n}" for n in range(50)), any_tags=tuple(f"a{n}" for n in range(50)))
+    assert await _shown(world.engine, everything) == []
+    assert len(await _shown(world.engine)) == 2
+    await world.engine.trust.distrusts.lift(TENANT, ["run:r0"])
+    await place(distrusts.MOST_DISTRUSTED)
+
+
 async def test_two_that_distrust_at_once_are_both_heard(world: World) -> None:
     other = await world.another_process()
     world.mid.after["distrust.read"] = lambda: _distrust(other, "agent:a")
@@ -245,6 +369,42 @@ async def test_a_later_distrust_refuses_from_its_moment_on(world: World) -> None
     with pytest.raises(Refused):
         await _write(world, "evil", source="web")
     assert await _shown(world.engine) == ["tea"]
+
+
+async def test_the_recall_gate_is_asked_at_once_of_all_that_is_read_by_ids(world: World) -> None:
+    written = [await _write(world, f"tea {number}", source="web") for number in range(3)]
+    asked, all_asked = list[str](), asyncio.Event()
+
+    async def gate(entry: Entry) -> bool:
+        asked.append(entry.content)
+        if len(asked) == len(written):
+            all_asked.set()
+        await all_asked.wait()
+        return entry.content != "tea 1"
+
+    world.engine.trust.gates.recall = gate
+    found = await world.engine.entries.get_many(TENANT, [one.id for one in written])
+    assert sorted(one.content for one in found.values()) == ["tea 0", "tea 2"]
+
+
+async def test_a_gate_that_hangs_in_its_thread_keeps_nothing_else_from_running(world: World) -> None:
+    never, asked = threading.Event(), list[str]()
+
+    def gate(entry: Entry) -> bool:
+        asked.append(entry.content)
+        return never.wait()
+
+    asking = Asking(timedelta(milliseconds=1))
+    written = [await _write(world, f"tea {number}") for number in range(2)]
+    for _ in range(40):
+        assert not any(map(lets_out, await asking.answers_of(gate, [(one,) for one in written])))
+    try:
+        async with asyncio.timeout(20):
+            assert await asyncio.to_thread(lambda: "runs") == "runs"
+    finally:
+        never.set()
+        asking._threads.shutdown()
+    assert set(asked) == {"tea 0"}, "nobody waits for the others any more"
 
 
 async def test_what_is_expired_or_of_an_erased_scope_is_not_taken_back(world: World) -> None:
