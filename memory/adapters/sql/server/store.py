@@ -71,6 +71,8 @@ class ServerStore(SqlStore[C, R], Generic[C, R]):
     """Records on a database server: `C` is a connection, `R` a table, as the dialect has them."""
 
     _directory: ServerDirectory[C]
+    _thresholds: ServerThresholds
+    _sharing: Sharing
 
     def __init__(self, name: str, directory: ServerDirectory[C], thresholds: ServerThresholds) -> None:
         super().__init__(name, directory, thresholds)
@@ -78,7 +80,6 @@ class ServerStore(SqlStore[C, R], Generic[C, R]):
         self._tables: dict[str, R] = {}
         self._epoch = ""
         self._patience = 0.0
-        self._sharing = Sharing(lambda puts: self._carry_out(puts, together=False), self._is_undone, thresholds.writes_shared)
 
     @property
     def epoch(self) -> str:
@@ -92,10 +93,11 @@ class ServerStore(SqlStore[C, R], Generic[C, R]):
         goodbye: Callable[[C], Awaitable[None]],
         still_good: Callable[[BaseException], bool],
     ) -> None:
-        """Begin to lend connections, see `Lending`."""
+        """Begin to lend connections, see `Lending`. What an event loop that has ended left waiting is nobody's any more."""
         self._patience = config.command_timeout
         patience, connect_patience, call_patience = config.pool_timeout, config.connect_timeout, config.command_timeout
         self._pool = Pool(Lending(config.pool_size, patience, connect_patience, call_patience, connect, greet, goodbye, still_good))
+        self._sharing = Sharing(lambda puts: self._carry_out(puts, together=False), self._is_undone, self._thresholds.writes_shared)
 
     async def _close(self) -> None:
         pool, self._pool = self._pool, None
