@@ -58,8 +58,8 @@ class MemoryManager:
     every span. `provenance` says who writes: what is added, by a model's tool or by what is learnt, carries it, and no argument of a tool changes it.
     `write_gate` and `recall_gate` are those of a `Memory`, asked of `StoreEntry`s, whatever the store: of single texts, by tools, `add` and what is
     learnt; a store that takes messages as they are is not asked about.
-    every span. What is added to a scope of a memory is checked (`Memory.write`, `check`) unless `check` is False: `decide` says what becomes of what
-    is near it; without it all of that stands.
+    What is added to a scope of a memory is checked (`Memory.write`, `check`) unless `check` is False: `decide` says what becomes of what is near it;
+    without it all of that stands.
     """
 
     def __init__(
