@@ -77,7 +77,8 @@ class Checking:
         entry, gave_way = await self._superseding.write(tenant, decided.draft, superseded, asked=draft, revive=revive, consistency=consistency)
         stays = [one for one in decided.ids if one not in gave_way]
         note = f"changed since it was shown, and stands: {', '.join(stays)}" if stays else decided.note or lacking
-        return entry, Checked(tuple(shown), decided.verdict.action, tuple(gave_way), note)
+        action = "keep" if decided.verdict.action == "supersede" and not gave_way else decided.verdict.action
+        return entry, Checked(tuple(shown), action, tuple(gave_way), note)
 
     async def _near(self, tenant: str, draft: EntryDraft, new: Record) -> tuple[list[Entry], str | None]:
         """What may say the same as the new entry or contradict it, the nearest first, and why there may be more."""

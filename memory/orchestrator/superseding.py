@@ -14,7 +14,7 @@ from typing import Any
 
 from memory.domain import door, ids
 from memory.domain.entry import Entry, EntryDraft
-from memory.domain.errors import Conflict, InvalidInput, NotFound
+from memory.domain.errors import Conflict, CorruptRecord, InvalidInput, NotFound
 from memory.domain.provenance import all_in
 from memory.domain.scope import Scope
 from memory.domain.time import micros, moment
@@ -142,10 +142,11 @@ class Superseding:
         looks = one.draft.key is not None or write.tried  # under a fresh id this write itself may stand
         others = [Key(key.tenant, entry_id) for entry_id in write.superseded.ids]
         asked = [*([key] if looks else []), *(other for other in others if ids.is_id(other.id))]
-        found = {at.key: at for at in await self._placement.locate_many(ENTRIES, asked)}
+        shown = write.superseded.versions is not None  # then what cannot be read stays
+        found = {at.key: at for at in await self._placement.locate_many(ENTRIES, asked, partial=shown)}
         for at in found.values():
-            if at.corrupt is not None:
-                raise at.corrupt
+            if (unread := at.corrupt or at.unknown) is not None and (at.key == key or not shown):
+                raise unread
         own, located = found.get(key, Located(key)), [found.get(other, Located(other)) for other in others]
         if own.record is not None and one.draft.key is None and is_own(one.record, own.record, own.record.version):
             one.entry = entry_of(own.record)
@@ -218,11 +219,15 @@ class Superseding:
         if isinstance(owner, Record) and TAKEN_BACK in owner.body:
             return True
         versions, origins = data.get("versions", {}), all_in(owner.fields) if isinstance(owner, Record) else []
+        unreadable: CorruptRecord | None = None
         for entry_id in data["ids"]:
             version, at = versions.get(entry_id), moment(data["at"])
             try:
                 there = await self._entries.live_record(key.tenant, entry_id)
             except NotFound:
+                continue
+            except CorruptRecord as error:  # it keeps no other from giving way, and the step is owed until it is erased
+                unreadable = error
                 continue
             if version not in (None, there.version):
                 log.info("entry %s was edited since it was shown, and stays: %s does not supersede it", entry_id, key.id)
@@ -235,4 +240,6 @@ class Superseding:
                 log.debug("%s cannot be linked to %s", key.id, entry_id)
             if not await self._entries.retire(key.tenant, entry_id, at, version, origins=origins) and version is not None:
                 await self._relations.unlink(key, "supersedes", entry_id)
+        if unreadable is not None:
+            raise unreadable
         return True

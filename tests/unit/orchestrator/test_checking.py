@@ -16,6 +16,7 @@ from memory.domain.errors import Conflict, InvalidInput
 from memory.domain.scope import Scope
 from memory.orchestrator.checking import NOBODY
 from memory.orchestrator.settings import EngineSettings
+from memory.ports.record import Key
 from tests.unit.orchestrator.world import HOUR, ORG, SESSION, TENANT, USER, World
 
 SCOPES = pytest.mark.parametrize("scope", [USER, SESSION], ids=["at once", "operation"])
@@ -253,3 +254,31 @@ async def test_a_vector_of_another_embedder_tells_nothing(meant: World) -> None:
     meant.engine.meaning.is_own = lambda model: False  # type: ignore[method-assign]
     _, checked = await check(meant, "Ada lives in Porto")
     assert [one.id for one in checked.found] == [old.id]
+
+
+async def test_what_cannot_be_read_any_more_stays_and_the_entry_is_written(world: World) -> None:
+    damaged, away, old = [await world.write(f"Ada lives in {place}", USER) for place in ("Lisbon", "Porto", "Beja")]
+    await world.move(away, "long")
+
+    async def meanwhile(draft: EntryDraft, entries: list[Entry]) -> object:
+        world.mid.state.damage("entries", Key(TENANT, damaged.id))
+        world.long.fails_before.add("read.home")
+        return "supersede"
+
+    _, checked = await check(world, "Ada lives in Faro", Decider(meanwhile))
+    world.heal()
+    assert checked.superseded == (old.id,)
+    assert {damaged.id, away.id} == set((checked.note or "").split(": ")[1].split(", "))
+    assert sorted(await world.browse(USER)) == ["Ada lives in Faro", "Ada lives in Porto"]
+
+
+async def test_where_nothing_gave_way_nothing_was_superseded(world: World) -> None:
+    old = await world.write("Ada lives in Lisbon", USER)
+
+    async def meanwhile(draft: EntryDraft, entries: list[Entry]) -> object:
+        await world.update(old, content="Ada works in Lisbon")
+        return "supersede"
+
+    _, checked = await check(world, "Ada lives in Faro", Decider(meanwhile))
+    assert (checked.action, checked.superseded) == ("keep", ())
+    assert checked.note == f"changed since it was shown, and stands: {old.id}"

@@ -432,3 +432,22 @@ async def test_a_quota_is_asked_before_anything_is_written() -> None:
         with pytest.raises(QuotaExceeded, match="few"):
             await supersede(world, "Ada lives in Faro", old)
         assert await world.browse(USER) == ["Ada lives in Lisbon"]
+
+
+async def test_one_that_cannot_be_read_any_more_keeps_no_other_from_giving_way(world: World) -> None:
+    first, second = await world.write("Ada lives in Lisbon", OPERATION), await world.write("Ada's home is Lisbon", OPERATION)
+
+    async def damage() -> None:
+        world.short.state.damage("entries", Key(TENANT, first.id))
+
+    world.short.before["write.home"] = damage
+    entry = await supersede(world, "Ada lives in Porto", first, second, scope=OPERATION)
+    world.clock.advance(HOUR)
+    await world.engine.maintenance.sweep()
+    assert await world.browse(OPERATION) == ["Ada lives in Porto"]
+    assert [one.target_id for one in await world.engine.relations.related(TENANT, source_id=entry.id)] == [second.id]
+    assert any("supersede" in one for one in (await world.engine.maintenance.sweep()).stays), "somebody has to look at it"
+    await world.delete(first)
+    world.clock.advance(HOUR)
+    report = await world.engine.maintenance.sweep()
+    assert (report.still_owed, report.stays) == (0, ())

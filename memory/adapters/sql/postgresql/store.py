@@ -31,12 +31,15 @@ from memory.ports.collections import Collection
 from memory.ports.query import Hit, Search
 from memory.ports.record import JsonValue
 from memory.ports.store import Health
-from memory.ports.writes import Outcome, Write
+from memory.ports.writes import Outcome, Put, Write
 
 _SIZE = (
     "SELECT coalesce(sum(pg_total_relation_size(c.oid)), 0)::bigint FROM pg_class AS c JOIN pg_namespace AS n ON n.oid = c.relnamespace "
     "WHERE n.nspname = $1 AND c.relkind = 'r'"
 )
+
+_HURRIED = "SET LOCAL lock_timeout = '100ms'"
+"""Of a call that several share: what one of them would wait for, be it a process that stands still within a transaction, keeps no other waiting."""
 
 
 class PostgresStore(ServerStore[Connection, PgTable]):
@@ -117,10 +120,21 @@ class PostgresStore(ServerStore[Connection, PgTable]):
         except NotTogether as undone:
             return undone.outcomes
 
-    async def _batch(self, connection: Connection, writes: Sequence[Write], together: bool) -> list[Outcome]:
+    async def _put_shared(self, puts: Sequence[Put]) -> list[Outcome]:
+        if len(puts) == 1:
+            return await self._carry_out(puts, together=False)
+        return await self._with(lambda connection: self._batch(connection, puts, together=False, hurried=True))
+
+    async def _batch(self, connection: Connection, writes: Sequence[Write], together: bool, *, hurried: bool = False) -> list[Outcome]:
         batch = PgBatch(connection, self._table, self._pg_directory, writes, self._thresholds.rows_in_one)
         await batch.prepare()
-        return await self._in_transaction(connection, lambda: batch.carry_out(together))
+
+        async def work() -> list[Outcome]:
+            if hurried:
+                await connection.execute(_HURRIED)
+            return await batch.carry_out(together)
+
+        return await self._in_transaction(connection, work)
 
     async def _search(self, wanted: Search) -> list[Hit]:
         return await self._with(lambda connection: search(connection, self._table(wanted.collection), self._pg_directory, wanted))

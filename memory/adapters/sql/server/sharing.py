@@ -27,13 +27,15 @@ class Sharing:
 
     Who is cancelled before its put is sent leaves nothing; later, that may land, as of any call that was cut off. The others' are whole. Where a call
     failed and `undone` says that nothing of it was kept, each is put by itself, so that none fails for another. Where the server was silent for as
-    long as a call may take, those who wait are told so too: none waits for several such calls.
+    long as a call may take, to everybody, those who wait are told so too: none waits for several such calls.
     """
 
     def __init__(self, carry_out: CarryOut, undone: Callable[[Exception], bool], most: int) -> None:
         self._carry_out, self._undone, self._most = carry_out, undone, most
         self._waiting: deque[Waiting] = deque()
         self._tasks: set[asyncio.Task[None] | None] = set()
+        self._answers = 0
+        """Calls that the server answered."""
 
     async def put(self, put: Put) -> Outcome:
         """What became of it."""
@@ -56,13 +58,14 @@ class Sharing:
         return [(put, answer) for put, answer in first if not answer.cancelled()]
 
     async def _do(self, some: Sequence[Waiting]) -> None:
+        before = self._answers
         try:
             outcomes = await self._carry_out([put for put, _ in some]) if some else ()
         except Exception as error:  # noqa: BLE001 - it is raised to those who wait
             if len(some) > 1 and self._undone(error):
                 await asyncio.gather(*[self._do([one]) for one in some])
                 return
-            silent = isinstance(error, TimeoutError | PoolTimeout)
+            silent = isinstance(error, TimeoutError | PoolTimeout) and self._answers == before
             for _, answer in (*some, *(self._taken(len(self._waiting)) if silent else ())):
                 if not answer.cancelled():
                     answer.set_exception(error)
@@ -71,6 +74,7 @@ class Sharing:
                 answer.cancel()
             raise
         else:
+            self._answers += 1
             for (_, answer), outcome in zip(some, outcomes, strict=True):
                 if not answer.cancelled():
                     answer.set_result(outcome)

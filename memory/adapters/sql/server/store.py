@@ -23,7 +23,7 @@ from memory.domain.errors import InvalidInput, MemoryTiersError, NotOpen, StoreU
 from memory.ports.batch import Collided, NotTogether
 from memory.ports.collections import Collection
 from memory.ports.store import Audit, Health
-from memory.ports.writes import Outcome, Write
+from memory.ports.writes import Outcome, Put, Write
 
 ATTEMPTS = 12
 """How often a call is tried that others get in the way of."""
@@ -71,6 +71,8 @@ class ServerStore(SqlStore[C, R], Generic[C, R]):
     """Records on a database server: `C` is a connection, `R` a table, as the dialect has them."""
 
     _directory: ServerDirectory[C]
+    _thresholds: ServerThresholds
+    _sharing: Sharing
 
     def __init__(self, name: str, directory: ServerDirectory[C], thresholds: ServerThresholds) -> None:
         super().__init__(name, directory, thresholds)
@@ -78,7 +80,6 @@ class ServerStore(SqlStore[C, R], Generic[C, R]):
         self._tables: dict[str, R] = {}
         self._epoch = ""
         self._patience = 0.0
-        self._sharing = Sharing(lambda puts: self._carry_out(puts, together=False), self._is_undone, thresholds.writes_shared)
 
     @property
     def epoch(self) -> str:
@@ -92,10 +93,11 @@ class ServerStore(SqlStore[C, R], Generic[C, R]):
         goodbye: Callable[[C], Awaitable[None]],
         still_good: Callable[[BaseException], bool],
     ) -> None:
-        """Begin to lend connections, see `Lending`."""
+        """Begin to lend connections, see `Lending`. What an event loop that has ended left waiting is nobody's any more."""
         self._patience = config.command_timeout
         patience, connect_patience, call_patience = config.pool_timeout, config.connect_timeout, config.command_timeout
         self._pool = Pool(Lending(config.pool_size, patience, connect_patience, call_patience, connect, greet, goodbye, still_good))
+        self._sharing = Sharing(lambda puts: self._put_shared(puts), self._is_undone, self._thresholds.writes_shared)
 
     async def _close(self) -> None:
         pool, self._pool = self._pool, None
@@ -124,6 +126,10 @@ class ServerStore(SqlStore[C, R], Generic[C, R]):
     @abstractmethod
     async def _carry_out(self, writes: Sequence[Write], together: bool) -> list[Outcome]:
         """As `apply`."""
+
+    async def _put_shared(self, puts: Sequence[Put]) -> list[Outcome]:
+        """As `apply`, of several callers' puts. It may be refused where some would wait for others' locks: then each is put by itself."""
+        return await self._carry_out(puts, together=False)
 
     def _is_undone(self, error: Exception) -> bool:
         """Whether nothing of the call that raised it was kept, while the server is there."""

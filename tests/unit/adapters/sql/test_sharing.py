@@ -28,7 +28,7 @@ class Lost(Exception):
 class Server:
     """A store, the calls that were made of it, by the numbers of their records, and what goes wrong in those that hold a certain one.
 
-    Calls wait for the gate.
+    Calls wait for the gate, and those that hold a certain one for a gate of its own.
     """
 
     def __init__(self) -> None:
@@ -36,6 +36,7 @@ class Server:
         self.calls: list[list[int]] = []
         self.fails: dict[int, Exception] = {}
         self.gate = asyncio.Event()
+        self.gates: dict[int, asyncio.Event] = {}
         self.sharing = Sharing(self.carry_out, lambda error: isinstance(error, Refused), MOST)
 
     async def carry_out(self, puts: Sequence[Put]) -> Sequence[Outcome]:
@@ -43,6 +44,8 @@ class Server:
         self.calls.append(numbers)
         await self.gate.wait()
         for number in numbers:
+            if number in self.gates:
+                await self.gates[number].wait()
             if number in self.fails:
                 raise self.fails[number]
         return await self.store.apply(puts)
@@ -128,6 +131,22 @@ async def test_of_a_silent_server_all_who_wait_are_told_and_who_comes_later_is_s
     assert [n for n, one in enumerate(answers) if one is not silent] == [10]
     assert len(server.calls) == AT_ONCE
     assert (await server.sharing.put(new(20))).applied
+
+
+async def test_where_the_server_answers_others_a_call_that_is_never_answered_fails_those_alone_who_shared_it(server: Server) -> None:
+    server.fails[5] = TimeoutError()
+    server.gates[5] = asyncio.Event()
+    tasks = await server.begun(range(8))
+    server.gate.set()
+    await asyncio.gather(*tasks[:4])
+    server.gate.clear()
+    tasks += await server.begun(range(8, 16))
+    server.gates[5].set()
+    await asyncio.wait(tasks[4:8])
+    server.gate.set()
+    answers = await asyncio.gather(*tasks, return_exceptions=True)
+    assert [n for n, one in enumerate(answers) if isinstance(one, TimeoutError)] == [4, 5, 6, 7]
+    assert await server.stand(range(16)) == [n not in (4, 5, 6, 7) for n in range(16)]
 
 
 async def test_an_event_loop_that_ends_leaves_nobody_waiting(server: Server) -> None:

@@ -8,12 +8,13 @@ import pytest
 
 from memory.adapters.sql.migrate import FORM
 from memory.adapters.sql.postgresql.store import PostgresStore
+from memory.adapters.sql.server.sharing import AT_ONCE
 from memory.domain.errors import ConfigError
 from memory.ports.contract.collections import DECLARED, SAMPLES
 from memory.ports.contract.support import HERE, asked, delete, done, found, id_of, key_of, live, one, put, record, searched
 from memory.ports.query import Near, Query, Search, within
 from memory.ports.record import Partition, Record, pack_vector
-from memory.ports.writes import AtVersion, Newer
+from memory.ports.writes import Absent, AtVersion, Newer
 from tests.support.postgres_servers import Postgres
 from tests.unit.adapters.sql.postgresql.conftest import BOTH, ON_SERVER, Raw
 
@@ -84,6 +85,24 @@ async def test_without_prepared_statements_that_outlive_a_transaction_everything
 
 
 # -- races ------------------------------------------------------------------------------------------------------------
+
+
+def test_puts_that_an_event_loop_left_when_it_ended_keep_nobody_waiting_on_another(server: Postgres, schema: str) -> None:
+    store = PostgresStore(server.url(schema))
+
+    async def left() -> list[asyncio.Task[object]]:
+        await store.open(DECLARED)
+        return [asyncio.create_task(store.apply([put(record(n), Absent())])) for n in range(AT_ONCE)]
+
+    async def on_another() -> None:
+        await store.close()
+        await store.open(DECLARED)
+        async with asyncio.timeout(30):
+            assert await done(store, put(record(9), Absent()))
+        await store.close()
+
+    assert all(task.cancelled() for task in asyncio.run(left()))
+    asyncio.run(on_another())
 
 
 async def test_a_database_that_is_serializable_by_default_loses_no_write(server: Postgres, store: PostgresStore, schema: str, raw: Raw) -> None:
