@@ -15,7 +15,7 @@ from tests.simulation.superseding.slips import SLIPS
 THOROUGH = bool(os.environ.get("MEMORY_THOROUGH"))
 SEEDS = 2_000 if THOROUGH else 60
 FIRST = int(os.environ.get("SIMULATION_FIRST", secrets.randbelow(10**9)))
-NOTICED_WITHIN = 300
+NOTICED_WITHIN = 1_000
 SOON_NOTICED = {
     "others-are-retired-before-the-entry-is-stored",
     "a-link-comes-before-its-entry",
