@@ -78,7 +78,6 @@ SLIPS: dict[str, Slip] = {
     "an-end-copies-the-first-of-a-page": Slip(promotion, "Promotion._copy", "for one in judged for", "for one in judged[:1] for"),
     "a-sweep-moves-what-its-filter-lets-through": Slip(promotion_rules, "decide", "rule.reason(facts, now)", "rule.describe()"),
     # rounds and workers
-    "a-round-begins-with-the-first-job": Slip(maintenance, "Maintenance._sweep", "self._begins_with = at", "self._begins_with = 0"),
     "a-round-spends-itself-on-what-is-held": Slip(retention, "Retention.by_sweep", "free = await self._free(portion)", "free = portion"),
     "what-is-looked-at-counts-as-done": Slip(allowance, "Allowance.over", "if not count:", "if False:"),
     "a-dead-worker-s-lease-lasts": Slip(
