@@ -177,8 +177,7 @@ async def show_entry(
         out.print(show.entry_block(entry))
         out.print(show.table("Copies", ["tier", "store", "role", "version"], [list(place.values()) for place in places], right=("version",)))
         if history:
-            rows = [[show.moment(v.updated_at), show.plain(v.content, limit=200), v.version] for v in versions]
-            out.print(show.table("Versions", ["since", "content", "version"], rows, right=("version",)))
+            out.print(show.versions(versions))
 
     cli.emit(data, people)
 

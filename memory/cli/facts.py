@@ -67,11 +67,7 @@ async def history(cli: Cli, entry_id: EntryId) -> None:
 
     async with cli.memory() as memory:
         versions = await memory.entries.history(entry_id)
-    rows = [[show.moment(one.updated_at), show.plain(one.content, limit=200), one.version] for one in versions]
-    cli.emit(
-        {"history": [show.entry_json(one) for one in versions]},
-        lambda out: out.print(show.table("Versions", ["since", "content", "version"], rows, right=("version",))),
-    )
+    cli.emit({"history": [show.entry_json(one) for one in versions]}, lambda out: out.print(show.versions(versions)))
 
 
 async def relate(

@@ -122,6 +122,12 @@ def entries(listed: Iterable[Entry], limit: int = 200) -> Table:
     return table("", ["since", "tier", "what is remembered"], rows)
 
 
+def versions(listed: Iterable[Entry]) -> Table:
+    """What an entry said, version by version."""
+    rows = [[moment(one.updated_at), plain(one.content, limit=200), one.version] for one in listed]
+    return table("Versions", ["since", "content", "version"], rows, right=("version",))
+
+
 def hit_json(hit: FoundEntry | FoundMessage) -> dict[str, Any]:
     """A hit as data: its score, and the entry or the message with its session."""
     if isinstance(hit, FoundMessage):

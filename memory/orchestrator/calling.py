@@ -10,7 +10,12 @@ from typing import Any
 
 async def called(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
     """What a function returns; one that blocks runs in a thread."""
-    if inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(type(function).__call__):
+    if is_async(function):
         return await function(*args, **kwargs)
     made = await asyncio.to_thread(function, *args, **kwargs)
     return await made if inspect.isawaitable(made) else made
+
+
+def is_async(function: Callable[..., Any]) -> bool:
+    """Whether calling it gives what is to be awaited: a coroutine function, or an object that is called as one."""
+    return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(type(function).__call__)

@@ -17,6 +17,7 @@ from typing import Any, TypeAlias, TypeVar
 from memory.domain.entry import Entry, EntryDraft, check_patch
 from memory.domain.errors import InvalidInput, Refused
 from memory.domain.provenance import ORIGIN_KINDS, Provenance
+from memory.orchestrator.calling import is_async
 from memory.orchestrator.placement import Placement
 from memory.ports.pace import paced
 
@@ -92,7 +93,7 @@ class Asking:
                     given[number] = error
 
         async def answered() -> None:
-            if _is_async(gate):
+            if is_async(gate):
                 await asyncio.gather(*(awaited(number, gate(*args)) for number, args in enumerate(asked)))
             else:
                 await asyncio.get_running_loop().run_in_executor(self._threads, contextvars.copy_context().run, called_all)
@@ -116,10 +117,6 @@ def lets_out(answer: Any) -> bool:
 def provenance_of(draft: EntryDraft) -> Provenance:
     """What a draft says of where it comes from."""
     return Provenance(draft.source, draft.agent, draft.run, tuple(draft.origins), draft.conversation_id)
-
-
-def _is_async(gate: Callable[..., Any]) -> bool:
-    return inspect.iscoroutinefunction(gate) or inspect.iscoroutinefunction(getattr(type(gate), "__call__", None))  # noqa: B004
 
 
 def changes_of(answer: Any, position: int = 0) -> dict[str, Any]:

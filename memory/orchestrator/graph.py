@@ -18,7 +18,7 @@ from memory.orchestrator.browsing import Browsing
 from memory.orchestrator.collections import RELATIONS
 from memory.orchestrator.entries import Entries
 from memory.orchestrator.placement import Placement
-from memory.orchestrator.relations import Relation, relation_of
+from memory.orchestrator.relations import SUPERSEDES, Relation, relation_of
 from memory.policies.asked import Asked
 from memory.ports.pace import paced
 from memory.ports.query import In, Order, Query, Tenant, encode_cursor
@@ -33,8 +33,6 @@ MOST_READ = 20_000
 PAGE = 1_000
 DENSE = 4
 """Entries within reach from which on a neighbourhood is dense (D118)."""
-
-SUPERSEDES = "supersedes"
 
 Side = Literal["source_id", "target_id"]
 Verdict = Literal["isolated", "sparse", "dense"]
@@ -117,7 +115,7 @@ class Graphs:
         for step in range(1, depth + 1):
             await self._step(tenant, walk, step, scopes, budget)
         notices = [f"more than {MOST_NODES} entries are linked; the others are left out"] * walk.is_full
-        return Expansion(tuple(walk.nodes.values()), walk.within(), (*notices, *walk.notices, *budget.notices()))
+        return Expansion(tuple(walk.nodes.values()), tuple(walk.relations.values()), (*notices, *walk.notices, *budget.notices()))
 
     async def density(self, tenant: str, entry_id: str, *, scopes: frozenset[str] | None = None) -> Density:
         """See `Density`. Of its neighbours the first 50 are looked behind (D118)."""
@@ -155,10 +153,11 @@ class Graphs:
         found = {entry_id: _Links() for entry_id in entry_ids}
         asking, cursor = list(entry_ids), None
         while asking:
-            page = await self._page(tenant, side, asking, min(PAGE, LINKS_A_SIDE * len(asking) + 1), cursor)
+            most = min(PAGE, LINKS_A_SIDE * len(asking) + 1)
+            page = await self._page(tenant, side, asking, most, cursor)
             for row in page:
                 found[str(row.fields[side])].rows.append(row)
-            if len(page) < min(PAGE, LINKS_A_SIDE * len(asking) + 1):
+            if len(page) < most:
                 break
             cursor = _behind_which(page[-1])
             for entry_id in asking:
@@ -271,10 +270,6 @@ class _Walk:
                     continue
                 self.nodes[other] = Node(self._visible[other], step)
             self.relations[row.key.id] = relation_of(row)
-
-    def within(self) -> tuple[Relation, ...]:
-        """The links that were gone along, in that order."""
-        return tuple(self.relations.values())
 
 
 def _may_show(row: Record, retired: Mapping[str, Entry]) -> bool:

@@ -146,18 +146,12 @@ class Healing:
         """Scopes that were erased in some stores and not in others: a store that was set back has the lower generation."""
         seen = set[Partition]()
         for store in self._topology.homes:
-            cursor = None
-            while True:
-                with step("heal.partitions"):
-                    page = await store.partitions(Everywhere(), cursor=cursor)
-                for partition, generation in page.partitions:
-                    if generation and partition not in seen and not await self._generations.are_level(partition):
-                        seen.add(partition)
-                        work.count("a scope whose erasure a store had forgotten")
-                        if work.repair:
-                            await self._level_one(partition, work)
-                if (cursor := page.cursor) is None:
-                    break
+            async for partition, generation in self._placement.partitions("heal.partitions", store, Everywhere()):
+                if generation and partition not in seen and not await self._generations.are_level(partition):
+                    seen.add(partition)
+                    work.count("a scope whose erasure a store had forgotten")
+                    if work.repair:
+                        await self._level_one(partition, work)
 
     async def _level_one(self, partition: Partition, work: _Work) -> None:
         try:

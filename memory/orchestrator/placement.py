@@ -19,8 +19,8 @@ from memory.orchestrator.topology import Topology, not_a_home
 from memory.orchestrator.versions import version_at
 from memory.ports.clock import Clock
 from memory.ports.collections import Collection
-from memory.ports.query import Page, Query
-from memory.ports.record import Corrupt, Key, Mark, Record, Role, Stored, Tombstone
+from memory.ports.query import Everywhere, Page, Query, Tenant
+from memory.ports.record import Corrupt, Key, Mark, Partition, Record, Role, Stored, Tombstone
 from memory.ports.scanning import follow
 from memory.ports.store import Store
 from memory.ports.writes import Outcome, Put, Status, Write
@@ -89,6 +89,10 @@ class Placement:
     def tombstone_until(self) -> datetime:
         """How long a tombstone left now is kept."""
         return self.clock() + self.settings.tombstone_life
+
+    def nonce(self) -> str:
+        """What tells one attempt from every other."""
+        return f"{self.random_bits(64):016x}"
 
     def new_id(self, tenant: str, scope: str) -> str:
         return ids.new_id(tenant, scope, micros(self.clock()), self.random_bits)
@@ -176,6 +180,17 @@ class Placement:
         """One page, under a step's name."""
         with step(name):
             return await store.query(query)
+
+    async def partitions(self, name: str, store: Store, where: Tenant | Everywhere, prefix: str = "") -> AsyncIterator[tuple[Partition, int]]:
+        """The partitions of a store and the generation of each, page by page under a step's name. See `Store.partitions`."""
+        cursor = None
+        while True:
+            with step(name):
+                page = await store.partitions(where, prefix=prefix, cursor=cursor)
+            for found in page.partitions:
+                yield found
+            if (cursor := page.cursor) is None:
+                return
 
     async def answer(self, store: Store, call: Coroutine[Any, Any, T]) -> T | StoreError:
         """The call's answer within the deadline, or how the store failed."""

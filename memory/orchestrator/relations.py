@@ -23,6 +23,7 @@ from memory.ports.writes import Absent, AtVersion, Put, Status
 
 Label = Literal["relates_to", "refines", "contradicts", "supersedes", "supports"]
 LABELS: tuple[str, ...] = get_args(Label)
+SUPERSEDES: Label = "supersedes"
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -166,7 +167,7 @@ class Relations:
         ends = {end.id for row in rows for end in _ends(row)}
         visible = {Key(tenant, one) for one in await self._entries.get_many(tenant, ends, as_of=shown.as_of, known_at=shown.known_at)}
         made = [row for row in rows if shown.known_at is None or row.created_at <= shown.known_at]
-        superseding = [row for row in made if shown.superseded and row.fields["relation"] == "supersedes"]
+        superseding = [row for row in made if shown.superseded and row.fields["relation"] == SUPERSEDES]
         there = await self._ends_there(superseding)
         dimmed = {row.key for row in superseding if _ends(row) & visible and _ends(row) <= there}
         return [row for row in made if _ends(row) <= visible or row.key in dimmed]

@@ -110,14 +110,9 @@ class Scratchpads:
 
     async def agents(self, tenant: str) -> AsyncIterator[str | None]:
         """Whose scratchpads there are, by name; None is the shared one."""
-        archive, cursor = self._placement.topology.archive, None
-        while True:
-            with step("scratchpad.list"):
-                page = await archive.partitions(Tenant(tenant), prefix=f"{SCRATCHPAD}:", cursor=cursor)
-            for partition, _ in page.partitions:
-                yield partition.scope.partition(":")[2] or None
-            if (cursor := page.cursor) is None:
-                return
+        archive = self._placement.topology.archive
+        async for partition, _ in self._placement.partitions("scratchpad.list", archive, Tenant(tenant), f"{SCRATCHPAD}:"):
+            yield partition.scope.partition(":")[2] or None
 
     async def clear(self, tenant: str, agent: str | None) -> bool:
         """Take away what stands there; what is appended meanwhile stays. False where it is empty. Raises `Held` where the tenant is held."""
@@ -131,7 +126,7 @@ class Scratchpads:
             upto = max(seen.place, end.cleared)
             return {"cleared": upto, "bytes": 0, "size": await self._size_behind(partition, upto)}
 
-        row = await self._put(partition, self._nonce(), cleared)
+        row = await self._put(partition, self._placement.nonce(), cleared)
         await self._outbox.finish(Pending(SCRATCHPADS, self._placement.topology.archive, row))
         return True
 
@@ -154,7 +149,7 @@ class Scratchpads:
         return {**said, "data": data} if len(data) <= PART_BYTES else {**said, "parts": -(-len(data) // PART_BYTES)}
 
     async def _append(self, partition: Partition, data: bytes, of: Says) -> Record:
-        nonce, parts = self._nonce(), list[Record]()
+        nonce, parts = self._placement.nonce(), list[Record]()
         if len(data) > PART_BYTES:
             await of(await self._end(partition))  # what has no room is refused before anything is put
             parts = await self._lay(partition, nonce, data)
@@ -304,9 +299,6 @@ class Scratchpads:
 
     async def _delete(self, store: Store, row: Record, what: Filter) -> None:
         await self._placement.delete_matching("scratchpad.drop", store, Query(SCRATCHPADS, within(row.partition), what), row.version, frozenset())
-
-    def _nonce(self) -> str:
-        return f"{self._placement.random_bits(64):016x}"
 
 
 def scope_of(agent: str | None) -> str:

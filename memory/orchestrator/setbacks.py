@@ -167,7 +167,7 @@ class Setbacks:
         found: dict[Store, _Note] = {}
         for store in self._stores:
             if store.name in absent:
-                found[store] = _Note(self._new_id())
+                found[store] = _Note(self._placement.nonce())
                 continue
             try:
                 with step("setback.look"):
@@ -179,11 +179,8 @@ class Setbacks:
                 body: Any = row.body
                 found[store] = _Note(body["id"], row.version, body["seen"], body["set_back"], body["healed"])
             elif row is None:
-                found[store] = _Note(self._new_id())
+                found[store] = _Note(self._placement.nonce())
         return found
-
-    def _new_id(self) -> str:
-        return f"{self._placement.random_bits(64):016x}"
 
     def _joined(self, notes: Mapping[Store, _Note]) -> _Known:
         """What the notes say, with what follows from them: which stores are behind what others have seen of them."""

@@ -27,7 +27,7 @@ from memory.orchestrator.entry_records import TAKEN_BACK, changed, entry_of
 from memory.orchestrator.outbox import Outbox, Pending, Until
 from memory.orchestrator.placement import Located, Placement, refused
 from memory.orchestrator.quotas import Newcomer
-from memory.orchestrator.relations import Relations
+from memory.orchestrator.relations import SUPERSEDES, Relations
 from memory.orchestrator.turns import Patience
 from memory.orchestrator.versions import version_at
 from memory.policies.visibility import is_current, is_expired
@@ -198,7 +198,7 @@ class Superseding:
         for old in olds:
             gone = changed(old, retired_at(old, write.at, origins), version=version_at(now, old.version))
             new, replacing = self._entries.replacing(store, old, gone)
-            puts += [*replacing, Put(RELATIONS, self._relations.link(one.record, "supersedes", old.key.id, made=write.at), Absent())]
+            puts += [*replacing, Put(RELATIONS, self._relations.link(one.record, SUPERSEDES, old.key.id, made=write.at), Absent())]
             retired.append(Pending(ENTRIES, store, new))
         await self._cache.invalidate(ENTRIES, *[old.key for old in olds])
         outcomes = await self._placement.write("supersede.home", store, *puts, together=True)
@@ -233,13 +233,13 @@ class Superseding:
                 log.info("entry %s was edited since it was shown, and stays: %s does not supersede it", entry_id, key.id)
                 continue
             try:
-                await self._relations.relate(key.tenant, key.id, "supersedes", entry_id, restored_from=at)
+                await self._relations.relate(key.tenant, key.id, SUPERSEDES, entry_id, restored_from=at)
             except Conflict:
                 log.debug("%s was linked to %s before", key.id, entry_id)
             except InvalidInput:  # one of them is gone, or has expired
                 log.debug("%s cannot be linked to %s", key.id, entry_id)
             if not await self._entries.retire(key.tenant, entry_id, at, version, origins=origins) and version is not None:
-                await self._relations.unlink(key, "supersedes", entry_id)
+                await self._relations.unlink(key, SUPERSEDES, entry_id)
         if unreadable is not None:
             raise unreadable
         return True

@@ -264,7 +264,7 @@ RARE = frozenset(
 )
 """Steps that few operations take, so that faults strike there more readily in every run."""
 
-_READS = re.compile(r"""(?:\bstep|\bpages?|\bslice)\(\s*"([a-z_]+(?:\.[a-z_]+)?)\"""")
+_READS = re.compile(r"""(?:\bstep|\bpages?|\bpartitions|\bslice)\(\s*"([a-z_]+(?:\.[a-z_]+)?)\"""")
 _WRITES = re.compile(r"""(?:\bwrite|\bwrite_one)\(\s*"([a-z_]+(?:\.[a-z_]+)?)\"""")
 _WRITES_TOO = frozenset({"erase.delete", "cache.invalidate", "partition.forget", *DELIVERIES.values()})
 _IN_BATCHES = re.compile(r"""\bwrite\(\s*"([a-z_]+(?:\.[a-z_]+)?)",[^()]*,\s*\*[^=]*?\)$""", re.MULTILINE)

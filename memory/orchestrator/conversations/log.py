@@ -445,7 +445,7 @@ class Log:
         return await self.whole(landed.values()), [*others, *[event.draft for event in unsure if event.place not in landed]]
 
     def _named(self, draft: Draft) -> Draft:
-        return replace(draft, nonce=f"{self._placement.random_bits(64):016x}", owed=(*draft.owed, *self._passages.owed_by(draft)))
+        return replace(draft, nonce=self._placement.nonce(), owed=(*draft.owed, *self._passages.owed_by(draft)))
 
     def _events(self, state: State, drafts: Sequence[Draft]) -> list[Event]:
         events: list[Event] = []

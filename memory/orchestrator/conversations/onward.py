@@ -213,7 +213,7 @@ class Onward:
         if not drafts:
             return True
         now = self._placement.now()
-        answer = {MADE: [_said(draft, now) for draft in drafts], ANSWER: f"{self._placement.random_bits(64):016x}", OF: places.to_json()}
+        answer = {MADE: [_said(draft, now) for draft in drafts], ANSWER: self._placement.nonce(), OF: places.to_json()}
         steps = tuple(replace(o, data=answer) if o.step == LEAVE else o for o in owner.owed)
         noted = _owing(owner, steps, now)
         outcome = await self._placement.write_one("onward.note", pending.store, Put(MESSAGES, noted, AtVersion(owner.version)))

@@ -100,7 +100,7 @@ class Uploads:
     async def _cut(self, version: int, message: Message, before: Artifacts) -> tuple[Artifacts, str, dict[Chunk, bytes]]:
         """The large texts of a message, the name of its upload, and what of them is not there yet."""
         there = {chunk.digest: chunk for chunk in chunks_of(before)}
-        upload = f"{version}-{self._placement.random_bits(64):016x}"
+        upload = f"{version}-{self._placement.nonce()}"
         artifacts, fresh = list[Artifact](), dict[Chunk, bytes]()
         for path, text in large_texts(message):
             chunks, size = list[Chunk](), 0

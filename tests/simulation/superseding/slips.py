@@ -43,8 +43,8 @@ SLIPS: dict[str, Slip] = {
     "a-step-is-done-once-one-of-several-is": Slip(
         superseding,
         "Superseding._supersede",
-        '            await self._relations.unlink(key, "supersedes", entry_id)\n',
-        '            await self._relations.unlink(key, "supersedes", entry_id)\n        return True\n',
+        "            await self._relations.unlink(key, SUPERSEDES, entry_id)\n",
+        "            await self._relations.unlink(key, SUPERSEDES, entry_id)\n        return True\n",
     ),
     "a-link-is-made-and-nothing-retired": Slip(
         superseding,
@@ -53,7 +53,7 @@ SLIPS: dict[str, Slip] = {
         "if False:",
     ),
     "others-are-retired-without-a-link": Slip(
-        superseding, "Superseding._supersede", 'await self._relations.relate(key.tenant, key.id, "supersedes", entry_id, restored_from=at)', "pass"
+        superseding, "Superseding._supersede", "await self._relations.relate(key.tenant, key.id, SUPERSEDES, entry_id, restored_from=at)", "pass"
     ),
     "others-are-retired-before-they-are-linked": Slip(
         superseding,
