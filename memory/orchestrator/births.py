@@ -16,7 +16,7 @@ from memory.orchestrator.entry_records import entry_of, record_of, request_diges
 from memory.orchestrator.lives import Lives
 from memory.orchestrator.meaning import Meaning
 from memory.orchestrator.outbox import Pending, owed_by_writing
-from memory.orchestrator.past import kept_versions
+from memory.orchestrator.past import BORN_IN, kept_versions
 from memory.orchestrator.placement import Located, Placement, refused
 from memory.orchestrator.quotas import Newcomer, Quotas
 from memory.orchestrator.trust import Trust
@@ -177,7 +177,7 @@ class Births:
         if there.record is not None:
             if there.record.fields.get(DIGEST) != one.record.fields[DIGEST]:
                 raise Conflict(f"{named} was used in this scope for another entry", there.record.key.id)
-            return entry_of(replace(await self._first_version(there.record), tier=one.record.tier))
+            return entry_of(replace(await self._first_version(there.record), tier=there.record.body.get(BORN_IN, one.record.tier)))
         if there.tombstone is None:
             raise StoreUnavailable(one.store.name, f"the entry under {named} is moving; try again")
         deleted_at = moment(there.tombstone.version)

@@ -13,7 +13,7 @@ from memory.domain.time import moment
 from memory.orchestrator.cache import Cache
 from memory.orchestrator.collections import ENTRIES
 from memory.orchestrator.outbox import Outbox, Pending
-from memory.orchestrator.past import LIFE
+from memory.orchestrator.past import BORN_IN, LIFE
 from memory.orchestrator.placement import Located, Placement
 from memory.orchestrator.steps import step
 from memory.ports.record import Key, Record, Tombstone
@@ -54,7 +54,7 @@ class Lives:
             record,
             version=version,
             updated_at=moment(version) if stored_now else record.updated_at,
-            body={**record.body, LIFE: version},
+            body={**record.body, LIFE: version, **({BORN_IN: tier} if tier != record.tier else {})},
             tier=tier,
         )
         return Birth(reborn, home, AtVersion(tombstone.version))

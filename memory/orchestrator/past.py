@@ -19,6 +19,9 @@ from memory.ports.store import Store
 LIFE = "life"
 """Of what is born where a tombstone stood: the version it was born with, in its body, so that what is kept of an earlier life is told from it."""
 
+BORN_IN = "born_in"
+"""The tier it was born in, where that is another than such are born in: so that a repeated keyed write is answered as the first one was."""
+
 
 def entry_id(record: Record | Head) -> str:
     """The entry a record or kept version is about."""
