@@ -45,7 +45,8 @@ READS = 3
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Scratchpad(Shown):
-    """What stands in a scratchpad, oldest first; `exists` once anything was appended, also after it was cleared. `damaged` appends cannot be read."""
+    """What stands in a scratchpad, oldest first; `exists` once anything was appended, also after it was cleared. `damaged` appends cannot be read, or
+    are not there any more."""
 
     agent: str | None
     exists: bool
@@ -136,11 +137,12 @@ class Scratchpads:
         for _ in range(READS):
             end = await self._end(partition)
             rows, corrupt = await self._rows(partition, end)
-            if corrupt or len(rows) == end.place - end.cleared:
+            missing = end.place - end.cleared - len(rows)
+            if corrupt or not missing:
                 break
         data = [one for row in rows for one in await self._data(row)]
         content = b"".join(one for one in data if one is not None)
-        return Scratchpad(agent, end.place > 0, content.decode(), len(content), end.created_at, corrupt + data.count(None))
+        return Scratchpad(agent, end.place > 0, content.decode(), len(content), end.created_at, missing + data.count(None))
 
     @staticmethod
     def _says(end: _End, data: bytes) -> dict[str, FieldValue]:

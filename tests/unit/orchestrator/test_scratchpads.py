@@ -227,3 +227,16 @@ async def test_who_slept_so_long_that_a_sweep_took_the_parts_is_told(world: Worl
         await append(world, "a text of some length, in parts")
     found = await world.engine.scratchpads.read(TENANT, AGENT)
     assert (found.content.count("a text of some length"), found.damaged) == (1, 1)
+
+
+@pytest.mark.behaviour("D130")
+@pytest.mark.parametrize("how", ["lost", "unreadable"])
+async def test_an_append_that_is_lost_or_cannot_be_read_is_told_of(world: World, how: str) -> None:
+    await append(world, "one", "two", "three")
+    gone = sorted(await world.rows(world.mid, SCRATCHPADS), key=lambda row: row.created_at)[1]
+    if how == "lost":
+        await world.mid.apply([Delete(SCRATCHPADS, gone.key, gone.version + 1, Newer())])
+    else:
+        world.mid.state.damage("scratchpads", gone.key)
+    found = await world.engine.scratchpads.read(TENANT, AGENT)
+    assert ([line for line in found.content.splitlines() if not line.startswith("## ")], found.damaged) == (["one", "three"], 1)
