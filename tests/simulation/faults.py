@@ -26,10 +26,11 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from contextvars import Context
 from dataclasses import dataclass, field
 from enum import StrEnum
+from typing import Any
 
 from memory.adapters.in_memory import InMemoryStore
 from tests.simulation.loop import SimulatedClock, SimulatedLoop, mixed
@@ -187,6 +188,28 @@ class Process:
 
     def begin(self, operation: int) -> None:
         self.operation, self.calls = operation, 0
+
+    async def lives(self, life: Coroutine[Any, Any, None], *, as_one_operation: bool = False) -> None:
+        """Until that has ended or the process has died. What is raised otherwise is raised."""
+        task = asyncio.create_task(life)
+        if as_one_operation:
+            self.task = task
+        self.on_death = task.cancel
+        await asyncio.wait([task])
+        if not self.dead and not task.cancelled() and (error := task.exception()) is not None:
+            raise error
+
+    async def performs(self, operation: Coroutine[Any, Any, None]) -> bool:
+        """False where the caller gave it up: the process goes on."""
+        self.task = asyncio.create_task(operation)
+        try:
+            await self.task
+        except asyncio.CancelledError:
+            if self.dead or not self.cancelled:
+                raise
+            self.cancelled = False
+            return False
+        return True
 
     def cancel(self) -> bool:
         """Whoever waits for the operation gives it up; false where there is none."""

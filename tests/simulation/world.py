@@ -277,11 +277,7 @@ async def _worker(world: World, client: ClientFactory, worker: int, operations: 
     while todo:
         life += 1
         process = world.process(f"w{worker}.{life}", error=(random.random() - 0.5) * 0.2)
-        task = asyncio.create_task(_live(world, client, process, todo))
-        process.on_death = task.cancel
-        await asyncio.wait([task])
-        if not process.dead and not task.cancelled() and (error := task.exception()) is not None:
-            raise error
+        await process.lives(_live(world, client, process, todo))
         if process.dead:
             world.say(process.name, "--- is dead ---")
             await asyncio.sleep(random.random() ** 3 * 60)
@@ -303,11 +299,5 @@ async def _live(world: World, client: ClientFactory, process: Process, todo: lis
             world.say(process.name, f"=== {operation}")
             world.performed += 1
             world.back_up(operation.pick)
-            process.task = asyncio.create_task(mine.perform(operation))
-            try:
-                await process.task
-            except asyncio.CancelledError:
-                if process.dead or not process.cancelled:
-                    raise
-                process.cancelled = False  # the caller gave up; the process goes on, with the same engine
+            if not await process.performs(mine.perform(operation)):
                 world.say(process.name, "--- was cancelled ---")

@@ -314,11 +314,7 @@ async def _worker(told: Told, number: int) -> None:
     while todo:
         life += 1
         process = told.run.process(f"w{number}.{life}", (random.random() - 0.5) * 0.2)
-        task = asyncio.create_task(_live(told, process, todo, 1000 * number))
-        process.on_death = task.cancel
-        await asyncio.wait([task])
-        if not process.dead and not task.cancelled() and (error := task.exception()) is not None:
-            raise error
+        await process.lives(_live(told, process, todo, 1000 * number))
         await asyncio.sleep(random.random() ** 3 * 10 if process.dead else 0)
         process.dead = True  # what it had not told by then is for others to find
 
@@ -336,13 +332,7 @@ async def _live(told: Told, process: Process, todo: list[tuple[str, str]], numbe
             process.begin(numbers + 1 + len(todo))
             await asyncio.sleep(random.random() ** 4 * 0.2)
             told.run.trace.append(f"{process.name} === {label} {act}")
-            process.task = asyncio.create_task(agent.perform(act, label, random))
-            try:
-                await process.task
-            except asyncio.CancelledError:
-                if process.dead or not process.cancelled:
-                    raise
-                process.cancelled = False  # the caller gave up; the process goes on
+            await process.performs(agent.perform(act, label, random))
 
 
 async def _in_the_end(told: Told) -> None:

@@ -43,11 +43,7 @@ async def _scene(world: Run, act: str) -> None:
 
 async def _live(world: Run, process: Process, acts: Sequence[str], operation: int) -> None:
     """The acts one after the other; what the plan strikes are those of one operation."""
-    task = process.task = asyncio.create_task(_perform(world, process, acts, operation))
-    process.on_death = task.cancel
-    await asyncio.wait([task])
-    if not process.dead and not task.cancelled() and (error := task.exception()) is not None:
-        raise error
+    await process.lives(_perform(world, process, acts, operation), as_one_operation=True)
 
 
 async def _perform(world: Run, process: Process, acts: Sequence[str], operation: int) -> None:

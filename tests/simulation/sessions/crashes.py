@@ -63,11 +63,7 @@ async def _scene(world: Run, act: str) -> None:
 async def _live(world: Run, process: Process, acts: Sequence[str], worker: Worker | None = None, struck: str = "") -> Worker:
     """The acts one after the other; the one to be struck is the operation that the plan strikes."""
     worker = worker or Worker(world, process)
-    task = process.task = asyncio.create_task(_perform(world, process, worker, acts, struck))
-    process.on_death = task.cancel
-    await asyncio.wait([task])
-    if not process.dead and not task.cancelled() and (error := task.exception()) is not None:
-        raise error
+    await process.lives(_perform(world, process, worker, acts, struck), as_one_operation=True)
     return worker
 
 

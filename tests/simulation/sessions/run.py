@@ -127,11 +127,7 @@ async def _worker(world: Run, name: str, number: int, part: str) -> None:
     while todo:
         life += 1
         process = world.process(f"{name}.{part}{life}", (random.random() - 0.5) * 0.2)
-        task = asyncio.create_task(_live(world, process, todo, 1000 * number + 500 * bool(part)))
-        process.on_death = task.cancel
-        await asyncio.wait([task])
-        if not process.dead and not task.cancelled() and (error := task.exception()) is not None:
-            raise error
+        await process.lives(_live(world, process, todo, 1000 * number + 500 * bool(part)))
         await asyncio.sleep(random.random() ** 3 * 10 if process.dead else 0)
 
 
@@ -150,13 +146,7 @@ async def _live(world: Run, process: Process, todo: list[tuple[str, str]], numbe
             process.begin(numbers + 1 + len(todo))
             await asyncio.sleep(random.random() ** 4 * 0.2)
             world.trace.append(f"{process.name} === {label} {act}")
-            process.task = asyncio.create_task(worker.perform(act, label, random))
-            try:
-                await process.task
-            except asyncio.CancelledError:
-                if process.dead or not process.cancelled:
-                    raise
-                process.cancelled = False  # the caller gave up; the process goes on
+            await process.performs(worker.perform(act, label, random))
 
 
 async def opened(worker: Worker) -> bool:

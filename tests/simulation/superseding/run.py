@@ -359,11 +359,7 @@ async def _worker(world: Run, name: str, number: int) -> None:
     while todo:
         life += 1
         process = world.process(f"{name}.{life}", (random.random() - 0.5) * 0.2)
-        task = asyncio.create_task(_live(world, process, todo, 1000 * number))
-        process.on_death = task.cancel
-        await asyncio.wait([task])
-        if not process.dead and not task.cancelled() and (error := task.exception()) is not None:
-            raise error
+        await process.lives(_live(world, process, todo, 1000 * number))
         await asyncio.sleep(random.random() ** 3 * 10 if process.dead else 0)
 
 
@@ -379,13 +375,7 @@ async def _live(world: Run, process: Process, todo: list[tuple[str, str]], numbe
             process.begin(numbers + 1 + len(todo))
             random = seeded(world.seed, 8, *label.encode())
             await asyncio.sleep(random.random() ** 4 * 0.2)
-            process.task = asyncio.create_task(worker.perform(act, label, random))
-            try:
-                await process.task
-            except asyncio.CancelledError:
-                if process.dead or not process.cancelled:
-                    raise
-                process.cancelled = False  # the caller gave up; the process goes on
+            await process.performs(worker.perform(act, label, random))
 
 
 async def _opened(worker: Worker) -> bool:
