@@ -70,8 +70,13 @@ class Relations:
             await self._entries.live_record(tenant, target_id, active=restored_from is None)
         except NotFound:
             raise InvalidInput("relation", "both entries must exist, be active and belong to this tenant") from None  # decision D39
-        record = await self._put(tenant, source, label, target_id, restored_from)
-        await self._check_ends(tenant, record, source_id, target_id)
+        return await self.make(source, label, target_id, restored_from)
+
+    async def make(self, source: Record, label: str, target_id: str, made: datetime | None = None) -> Relation:
+        """Link an entry as it was found, though it may have expired since; see `relate`. Raises `InvalidInput` or `NotFound` where one is gone."""
+        tenant = source.key.tenant
+        record = await self._put(tenant, source, label, target_id, made)
+        await self._check_ends(tenant, record, source.key.id, target_id)
         return relation_of(record)
 
     async def restore(self, tenant: str, source_id: str, label: str, target_id: str, made: datetime) -> bool:

@@ -233,10 +233,11 @@ class Superseding:
                 log.info("entry %s was edited since it was shown, and stays: %s does not supersede it", entry_id, key.id)
                 continue
             try:
-                await self._relations.relate(key.tenant, key.id, SUPERSEDES, entry_id, restored_from=at)
+                source = owner if isinstance(owner, Record) else await self._entries.live_record(key.tenant, key.id, active=False)
+                await self._relations.make(source, SUPERSEDES, entry_id, at)
             except Conflict:
                 log.debug("%s was linked to %s before", key.id, entry_id)
-            except InvalidInput:  # one of them is gone, or has expired
+            except (InvalidInput, NotFound):  # one of them is gone
                 log.debug("%s cannot be linked to %s", key.id, entry_id)
             if not await self._entries.retire(key.tenant, entry_id, at, version, origins=origins) and version is not None:
                 await self._relations.unlink(key, SUPERSEDES, entry_id)

@@ -53,13 +53,13 @@ SLIPS: dict[str, Slip] = {
         "if False:",
     ),
     "others-are-retired-without-a-link": Slip(
-        superseding, "Superseding._supersede", "await self._relations.relate(key.tenant, key.id, SUPERSEDES, entry_id, restored_from=at)", "pass"
+        superseding, "Superseding._supersede", "await self._relations.make(source, SUPERSEDES, entry_id, at)", "pass"
     ),
     "others-are-retired-before-they-are-linked": Slip(
         superseding,
         "Superseding._supersede",
-        "        try:\n            await self._relations.relate(",
-        "        await self._entries.retire(key.tenant, entry_id, at, version)\n        try:\n            await self._relations.relate(",
+        "        try:\n            source = ",
+        "        await self._entries.retire(key.tenant, entry_id, at, version)\n        try:\n            source = ",
     ),
     "one-batch-is-kept-in-part": Slip(superseding, "Superseding._write_at_once", "together=True", "together=False"),
     "two-that-supersede-the-same-both-do": Slip(

@@ -168,11 +168,12 @@ async def test_an_entry_that_was_itself_superseded_still_ends_what_it_took_the_p
 async def test_an_entry_that_has_expired_still_ends_what_it_took_the_place_of(world: World) -> None:
     first = await world.write("Ada lives in Lisbon")
     world.mid.fails_before.add("relate.home")
-    await supersede(world, "Ada lives in Porto", first, scope=SESSION, expires_at=HOUR)
+    second = await supersede(world, "Ada lives in Porto", first, scope=SESSION, expires_at=HOUR)
     world.heal()
     world.clock.advance(2 * HOUR)
     await world.engine.maintenance.sweep()
     assert await world.browse() == []
+    assert await links(world) == {(second.id, first.id)}, "as where all of it is one batch"
     assert await world.owed() == 0
 
 
