@@ -132,6 +132,44 @@ async def test_what_was_superseded_is_dimmed_and_relations_at_a_moment_are_those
     assert ({entry.id for entry in then.entries}, then.retired, [r.id for r in then.relations]) == ({old.id, friend.id}, frozenset(), [first.id])
 
 
+@pytest.mark.behaviour("D129")
+async def test_a_graph_dims_what_is_of_its_scopes_and_types_only_and_shows_no_link_between_dimmed_ones(memory: Memory, clock: Clock) -> None:
+    first = await memory.write("lives in Ulm", scope=USER, type="user")
+    second = await memory.write("lives in Bonn", scope=USER, type="user", supersedes=[first.id])
+    elsewhere = await memory.write("a note", scope=SESSION, type="user")
+    of_another_type = await memory.write("a plan", scope=USER, type="project")
+    clock.advance()
+    third = await memory.write("lives in Berlin", scope=USER, type="user", supersedes=[second.id, elsewhere.id, of_another_type.id])
+    clock.advance()
+    whole = await memory.relations.graph()
+    assert ({entry.id for entry in whole.entries}, set(whole.retired)) == (
+        {third.id, second.id, elsewhere.id, of_another_type.id},
+        {second.id, elsewhere.id, of_another_type.id},
+    ), "what the superseded one had superseded is not dimmed: no end of that link is visible"
+    assert len(whole.relations) == 3
+    of_user = await memory.relations.graph(USER, types=["user"])
+    assert (set(of_user.retired), [r.target_id for r in of_user.relations]) == ({second.id}, [second.id])
+    later = await memory.write("not among them", scope=USER)
+    newest = await memory.relations.graph(USER, limit=1)
+    assert ([entry.id for entry in newest.entries], newest.retired) == ([later.id], frozenset())
+    await memory.relations.relate(third.id, "supersedes", later.id)
+    cut = await memory.relations.graph(USER, limit=1)
+    assert cut.retired == frozenset(), "what is only beyond the limit is not retired"
+
+
+@pytest.mark.behaviour("D129")
+async def test_a_visible_entry_shows_what_superseded_it_though_that_is_retired(memory: Memory, clock: Clock) -> None:
+    old, new = await memory.write("one", scope=USER), await memory.write("two", scope=USER)
+    await memory.relations.relate(new.id, "supersedes", old.id)
+    await memory.relations.relate(new.id, "supports", old.id)
+    friend = await memory.write("three", scope=USER)
+    await memory.relations.relate(friend.id, "supports", new.id)
+    await memory.entries.invalidate(new.id)
+    clock.advance()
+    found = await memory.relations.graph()
+    assert (set(found.retired), [r.label for r in found.relations]) == ({new.id}, ["supersedes"])
+
+
 @pytest.mark.behaviour("D117", "D118")
 @pytest.mark.parametrize("seed", range(2))
 async def test_expansions_of_drawn_graphs_are_what_a_walk_finds(memory: Memory, seed: int) -> None:

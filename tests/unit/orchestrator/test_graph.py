@@ -90,6 +90,18 @@ async def test_a_hub_with_very_many_links_to_retired_entries_starves_nobody(worl
     assert cut.notices == (f"entry {hub.id} has more links than were read",)
 
 
+@pytest.mark.behaviour("D118")
+async def test_density_looks_behind_fifty_neighbours(world: World) -> None:
+    hub = await world.write("hub", USER)
+    near = [await world.write(f"near {n}", USER) for n in range(60)]
+    far = [await world.write(f"far {n}", USER) for n in range(60)]
+    await link(world, [(hub, one) for one in near[:30]])
+    await link(world, [(one, hub) for one in near[30:]])
+    await link(world, zip(near, far, strict=True))
+    density = await world.engine.graphs.density(TENANT, hub.id)
+    assert (density.one_step, density.two_steps) == (60, 50)
+
+
 def _another(link: Record, number: int) -> Record:
     """Another link between the same ends."""
     return replace(link, key=Key(TENANT, f"{link.key.id[:-5]}{number:05}"))

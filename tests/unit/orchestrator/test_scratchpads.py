@@ -8,6 +8,7 @@ from unittest.mock import patch
 import pytest
 
 from memory.domain.errors import ScratchpadFull, StoreUnavailable
+from memory.domain.hold import LegalHold
 from memory.orchestrator import scratchpads
 from memory.orchestrator.collections import SCRATCHPADS
 from memory.ports.query import Query, within
@@ -240,3 +241,37 @@ async def test_an_append_that_is_lost_or_cannot_be_read_is_told_of(world: World,
         world.mid.state.damage("scratchpads", gone.key)
     found = await world.engine.scratchpads.read(TENANT, AGENT)
     assert ([line for line in found.content.splitlines() if not line.startswith("## ")], found.damaged) == (["one", "three"], 1)
+
+
+@pytest.mark.behaviour("D130")
+async def test_a_clearing_that_another_overtook_brings_nothing_back(world: World) -> None:
+    other = await world.another_process()
+    await append(world, "one")
+
+    async def more_and_cleared() -> None:
+        await other.scratchpads.append(TENANT, AGENT, "two")
+        other_clears = other.scratchpads.clear(TENANT, AGENT)
+        world.mid.fails_before.add("scratchpad.drop")  # so that what it took stands yet
+        await other_clears
+        world.heal()
+
+    world.mid.before["scratchpad.put"] = more_and_cleared
+    await world.engine.scratchpads.clear(TENANT, AGENT)
+    assert await noted(world) == []
+    await append(world, "three")
+    assert await noted(world) == ["three"]
+
+
+async def test_what_a_clearing_took_stays_while_the_tenant_is_held(world: World) -> None:
+    """Held since the clearing was made: its rows are not read, and not deleted either."""
+    await append(world, "one")
+    world.mid.fails_before.add("scratchpad.drop")
+    assert await world.engine.scratchpads.clear(TENANT, AGENT)
+    world.heal()
+    await world.engine.erasure.holds.place(TENANT, LegalHold("case", "tenant", TENANT, "r", None, world.clock()))
+    await world.engine.maintenance.sweep()
+    assert len(await world.rows(world.mid, SCRATCHPADS)) == 2
+    assert await noted(world) == []
+    await world.engine.erasure.holds.release(TENANT, "case")
+    await world.engine.maintenance.sweep()
+    assert len(await world.rows(world.mid, SCRATCHPADS)) == 1
