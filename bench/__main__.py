@@ -10,7 +10,24 @@ import time
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
-from bench import conversations, edge, injection, messages, mongo, mysql, postgresql, redis, retrieval, rivals, sessions, speed, startup, store, whole
+from bench import (
+    conversations,
+    edge,
+    injection,
+    messages,
+    million,
+    mongo,
+    mysql,
+    postgresql,
+    redis,
+    retrieval,
+    rivals,
+    sessions,
+    speed,
+    startup,
+    store,
+    whole,
+)
 from bench.measure import Figure, report
 
 MEASUREMENTS: dict[str, Callable[[Path, int], Awaitable[list[Figure]]]] = {
@@ -23,6 +40,7 @@ MEASUREMENTS: dict[str, Callable[[Path, int], Awaitable[list[Figure]]]] = {
     "postgresql": postgresql.postgresql,
     "mysql": mysql.mysql,
     "mongo": mongo.mongo,
+    "million": million.million,
     "edge": edge.searches,
     "whole": whole.whole,
     "sessions": sessions.sessions,
