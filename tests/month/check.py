@@ -35,6 +35,8 @@ if TYPE_CHECKING:
 SEARCHED_AT_ONCE = 25
 """How many entries are looked for by their own words when the whole is looked at; others the next time."""
 MOST = 1_000
+PAGES = 30
+"""How many pages of one list are read at most."""
 LEASE = timedelta(milliseconds=2)
 """When that of who died has run out; no rule's moment lies within it."""
 ROUNDS, SETTLED_AFTER = 12, 4
@@ -99,10 +101,29 @@ async def retrieve(run: Run, asked: Asked, *, order: str = "newest", limit: int 
         _same_entries("retrieve" + _of(asked), run, asked, list(found), wanted[:limit])
 
 
+async def paged(run: Run, asked: Asked, *, order: str = "newest", limit: int = 20, worker: int = 0, with_session: str | None = None) -> None:
+    """Page by page it is the same list, each entry once."""
+    given = _arguments(asked) | ({} if with_session is None else {"include_narrower": True, "session_id": with_session})
+    whole = asked if with_session is None else _widened(asked, with_session)
+    found, cursor, begun = list[Entry](), None, run.clock.now
+    for _ in range(PAGES):
+        said = await run.ask(None, "retrieve", asked.scopes[0], tenant=asked.tenant, worker=worker, order=order, limit=limit, cursor=cursor, **given)
+        page = said.given()
+        found += page
+        if len(page) > limit or (page.cursor is not None and not page):
+            raise Wrong("a page is too long, or empty", f"{len(page)} of {limit}")
+        if (cursor := page.cursor) is None:
+            break
+    at_first, certain = run.model.retrieved(whole, begun, order)
+    at_last, still = run.model.retrieved(whole, said.ended, order)
+    if certain and still and at_first == at_last:
+        _same_entries("retrieve in pages" + _of(asked), run, whole, found, at_first[: PAGES * limit])
+
+
 async def search_word(
     run: Run, asked: Asked, word: str, *, worker: int = 0, with_session: str | None = None, preferred: dict[str, Any] | None = None
 ) -> None:
-    """A word that few entries hold finds these and, by words, no other, whatever is preferred; they come first."""
+    """A word that few entries hold finds these and, by words, what was said just before and after them, whatever is preferred."""
     given = _of_search(asked) | (preferred or {})
     if with_session is not None:
         given |= {"include_narrower": True, "session_id": with_session}
@@ -119,6 +140,8 @@ async def search_word(
     label = "search by a word" + _of(asked)
     if len(wanted) > 10:
         return
+    near = {version.fields["id"]: version for version in visible if any(_beside(version, one) for one in wanted.values())}
+    found = [entry for entry in found if entry.id in wanted or entry.id not in near]
     if {entry.id for entry in found} != wanted.keys() or len(found) != len(wanted):
         what = (
             "shows what it must not"
@@ -132,10 +155,17 @@ async def search_word(
         _same_entry(label, entry, wanted[entry.id], run.model.lives[asked.tenant, entry.id])
 
 
+def _beside(one: Version, other: Version) -> bool:
+    """Whether they were said in one conversation, at most two numbers apart."""
+    numbers = (one.fields["number_in_conversation"], other.fields["number_in_conversation"])
+    alike = all(one.fields[name] == other.fields[name] is not None for name in ("scope", "conversation_id"))
+    return alike and None not in numbers and abs(numbers[0] - numbers[1]) <= 2
+
+
 async def search_topic(
     run: Run, asked: Asked, topic: str, *, worker: int = 0, with_session: str | None = None, preferred: dict[str, Any] | None = None
 ) -> None:
-    """What a topic means is found by a word that no text holds, and nothing else is, whatever is preferred."""
+    """What a topic means is found by a word that no text holds, and nothing else but what was said beside it, whatever is preferred."""
     given = _of_search(asked) | (preferred or {})
     said = await run.ask(None, "search", TOPICS[topic], scope=list(asked.scopes), tenant=asked.tenant, worker=worker, limit=100, **given)
     visible, certain = run.model.matching(asked, said.begun)
@@ -143,6 +173,8 @@ async def search_topic(
     found = [hit.entry for hit in said.given()]
     if not certain or len(wanted) > 100:
         return
+    near = {version.fields["id"] for version in visible if any(_beside(version, one) for one in wanted.values())}
+    found = [entry for entry in found if entry.id in wanted or entry.id not in near]
     if (since := run.unseen_since(worker, said.begun)) is not None:
         there = {entry.id for entry in found}
         wanted = {i: version for i, version in wanted.items() if i in there or version.stored[1] < since}
@@ -171,14 +203,15 @@ def _same_entries(label: str, run: Run, asked: Asked, found: Sequence[Entry], wa
 
 
 def _arguments(asked: Asked) -> dict[str, Any]:
-    given = {"tags": list(asked.tags), "types": list(asked.types), "since": asked.since, "as_of": asked.as_of, "known_at": asked.known_at}
+    given: dict[str, Any] = {"tags": list(asked.tags), "any_tags": list(asked.any_tags), "types": list(asked.types), "metadata": dict(asked.metadata)}
+    given |= {"since": asked.since, "before": asked.before, "as_of": asked.as_of, "known_at": asked.known_at}
     return {name: value for name, value in given.items() if value}
 
 
 def _of_search(asked: Asked) -> dict[str, Any]:
     """The same of a search, where tags and types filter within `only`."""
     given = _arguments(asked)
-    only = {name: given.pop(name) for name in ("tags", "types") if name in given}
+    only = {name: given.pop(name) for name in ("tags", "any_tags", "types", "metadata", "before") if name in given}
     return given | ({"only": only} if only else {})
 
 
@@ -186,7 +219,7 @@ def _widened(asked: Asked, session: str) -> Asked:
     """A user's entries come with those of the session named; nobody else's do."""
     users = any(scope.startswith("user:") for scope in asked.scopes)
     scopes = (*asked.scopes, f"session:{session}") if users else asked.scopes
-    return Asked(asked.tenant, scopes, asked.tags, asked.types, asked.since, asked.as_of, asked.known_at)
+    return replace(asked, scopes=scopes)
 
 
 def _of(asked: Asked) -> str:

@@ -23,10 +23,18 @@ SESSIONS = ("s1", "s2", "s3")
 CASES = ("case 1", "case 2", "case 3")
 TYPES = ("user", "feedback", "project", "reference", "learning", "context")
 TAGS = ("fact", "red", "Red", "blue", "to do", "ünï")
+CONVERSATIONS, SPEAKERS = ("c-1", "c-2", "s1"), ("Ada", "Bob", "ünï corn")
 LABELS = ("relates_to", "refines", "contradicts", "supersedes", "supports")
 CROWD = 140
 """Entries beyond which more is deleted than written."""
 
+METADATA: tuple[dict[str, Any], ...] = (
+    {"agent_id": "agent-1"},
+    {"source": "conversation"},
+    {"number": 0},
+    {"number": True, "source": "conversation"},
+)
+"""What is asked of metadata; of a number that it is no truth value."""
 LENGTHS = (20, 40, 120)
 """Operations of one day."""
 DAYS = {
@@ -140,7 +148,14 @@ class Generator:
         draft |= {"metadata": self.metadata()} if may() < 0.6 else {}
         draft |= {"expires_at": self.expiry()} if may() < 0.15 else {}
         draft |= {"created_at": {"in": self.chance.choice((-90_000.25, -3_600.25, 120.25, 4_000.25))}} if may() < 0.12 else {}
+        draft |= self.said_where() if may() < 0.3 else {}
         return draft | ({"key": key} if key else {})
+
+    def said_where(self) -> dict[str, Any]:
+        """In which conversation, where in it and by whom: at times what another says that it is, too."""
+        said: dict[str, Any] = {"conversation_id": self.chance.choice(CONVERSATIONS)}
+        said |= {"number_in_conversation": self.chance.randrange(40)} if self.chance.random() < 0.8 else {}
+        return said | ({"speaker": self.chance.choice(SPEAKERS)} if self.chance.random() < 0.7 else {})
 
     def changes(self, part: str = "a") -> dict[str, Any]:
         names = self.chance.sample(("content", "title", "type", "source", "tags", "metadata", "expires_at"), self.chance.choice((0, 1, 1, 1, 2, 3)))
@@ -167,6 +182,9 @@ class Generator:
         asked["scopes"] = self.chance.sample(SCOPES, 1)
         asked |= {"tags": self.chance.sample(TAGS, self.chance.choice((1, 1, 2)))} if may() < 0.3 else {}
         asked |= {"types": self.chance.sample(TYPES, 2)} if may() < 0.25 else {}
+        asked |= {"any_tags": self.chance.sample(TAGS, 2)} if may() < 0.15 else {}
+        asked |= {"metadata": self.chance.choice(METADATA)} if may() < 0.15 else {}
+        asked |= {"before": self.moment(run, self.ref(run, tenant))} if may() < 0.15 else {}
         ref = self.ref(run, tenant)
         asked |= {"since": {"own": ref, "version": 0, "field": "created_at", "plus": self.chance.choice((0, 0, 1))}} if ref and may() < 0.25 else {}
         asked |= {"as_of": self.moment(run)} if may() < 0.2 else {}
@@ -317,6 +335,7 @@ def _foreign(g: Generator, run: Run, tenant: str) -> Drawn | None:
 
 def _retrieve(g: Generator, run: Run, tenant: str) -> Drawn | None:
     args = {"asked": g.asked(run, tenant), "order": g.chance.choice(("newest", "oldest")), "limit": g.chance.choice((1, 2, 5, 20, 1000))}
+    args |= {"paged": True} if g.chance.random() < 0.3 else {}
     return "retrieve", args | ({"session": g.chance.choice(SESSIONS)} if g.chance.random() < 0.2 else {})
 
 

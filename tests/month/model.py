@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from memory.orchestrator.settings import EngineSettings
 from tests.month import rules
-from tests.month.said import Said, differences, plain
+from tests.month.said import Said, differences, plain, same
 
 if TYPE_CHECKING:
     from memory.domain.entry import Entry
@@ -28,6 +28,7 @@ PROMOTABLE = {
     "org": (),
     "object": ("user", "workspace", "org"),
 }
+WHERE_SAID = ("conversation_id", "number_in_conversation", "speaker")
 MICROSECOND = timedelta(microseconds=1)
 SKEW = timedelta(minutes=5)
 EXPIRED_GRACE = EngineSettings().expired_grace
@@ -154,6 +155,9 @@ class Asked:
     tags: tuple[str, ...] = ()
     types: tuple[str, ...] = ()
     since: datetime | None = None
+    any_tags: tuple[str, ...] = ()
+    metadata: tuple[tuple[str, Any], ...] = ()
+    before: datetime | None = None
     as_of: datetime | None = None
     known_at: datetime | None = None
 
@@ -252,6 +256,7 @@ class Model:
             "tags": list(dict.fromkeys(draft.get("tags", ()))),
             "metadata": draft.get("metadata") or {},
             "expires_at": draft.get("expires_at"),
+            **{name: draft.get(name) for name in WHERE_SAID},
         }
         given, key = draft.get("created_at"), draft.get("key")
         made = self._begin(said, found, wanted, None if given is None or given > said.ended else given, draft if key else None)
@@ -272,6 +277,7 @@ class Model:
         tier = found["tier"] if key in self.graves else birth_tier(scope)  # in a second life it stays where its grave was
         chosen = {"id": found["id"], "version": found["version"], "created_at": born}
         nothing = {"valid_to": None, "promoted_from_id": None, "compacted_from_ids": None, "contributors": None, "origins": None}
+        nothing |= dict.fromkeys(WHERE_SAID)
         fields = nothing | {"updated_at": born, "valid_from": born} | chosen | wanted
         self._match(said, found, fields | {"tier": tier})
         self.graves.pop(key, None)
@@ -404,7 +410,9 @@ class Model:
     def _copied(tenant: str, source: Life, to: str, overrides: dict[str, Any]) -> dict[str, Any]:
         fields, kind, name = source.now.fields, *source.scope.split(":", 1)
         session = {"created_in_session_id": name} if kind == "session" else {}
-        carried = {n: fields[n] for n in ("type", "title", "source", "content", "expires_at", "compacted_from_ids", "contributors", "origins")}
+        carried = {
+            n: fields[n] for n in ("type", "title", "source", "content", "expires_at", "compacted_from_ids", "contributors", "origins", *WHERE_SAID)
+        }
         metadata = session | fields["metadata"] | overrides.get("metadata", {})
         tags = list(dict.fromkeys(overrides.get("tags", fields["tags"])))
         whole = carried | overrides | {"metadata": metadata, "tags": tags}
@@ -748,7 +756,9 @@ class Model:
         """An entry that was made of a message that left the window of a session. Of many made at once a sweep moves the first on."""
         wanted: dict[str, Any] = {"tenant": tenant, "scope": scope, "type": "context", "title": None, "content": content, "source": None, "tags": []}
         birth = birth_tier(scope)
-        self._begin(said, found | {"tier": birth}, wanted | {"metadata": {"created_in_session_id": session}, "expires_at": None})
+        self._begin(
+            said, found | {"tier": birth}, wanted | {"metadata": {"created_in_session_id": session}, "expires_at": None, "conversation_id": session}
+        )
         if found["tier"] != birth and (birth, found["tier"]) != ("short", "mid"):
             said.wrong("notes it in another tier", found["tier"])
 
@@ -774,7 +784,10 @@ def _passes(version: Version, asked: Asked) -> bool:
     return (
         (asked.since is None or fields["created_at"] >= asked.since)
         and (not asked.types or fields["type"] in asked.types)
+        and (asked.before is None or fields["created_at"] < asked.before)
         and all(tag in fields["tags"] for tag in asked.tags)
+        and (not asked.any_tags or any(tag in fields["tags"] for tag in asked.any_tags))
+        and all(name in fields["metadata"] and same(fields["metadata"][name], value) for name, value in asked.metadata)
     )
 
 

@@ -189,3 +189,28 @@ async def a_sweep_forgets_nothing(whole: Method, admin: Admin) -> Any:
     from memory.orchestrator.maintenance import SweepReport
 
     return SweepReport()
+
+
+@mutant("retrieve")
+async def a_page_leaves_out_what_follows_at_once(whole: Method, memory: Memory, *args: Any, **kwargs: Any) -> Any:
+    found = await whole(memory, *args, **kwargs)
+    return Retrieved(found[1:], found.degraded, found.cursor) if kwargs.get("cursor") and len(found) > 1 else found
+
+
+@mutant("retrieve")
+async def any_of_the_tags_is_taken_for_all_of_them(whole: Method, memory: Memory, *args: Any, **kwargs: Any) -> Any:
+    tags = [*kwargs.pop("any_tags", ()), *kwargs.get("tags", ())]
+    return await whole(memory, *args, **(kwargs | {"tags": tags}))
+
+
+@mutant("search")
+async def what_was_created_at_the_very_end_of_a_time_is_found(whole: Method, memory: Memory, *args: Any, **kwargs: Any) -> Any:
+    only = dict(kwargs.get("only", {}))
+    later = {"before": only["before"] + timedelta(microseconds=1)} if only.get("before") else {}
+    return await whole(memory, *args, **(kwargs | {"only": only | later}))
+
+
+@mutant("Derivation.promote")
+async def a_copy_does_not_know_who_said_it(whole: Method, derivation: Derivation, *args: Any, **kwargs: Any) -> Any:
+    made = await whole(derivation, *args, **kwargs)
+    return made.model_copy(update={"speaker": None})

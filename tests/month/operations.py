@@ -101,7 +101,7 @@ def _moment(run: Run, given: Any) -> datetime | None:
     return version[given.get("field", "updated_at")] + timedelta(microseconds=given["plus"])  # type: ignore[no-any-return]
 
 
-MOMENTS = ("created_at", "expires_at", "when", "since", "as_of", "known_at")
+MOMENTS = ("created_at", "expires_at", "when", "since", "before", "as_of", "known_at")
 
 
 def resolved(run: Run, given: Mapping[str, Any]) -> dict[str, Any]:
@@ -341,7 +341,8 @@ async def history(run: Run, op: Operation) -> None:
 @operation
 async def retrieve(run: Run, op: Operation) -> None:
     asked, extra = _asked(run, op)
-    await check.retrieve(run, asked, order=op.args.get("order", "newest"), limit=op.args.get("limit", 20), worker=op.worker, **extra)
+    reading = check.paged if op.args.get("paged") else check.retrieve
+    await reading(run, asked, order=op.args.get("order", "newest"), limit=op.args.get("limit", 20), worker=op.worker, **extra)
 
 
 @operation
@@ -375,7 +376,9 @@ def _asked(run: Run, op: Operation) -> tuple[Asked, dict[str, Any]]:
     """The question, and how it is put where a session's entries come with the user's."""
     given = resolved(run, op.args["asked"])
     scopes = tuple(given.pop("scopes"))
-    asked = Asked(op.tenant, scopes, tuple(given.pop("tags", ())), tuple(given.pop("types", ())), **given)
+    for name in {"tags", "types", "any_tags"} & given.keys():
+        given[name] = tuple(given[name])
+    asked = Asked(op.tenant, scopes, metadata=tuple(given.pop("metadata", {}).items()), **given)
     with_session = op.args.get("session")
     return asked, {} if with_session is None else {"with_session": with_session}
 

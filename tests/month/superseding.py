@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from tests.month.model import SKEW, Id, Link, Model, came_of
+from tests.month.model import SKEW, WHERE_SAID, Id, Link, Model, came_of
 from tests.month.mutants import Method, mutant
 from tests.month.operations import Gone, Operation, operation, resolved
 from tests.month.said import Said, plain, same
@@ -126,6 +126,7 @@ def upserted(model: Model, said: Said, tenant: str, draft: dict[str, Any]) -> Id
         "tags": list(dict.fromkeys(draft.get("tags", ()))),
         "metadata": draft.get("metadata") or {},
         "expires_at": draft.get("expires_at"),
+        **{name: draft.get(name) for name in WHERE_SAID},
     }
     found = plain(said.given())
     if all(same(life.now.fields[name], value) for name, value in says.items()):
