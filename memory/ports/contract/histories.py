@@ -14,6 +14,7 @@ from datetime import datetime
 from enum import Enum
 from typing import Any
 
+from memory.ports.candidates import Candidates, Measured
 from memory.ports.capabilities import Capabilities
 from memory.ports.collections import Collection
 from memory.ports.contract.collections import DECLARED, MORE_SAMPLES, SAMPLES
@@ -46,6 +47,11 @@ class Find:
 
 
 @dataclass(frozen=True, slots=True)
+class Measure:
+    asked: Candidates
+
+
+@dataclass(frozen=True, slots=True)
 class Reopen:
     """Close the store in good order and open it again."""
 
@@ -60,7 +66,7 @@ class Tidy:
     """Room is given back, and partitions in which nothing stands any more are forgotten: those that both stores let go."""
 
 
-Step = Write | Erase | Ask | Find | Reopen | LookAtAll | Tidy
+Step = Write | Erase | Ask | Find | Measure | Reopen | LookAtAll | Tidy
 
 
 def history(seed: int, claims: Capabilities, writes: int, *, revives: bool = True) -> Iterator[Step]:
@@ -103,6 +109,8 @@ def _between(work: RandomWork, chance: random.Random, turn: int) -> Iterator[Ste
         yield Find(work.by_words(1_000))
     if turn % 40 == 20 and work.claims.semantic:
         yield Find(work.by_meaning())
+    if turn % 40 == 10:
+        yield Measure(work.candidates())
     if turn % 60 == 0:
         yield Erase(work.query())
     if turn % 100 == 0:
@@ -154,6 +162,8 @@ class Play:
                 return await self._alike(lambda s: _answer(s, query))
             case Find(search):
                 return await self._alike(lambda s: self._hits(s, search))
+            case Measure(asked):
+                return self._measured_alike(asked, await self.store.candidates(asked), await self.specification.candidates(asked))
             case LookAtAll():
                 wide = self.store.capabilities.tenant_wide
                 return await self._alike(lambda s: _all(s, wide)) and (await self.store.audit()).problems == ()
@@ -163,6 +173,14 @@ class Play:
     async def _alike(self, call: Callable[[Store], Awaitable[object]]) -> bool:
         return await call(self.store) == await call(self.specification)
 
+    def _measured_alike(self, asked: Candidates, one: Measured, other: Measured) -> bool:
+        """What both have is measured alike, and both have the same, but where a store stems words otherwise or does not find all that is near."""
+        ours, theirs = _columns(asked, one), _columns(asked, other)
+        everything = self.harness.stemming is STEMMING and (self.harness.recall == 1.0 or asked.near is None)
+        if len(ours) != len(one) or one.statistics != other.statistics or (everything and ours.keys() != theirs.keys()):
+            return False
+        return all(ours[key] == theirs[key] for key in ours.keys() & theirs.keys())
+
     async def _hits(self, store: Store, search: Search) -> object:
         hits = await store.search(search)
         if isinstance(search.by, Near):
@@ -170,6 +188,14 @@ class Play:
         if self.harness.exact_scores:
             return {h.head.key: round(h.score, 6) for h in hits}
         return {h.head.key for h in hits} if self.harness.stemming is STEMMING else None
+
+
+def _columns(asked: Candidates, found: Measured) -> dict[str, object]:
+    """By id what the columns say of each."""
+    fields = [[found.fields[name][row] for name in sorted(asked.select)] for row in range(len(found))]
+    heads = zip(found.scopes, found.versions, found.roles, found.tiers, found.lengths.tolist(), found.counts.round(6).tolist(), fields, strict=True)
+    vectors = (vector.tobytes() for vector in found.vectors)
+    return dict(zip(found.ids, zip(heads, vectors, strict=True), strict=True))
 
 
 async def _answer(store: Store, query: Query) -> object:

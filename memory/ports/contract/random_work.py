@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from typing import Any
 
+from memory.ports.candidates import Around, Candidates
 from memory.ports.capabilities import Capabilities
 from memory.ports.contract.collections import MORE_SAMPLES, SAMPLES
 from memory.ports.contract.support import ELSEWHERE, FOREIGN, HERE, T0, id_of, record, step_ids
@@ -38,6 +39,7 @@ from memory.ports.query import (
     within,
 )
 from memory.ports.record import FieldValue, Key, Owed, Partition, Record, Role, pack_vector
+from memory.ports.text import words
 from memory.ports.writes import Absent, Always, Annotate, AtVersion, Delete, Newer, Purge, Put, RaiseGeneration, Release, When, Write
 
 PLACES = (HERE, ELSEWHERE, Partition("acme", "org"), FOREIGN)
@@ -210,6 +212,26 @@ class RandomWork:
 
     def by_words(self, limit: int) -> Search:
         return Search(SAMPLES, self.where(), Words(self._words(4)), limit, self.maybe_filter(), self.roles())
+
+    def candidates(self) -> Candidates:
+        """By both ways, one of them or neither, with some that are named and what stands beside these; all there are, so that it is told which."""
+        chance, where = self.chance, self.where()
+        while isinstance(where, Everywhere):
+            where = self.where()
+        return Candidates(
+            SAMPLES,
+            where,
+            self._words(4) if chance.random() < 0.7 else "",
+            self.vector() if chance.random() < 0.7 else None,
+            MAX_LIMIT,
+            among=tuple(chance.sample(IDS, chance.randrange(4))),
+            around=Around("type", "number", chance.choice((1, 2))) if chance.random() < 0.5 else None,
+            counted=tuple(dict.fromkeys(words(self._words(5)))),
+            filter=self.maybe_filter(),
+            roles=self.roles(),
+            select=frozenset(chance.sample(ORDERED, 3)),
+            dimensions=DIMENSIONS,
+        )
 
     def by_meaning(self) -> Search:
         return Search(SAMPLES, self.where(), Near(self.vector()), self.chance.choice((1, 5, 200)), self.maybe_filter(), self.roles())
