@@ -26,6 +26,7 @@ from memory.orchestrator.superseding import Superseded
 from memory.policies.asked import Asked, Scalar
 from memory.policies.pages import place_of
 from memory.policies.ranking.preferences import Preferences
+from memory.ports.advisor import Advisor
 
 RETRIEVE_LIMIT = 20  # A30
 SEARCH_LIMIT = 10
@@ -189,8 +190,9 @@ class Access:
         expand: bool = False,
         rerank: bool | Literal["two-stage"] = False,
         messages: bool = False,
+        advisor: Advisor | None = None,
     ) -> SearchResult:
-        """What answers best. A blank query browses, and browsing filters by what a search prefers (D47, D54)."""
+        """What answers best. A blank query browses, and browsing filters by what a search prefers (D47, D54). `advisor`: in place of the memory's."""
         text = door.text("query", query, max_bytes=MAX_QUERY_BYTES)
         asked = self.asked(
             scope,
@@ -216,7 +218,8 @@ class Access:
         if not text.strip():
             asked = replace(asked, types=asked.types or preferred.types, tags=tuple(dict.fromkeys(asked.tags + preferred.tags)))
         expanding, stages = flag("expand", expand), stages_of(rerank)
-        found = await self.engine.advised.search(asked, text, explain=explain, expand=expanding, stages=stages)
+        advised = self.engine.advised if advisor is None else self.engine.advised.by(advisor)
+        found = await advised.search(asked, text, explain=explain, expand=expanding, stages=stages)
         if asked.as_of is None and asked.known_at is None:
             self.engine.accesses.note(self.tenant, [hit.entry.id for hit in found if isinstance(hit, FoundEntry)])
         return found

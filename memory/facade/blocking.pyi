@@ -10,6 +10,7 @@ from datetime import timedelta
 from types import TracebackType
 from typing import Any, ClassVar, Literal, Self, Unpack, overload
 
+from memory.commands.run import Result
 from memory.domain.checked import Checked
 from memory.domain.distrust import Distrust, LaterWrites
 from memory.domain.entry import Entry, EntryDraft, EntryType
@@ -19,9 +20,11 @@ from memory.domain.provenance import Provenance
 from memory.domain.rolled_back import RolledBack
 from memory.domain.scope import Scope
 from memory.domain.session import Compaction, Context, ErasedUser, FoundMessages, HistoryItem, HistoryPage, SessionInfo, SessionPage
+from memory.domain.shapes.tools import Shape
 from memory.domain.task import Run, RunPage, Task, TaskPage
 from memory.facade.access import Access, Scopes
 from memory.facade.arguments import Moment
+from memory.facade.commands import Profile
 from memory.facade.config import MemoryConfig
 from memory.facade.explain import RouteReport
 from memory.facade.importing import Imported, Source, Told
@@ -31,7 +34,7 @@ from memory.facade.manager.injection import Injection
 from memory.facade.manager.recording import Attachment
 from memory.facade.manager.spool import Spool
 from memory.facade.manager.stores import NamedStore, StoreEntry
-from memory.facade.manager.tools import AddTool, SearchTool, Shape
+from memory.facade.manager.tools import AddTool, SearchTool
 from memory.facade.memory import AdviseFunction, CountFunction, EmbedFunction, ScoreFunction
 from memory.facade.providers.provider import Messages, ProviderEntry
 from memory.facade.providers.summarizing import Summariser
@@ -64,7 +67,7 @@ from memory.policies.compacting import CompactingSettings
 from memory.policies.onward import Onward
 from memory.policies.promotion import Policy
 from memory.policies.thresholds import WindowPolicy
-from memory.ports.advisor import Advisor, Reranker
+from memory.ports.advisor import Advisor, Prompt, Reranker
 from memory.ports.clock import Clock
 from memory.ports.embedder import Embedder
 from memory.ports.tokens import TokenCounter
@@ -98,6 +101,8 @@ class BlockingMemory:
     def sessions(self) -> BlockingSessions: ...
     @property
     def scratchpads(self) -> BlockingScratchpads: ...
+    @property
+    def commands(self) -> BlockingCommands: ...
     def session(
         self,
         session_id: str,
@@ -321,6 +326,21 @@ class BlockingScratchpads:
     def append(self, text: str, agent: str | None = ...) -> int: ...
     def read(self, agent: str | None = ...) -> Scratchpad: ...
     def clear(self, agent: str | None = ...) -> bool: ...
+
+class BlockingCommands:
+    def __init__(self, access: Access) -> None: ...
+    def run(
+        self,
+        text: str,
+        *,
+        scope: Scope | str,
+        reads: Scopes | None = ...,
+        conversation: str | None = ...,
+        agent: str | None = ...,
+        profile: Profile | None = ...,
+        advisor: Advisor | Callable[[Prompt], Any] | None = ...,
+    ) -> list[Result]: ...
+    def schema(self, shape: Shape = ...) -> dict[str, Any]: ...
 
 class BlockingSession:
     def __init__(self, access: Access, draft: SessionDraft, *, create: bool) -> None: ...

@@ -17,6 +17,7 @@ from memory.facade.access import MAX_QUERY_BYTES, RETRIEVE_LIMIT, SEARCH_LIMIT, 
 from memory.facade.admin import Admin
 from memory.facade.arguments import Moment, consistency_of, draft_of, flag, id_of, ids_of, length, moment, real, scope_of
 from memory.facade.build import as_advisor, as_counter, as_embedder, as_gate, as_policy, as_reranker, build_engine
+from memory.facade.commands import Commands
 from memory.facade.config import MemoryConfig
 from memory.facade.entries import Entries
 from memory.facade.life import Life
@@ -59,7 +60,7 @@ ScoreFunction = Callable[[str, Sequence[str]], Any]
 CountFunction = Callable[[str], int]
 """A text in, its tokens out."""
 
-NOUNS = {"entries": Entries, "relations": Relations, "sessions": Sessions, "scratchpads": Scratchpads, "admin": Admin}
+NOUNS = {"entries": Entries, "relations": Relations, "sessions": Sessions, "scratchpads": Scratchpads, "commands": Commands, "admin": Admin}
 """What a memory has its less frequent calls under."""
 
 _UNSET: Any = object()
@@ -90,7 +91,7 @@ class Memory:
     `durations.deadline`, or fail over, is not written (`Refused`), and not shown (`withheld` of what is found).
     A scope may be given as `Scope` or as its text, such as `"user:ada"`. Open it with `async with`, or with `open` and `close`.
     What is asked less often stands under a noun: `memory.entries`, `memory.relations`, `memory.sessions`,
-    `memory.scratchpads`, `memory.admin`.
+    `memory.scratchpads`, `memory.commands`, `memory.admin`.
     """
 
     def __init__(
@@ -171,6 +172,11 @@ class Memory:
     def scratchpads(self) -> Scratchpads:
         """What agents note for themselves."""
         return Scratchpads(self._access)
+
+    @property
+    def commands(self) -> Commands:
+        """The `/mem` language, for agents and chats."""
+        return Commands(self._access)
 
     def session(
         self,
