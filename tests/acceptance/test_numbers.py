@@ -12,7 +12,7 @@ from memory.orchestrator.numbers import Referent
 from tests.acceptance.support import USER, Clock, watching
 
 
-@pytest.mark.behaviour("D95", "D104", "D114")
+@pytest.mark.behaviour("D114")
 async def test_entries_have_numbers_once_shown_by_them_the_oldest_first(memory: Memory, clock: Clock) -> None:
     first = await memory.write("one", scope=USER)
     clock.advance()
