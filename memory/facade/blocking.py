@@ -10,6 +10,7 @@ from memory.facade.commands import Commands
 from memory.facade.entries import Entries
 from memory.facade.manager import MemoryManager, Recording, Tool
 from memory.facade.memory import Memory
+from memory.facade.numbers import Numbers
 from memory.facade.providers import BufferProvider, CompositeProvider, SemanticProvider, SlidingWindowProvider, SummarizingProvider
 from memory.facade.relations import Relations
 from memory.facade.runs import Runs
@@ -25,6 +26,7 @@ BlockingMemory = blocking(Memory)
 BlockingScopedMemory = blocking(ScopedMemory)
 BlockingEntries = blocking(Entries)
 BlockingRelations = blocking(Relations)
+BlockingNumbers = blocking(Numbers)
 BlockingScratchpads = blocking(Scratchpads)
 BlockingCommands = blocking(Commands)
 BlockingSession = blocking(Session)

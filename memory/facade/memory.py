@@ -21,6 +21,7 @@ from memory.facade.commands import Commands
 from memory.facade.config import MemoryConfig
 from memory.facade.entries import Entries
 from memory.facade.life import Life
+from memory.facade.numbers import Numbers
 from memory.facade.relations import Relations
 from memory.facade.scratchpads import Scratchpads
 from memory.facade.session import Session
@@ -60,7 +61,15 @@ ScoreFunction = Callable[[str, Sequence[str]], Any]
 CountFunction = Callable[[str], int]
 """A text in, its tokens out."""
 
-NOUNS = {"entries": Entries, "relations": Relations, "sessions": Sessions, "scratchpads": Scratchpads, "commands": Commands, "admin": Admin}
+NOUNS = {
+    "entries": Entries,
+    "relations": Relations,
+    "numbers": Numbers,
+    "sessions": Sessions,
+    "scratchpads": Scratchpads,
+    "commands": Commands,
+    "admin": Admin,
+}
 """What a memory has its less frequent calls under."""
 
 _UNSET: Any = object()
@@ -90,8 +99,8 @@ class Memory:
     it; `recall_gate` of every `Entry` that is to be shown, and answers whether it may be. They may be async, or block; what they do not answer within
     `durations.deadline`, or fail over, is not written (`Refused`), and not shown (`withheld` of what is found).
     A scope may be given as `Scope` or as its text, such as `"user:ada"`. Open it with `async with`, or with `open` and `close`.
-    What is asked less often stands under a noun: `memory.entries`, `memory.relations`, `memory.sessions`,
-    `memory.scratchpads`, `memory.commands`, `memory.admin`.
+    What is asked less often stands under a noun: `memory.entries`, `memory.relations`, `memory.numbers`,
+    `memory.sessions`, `memory.scratchpads`, `memory.commands`, `memory.admin`.
     """
 
     def __init__(
@@ -162,6 +171,11 @@ class Memory:
     def relations(self) -> Relations:
         """Links between entries."""
         return Relations(self._access)
+
+    @property
+    def numbers(self) -> Numbers:
+        """The running numbers of entries, `#42`."""
+        return Numbers(self._access)
 
     @property
     def sessions(self) -> Sessions:

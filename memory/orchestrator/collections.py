@@ -24,7 +24,6 @@ _ENTRY_FIELDS = (
     Field("source", FieldType.TEXT),
     Field("confidence", FieldType.REAL),
     Field("artifact_id", FieldType.TEXT),
-    Field("number", FieldType.INTEGER, indexed=True),  # `#42` of the tenant
     Field("conversation_id", FieldType.TEXT),
     Field("number_in_conversation", FieldType.INTEGER),
     Field("speaker", FieldType.TEXT),
@@ -76,6 +75,12 @@ RELATIONS = Collection(
     ),
 )
 """Directed, labelled links between two entries of one tenant."""
+
+NUMBERS = Collection("numbers", (Field("number", FieldType.INTEGER, indexed=True), Field("entry_id", FieldType.TEXT, indexed=True)))
+"""The running numbers of a tenant, `#42`: a record for each thing that has one, which it names."""
+
+COUNTERS = Collection("counters", (Field("last", FieldType.INTEGER), Field("nonce", FieldType.TEXT)))
+"""How far a tenant has counted. It outlives the tenant's erasure: no number is given twice."""
 
 SESSIONS = Collection(
     "sessions",

@@ -34,6 +34,7 @@ from memory.orchestrator.lives import Lives
 from memory.orchestrator.long_texts import LongTexts
 from memory.orchestrator.maintenance import Maintenance, SweepReport
 from memory.orchestrator.meaning import Meaning
+from memory.orchestrator.numbers import Numbers
 from memory.orchestrator.outbox import Outbox
 from memory.orchestrator.placement import Placement
 from memory.orchestrator.planned import Plan, Planner, plan_of
@@ -127,6 +128,7 @@ class Engine:
             self.placement, entries=self.entries, meaning=self.meaning, deliveries=self.deliveries, erasure=self.erasure, lives=lives
         )
         self.relations = Relations(self.placement, entries=self.entries, erasure=self.erasure, generations=self.generations, outbox=self.outbox)
+        self.numbers = Numbers(self.placement, generations=self.generations, outbox=self.outbox, turns=self.turns)
         self.superseding = Superseding(
             self.placement,
             entries=self.entries,

@@ -17,6 +17,7 @@ SURFACE = {
     "Memory": "close compact delete for_tenant get maintain open promote retrieve scoped search search_messages session update write write_many",
     "entries": "all history invalidate said_in",
     "relations": "all density expand graph relate related unrelate",
+    "numbers": "of resolve resolve_many",
     "sessions": "create delete end get list runs update",
     "scratchpads": "append clear read",
     "commands": "run schema",
