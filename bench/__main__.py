@@ -10,7 +10,24 @@ import time
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
-from bench import conversations, edge, injection, messages, mongo, mysql, postgresql, redis, retrieval, rivals, sessions, speed, startup, store, whole
+from bench import (
+    browse,
+    conversations,
+    edge,
+    injection,
+    messages,
+    mongo,
+    mysql,
+    postgresql,
+    redis,
+    retrieval,
+    rivals,
+    sessions,
+    speed,
+    startup,
+    store,
+    whole,
+)
 from bench.measure import Figure, report
 
 MEASUREMENTS: dict[str, Callable[[Path, int], Awaitable[list[Figure]]]] = {
@@ -25,6 +42,7 @@ MEASUREMENTS: dict[str, Callable[[Path, int], Awaitable[list[Figure]]]] = {
     "mongo": mongo.mongo,
     "edge": edge.searches,
     "whole": whole.whole,
+    "browse": browse.browse,
     "sessions": sessions.sessions,
     "messages": messages.messages,
     "rivals": rivals.rivals,

@@ -29,6 +29,7 @@ from memory.policies.ranking.preferences import Preferences
 from memory.ports.advisor import Advisor
 
 RETRIEVE_LIMIT = 20  # A30
+BROWSE_LIMIT = 50  # D49
 SEARCH_LIMIT = 10
 MAX_QUERY_BYTES = 64 * 1024
 MAX_CURSOR_BYTES = 512
@@ -147,6 +148,9 @@ class Access:
         before: Moment | None = None,
         cursor: str | None = None,
         anywhere: bool = False,
+        along: Literal["created_at", "updated_at"] = "created_at",
+        updated_before: Moment | None = None,
+        conversation: str | None = None,
     ) -> Asked:
         """What is asked of many entries, checked; `unless_told` of them where no limit is given. An error names a filter with `within` before it.
 
@@ -168,6 +172,9 @@ class Access:
             any_tags=tags_of(f"{within}any_tags", any_tags),
             metadata=metadata_of(f"{within}metadata", metadata),
             before=moment(f"{within}before", before),
+            along=along,
+            updated_before=moment("updated_before", updated_before),
+            conversation=None if conversation is None else door.identifier("conversation", conversation),
         )
         return asked if cursor is None else replace(asked, after=place_of(door.text("cursor", cursor, max_bytes=MAX_CURSOR_BYTES), asked))
 

@@ -193,6 +193,20 @@ class BlockingMemory:
         known_at: Moment | None = ...,
         cursor: str | None = ...,
     ) -> Retrieved: ...
+    def browse(
+        self,
+        scope: Scope | str | Sequence[Scope | str] | None = ...,
+        *,
+        conversation: str | None = ...,
+        types: Sequence[EntryType | str] | None = ...,
+        tags: Sequence[str] | None = ...,
+        since: Moment | None = ...,
+        updated_before: Moment | None = ...,
+        as_of: Moment | None = ...,
+        known_at: Moment | None = ...,
+        limit: int | None = ...,
+        cursor: str | None = ...,
+    ) -> Retrieved: ...
     @overload
     def search(
         self, query: str, *, scope: Scope | str | Sequence[Scope | str], messages: Literal[False] = ..., **options: Unpack[SearchOptions]
@@ -281,6 +295,19 @@ class BlockingScopedMemory:
         session_id: str | None = ...,
         as_of: Moment | None = ...,
         known_at: Moment | None = ...,
+        cursor: str | None = ...,
+    ) -> Retrieved: ...
+    def browse(
+        self,
+        *,
+        conversation: str | None = ...,
+        types: Sequence[EntryType | str] | None = ...,
+        tags: Sequence[str] | None = ...,
+        since: Moment | None = ...,
+        updated_before: Moment | None = ...,
+        as_of: Moment | None = ...,
+        known_at: Moment | None = ...,
+        limit: int | None = ...,
         cursor: str | None = ...,
     ) -> Retrieved: ...
     @overload

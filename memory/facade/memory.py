@@ -13,7 +13,7 @@ from memory.domain.entry import Entry, EntryDraft, EntryType, check_patch
 from memory.domain.errors import ConfigError, InvalidInput
 from memory.domain.scope import Scope
 from memory.domain.session import FoundMessages
-from memory.facade.access import MAX_QUERY_BYTES, RETRIEVE_LIMIT, SEARCH_LIMIT, Access
+from memory.facade.access import BROWSE_LIMIT, MAX_QUERY_BYTES, RETRIEVE_LIMIT, SEARCH_LIMIT, Access
 from memory.facade.admin import Admin
 from memory.facade.arguments import Moment, consistency_of, draft_of, flag, id_of, ids_of, length, moment, real, scope_of
 from memory.facade.build import as_advisor, as_counter, as_embedder, as_gate, as_policy, as_reranker, build_engine
@@ -459,6 +459,48 @@ class Memory:
             as_of=as_of,
             known_at=known_at,
             cursor=cursor,
+        )
+        return await self._engine.browsing.browse(asked)
+
+    async def browse(
+        self,
+        scope: Scope | str | Sequence[Scope | str] | None = None,
+        *,
+        conversation: str | None = None,
+        types: Sequence[EntryType | str] | None = None,
+        tags: Sequence[str] | None = None,
+        since: Moment | None = None,
+        updated_before: Moment | None = None,
+        as_of: Moment | None = None,
+        known_at: Moment | None = None,
+        limit: int | None = None,
+        cursor: str | None = None,
+    ) -> Retrieved:
+        """The active entries of the whole tenant, or of these scopes, by their last change, newest first, ties by id: over all tiers, each once; 50
+        unless told, at most 1,000 (D47-D54).
+
+        Of any of the `types`, with all of the `tags`, each whole and to the letter (D53), created at or after `since`, changed last before
+        `updated_before`; with `conversation`, pinned to it or to none (D51). `as_of` and `known_at` are as in `retrieve`.
+        The list's `cursor`, None at the end, asks the same question for what follows, with any limit; a damaged one, or one of another question, is
+        refused as `InvalidInput`. What nobody edits or deletes while one pages is shown exactly once, whatever is written meanwhile and however many
+        entries changed at one moment (D52). What is edited meanwhile comes to stand at the beginning: it is shown once at most. To move to another
+        tier is no change, and neither is to be read.
+        `degraded` names tiers that could not be read: what they hold is on no later page either, so ask for the page again.
+        """
+        asked = self._access.asked(
+            scope,
+            limit=limit,
+            unless_told=BROWSE_LIMIT,
+            along="updated_at",
+            conversation=conversation,
+            types=types,
+            tags=tags,
+            since=since,
+            updated_before=updated_before,
+            as_of=as_of,
+            known_at=known_at,
+            cursor=cursor,
+            anywhere=scope is None,
         )
         return await self._engine.browsing.browse(asked)
 

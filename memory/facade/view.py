@@ -8,7 +8,7 @@ from typing import Any, Literal, Unpack, overload
 
 from memory.domain.entry import Entry, EntryDraft, EntryType
 from memory.domain.scope import Scope
-from memory.facade.access import RETRIEVE_LIMIT, Access
+from memory.facade.access import BROWSE_LIMIT, RETRIEVE_LIMIT, Access
 from memory.facade.arguments import Moment
 from memory.facade.wanted import Only, SearchOptions, preferences
 from memory.orchestrator.browsing import Retrieved
@@ -118,6 +118,36 @@ class ScopedMemory:
             order=order,
             include_narrower=include_narrower,
             session_id=session_id,
+            as_of=as_of,
+            known_at=known_at,
+            cursor=cursor,
+        )
+        return await self._access.engine.browsing.browse(asked)
+
+    async def browse(
+        self,
+        *,
+        conversation: str | None = None,
+        types: Sequence[EntryType | str] | None = None,
+        tags: Sequence[str] | None = None,
+        since: Moment | None = None,
+        updated_before: Moment | None = None,
+        as_of: Moment | None = None,
+        known_at: Moment | None = None,
+        limit: int | None = None,
+        cursor: str | None = None,
+    ) -> Retrieved:
+        """The entries of the scope by their last change; see `Memory.browse`."""
+        asked = self._access.asked(
+            self._scope,
+            limit=limit,
+            unless_told=BROWSE_LIMIT,
+            along="updated_at",
+            conversation=conversation,
+            types=types,
+            tags=tags,
+            since=since,
+            updated_before=updated_before,
             as_of=as_of,
             known_at=known_at,
             cursor=cursor,

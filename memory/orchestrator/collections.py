@@ -42,8 +42,9 @@ _ENTRY_TEXTS = (TextPart("title", 10.0), TextPart("content", 4.0), TextPart("tag
 
 _BESIDE = (("conversation_id", "number_in_conversation"),)
 
-ENTRIES = Collection("entries", _ENTRY_FIELDS, _ENTRY_TEXTS, vector=True, indexes=(*_BESIDE, ("source", "run")))
-"""What agents remember. By its index what a source wrote is found, and where that is asked what it wrote in one run."""
+ENTRIES = Collection("entries", _ENTRY_FIELDS, _ENTRY_TEXTS, vector=True, indexes=(*_BESIDE, ("source", "run")), orders=("updated_at",))
+"""What agents remember. By its index what a source wrote is found, and where that is asked what it wrote in one run. A tenant's are browsed by
+their last change."""
 
 ENTRY_VERSIONS = Collection(
     "entry_versions",
