@@ -6,6 +6,7 @@ What type checkers see of this module stands in `blocking.pyi`, which `tools/blo
 from __future__ import annotations
 
 from memory.facade.admin import Admin
+from memory.facade.artifacts import Artifacts
 from memory.facade.entries import Entries
 from memory.facade.manager import MemoryManager, Recording, Tool
 from memory.facade.memory import Memory
@@ -25,6 +26,7 @@ BlockingScopedMemory = blocking(ScopedMemory)
 BlockingEntries = blocking(Entries)
 BlockingRelations = blocking(Relations)
 BlockingScratchpads = blocking(Scratchpads)
+BlockingArtifacts = blocking(Artifacts)
 BlockingSession = blocking(Session)
 BlockingSessions = blocking(Sessions)
 BlockingTasks = blocking(Tasks)

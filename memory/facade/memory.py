@@ -16,6 +16,7 @@ from memory.domain.session import FoundMessages
 from memory.facade.access import MAX_QUERY_BYTES, RETRIEVE_LIMIT, SEARCH_LIMIT, Access
 from memory.facade.admin import Admin
 from memory.facade.arguments import Moment, consistency_of, draft_of, flag, id_of, ids_of, length, moment, real, scope_of
+from memory.facade.artifacts import Artifacts
 from memory.facade.build import as_advisor, as_counter, as_embedder, as_gate, as_policy, as_reranker, build_engine
 from memory.facade.config import MemoryConfig
 from memory.facade.entries import Entries
@@ -59,7 +60,7 @@ ScoreFunction = Callable[[str, Sequence[str]], Any]
 CountFunction = Callable[[str], int]
 """A text in, its tokens out."""
 
-NOUNS = {"entries": Entries, "relations": Relations, "sessions": Sessions, "scratchpads": Scratchpads, "admin": Admin}
+NOUNS = {"entries": Entries, "relations": Relations, "sessions": Sessions, "scratchpads": Scratchpads, "artifacts": Artifacts, "admin": Admin}
 """What a memory has its less frequent calls under."""
 
 _UNSET: Any = object()
@@ -90,7 +91,7 @@ class Memory:
     `durations.deadline`, or fail over, is not written (`Refused`), and not shown (`withheld` of what is found).
     A scope may be given as `Scope` or as its text, such as `"user:ada"`. Open it with `async with`, or with `open` and `close`.
     What is asked less often stands under a noun: `memory.entries`, `memory.relations`, `memory.sessions`,
-    `memory.scratchpads`, `memory.admin`.
+    `memory.scratchpads`, `memory.artifacts`, `memory.admin`.
     """
 
     def __init__(
@@ -171,6 +172,11 @@ class Memory:
     def scratchpads(self) -> Scratchpads:
         """What agents note for themselves."""
         return Scratchpads(self._access)
+
+    @property
+    def artifacts(self) -> Artifacts:
+        """Files of sessions."""
+        return Artifacts(self._access)
 
     def session(
         self,
