@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
+    from memory.domain.artifact import Artifact as Artifact
+    from memory.domain.artifact import ArtifactPage as ArtifactPage
     from memory.domain.checked import Checked as Checked
     from memory.domain.checked import Verdict as Verdict
     from memory.domain.distrust import Distrust as Distrust
@@ -109,6 +111,7 @@ if TYPE_CHECKING:
     from memory.policies.window import Threshold as Threshold
 
 _HOMES = {
+    "memory.domain.artifact": ("Artifact", "ArtifactPage"),
     "memory.domain.checked": ("Checked", "Verdict"),
     "memory.domain.distrust": ("Distrust",),
     "memory.domain.entry": ("Entry", "EntryDraft", "EntryType"),
@@ -211,6 +214,8 @@ _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 __all__ = [
     "AddFailed",
     "AddTool",
+    "Artifact",
+    "ArtifactPage",
     "BlockingBufferProvider",
     "BlockingCompositeProvider",
     "BlockingMemory",

@@ -6,6 +6,7 @@ What type checkers see of this module stands in `blocking.pyi`, which `tools/blo
 from __future__ import annotations
 
 from memory.facade.admin import Admin
+from memory.facade.artifacts import Artifacts
 from memory.facade.commands import Commands
 from memory.facade.entries import Entries
 from memory.facade.manager import MemoryManager, Recording, Tool
@@ -29,6 +30,7 @@ BlockingRelations = blocking(Relations)
 BlockingNumbers = blocking(Numbers)
 BlockingScratchpads = blocking(Scratchpads)
 BlockingCommands = blocking(Commands)
+BlockingArtifacts = blocking(Artifacts)
 BlockingSession = blocking(Session)
 BlockingSessions = blocking(Sessions)
 BlockingTasks = blocking(Tasks)

@@ -16,6 +16,7 @@ from memory.domain.session import FoundMessages
 from memory.facade.access import BROWSE_LIMIT, MAX_QUERY_BYTES, RETRIEVE_LIMIT, SEARCH_LIMIT, Access
 from memory.facade.admin import Admin
 from memory.facade.arguments import Moment, consistency_of, draft_of, flag, id_of, ids_of, length, moment, real, scope_of
+from memory.facade.artifacts import Artifacts
 from memory.facade.build import as_advisor, as_counter, as_embedder, as_gate, as_policy, as_reranker, build_engine
 from memory.facade.commands import Commands
 from memory.facade.config import MemoryConfig
@@ -67,6 +68,7 @@ NOUNS = {
     "numbers": Numbers,
     "sessions": Sessions,
     "scratchpads": Scratchpads,
+    "artifacts": Artifacts,
     "commands": Commands,
     "admin": Admin,
 }
@@ -100,7 +102,7 @@ class Memory:
     `durations.deadline`, or fail over, is not written (`Refused`), and not shown (`withheld` of what is found).
     A scope may be given as `Scope` or as its text, such as `"user:ada"`. Open it with `async with`, or with `open` and `close`.
     What is asked less often stands under a noun: `memory.entries`, `memory.relations`, `memory.numbers`,
-    `memory.sessions`, `memory.scratchpads`, `memory.commands`, `memory.admin`.
+    `memory.sessions`, `memory.scratchpads`, `memory.artifacts`, `memory.commands`, `memory.admin`.
     """
 
     def __init__(
@@ -191,6 +193,11 @@ class Memory:
     def commands(self) -> Commands:
         """The `/mem` language, for agents and chats."""
         return Commands(self._access)
+
+    @property
+    def artifacts(self) -> Artifacts:
+        """Files of sessions."""
+        return Artifacts(self._access)
 
     def session(
         self,

@@ -129,7 +129,31 @@ ARTIFACTS = Collection(
         Field("data", FieldType.BYTES),
     ),
 )
-"""What is too large for the row of a message: chunks of texts, and a record for each upload of such that is under way."""
+"""What is too large for one row: chunks of messages' texts, with a record for each upload of such that is under way, and chunks of artifacts."""
+
+MANIFESTS = Collection(
+    "manifests",
+    (
+        Field("artifact_id", FieldType.TEXT, indexed=True),
+        Field("incarnation", FieldType.TEXT),  # of the session that has it
+        Field("upload", FieldType.TEXT),  # whose chunks are its bytes
+        Field("size", FieldType.INTEGER),
+    ),
+)
+"""The artifacts of sessions, a record for each path: put once the chunks of its bytes are there, which it names by their upload."""
+
+RESERVATIONS = Collection(
+    "reservations",
+    (
+        Field("session_id", FieldType.TEXT, indexed=True),
+        Field("session_generation", FieldType.INTEGER),
+        Field("upload", FieldType.TEXT),
+        Field("manifest", FieldType.TEXT),  # the id of the record that is to name the upload
+        Field("artifact_id", FieldType.TEXT),
+        Field("bytes", FieldType.INTEGER),
+    ),
+)
+"""How much room each upload of an artifact takes of its tenant's, a record for each, and a balance for each tenant of what they come to."""
 
 PASSAGES = Collection(
     "passages",

@@ -21,6 +21,7 @@ SURFACE = {
     "numbers": "of resolve resolve_many",
     "sessions": "create delete end get list runs update",
     "scratchpads": "append clear read",
+    "artifacts": "delete get list put read stream",
     "commands": "run schema",
     "admin": "audit check compare distrust distrusted embed_messages erase erase_tenant erase_user export flush hold holds import_ "
     "move plan reindex release_hold roll_back route set_back stats sweep trust vacuum where why",
