@@ -11,6 +11,8 @@ if TYPE_CHECKING:
     from memory.domain.checked import Checked as Checked
     from memory.domain.checked import Verdict as Verdict
     from memory.domain.distrust import Distrust as Distrust
+    from memory.domain.enriched import Enrichment as Enrichment
+    from memory.domain.enriched import Written as Written
     from memory.domain.entry import Entry as Entry
     from memory.domain.entry import EntryDraft as EntryDraft
     from memory.domain.entry import EntryType as EntryType
@@ -111,6 +113,7 @@ if TYPE_CHECKING:
 _HOMES = {
     "memory.domain.checked": ("Checked", "Verdict"),
     "memory.domain.distrust": ("Distrust",),
+    "memory.domain.enriched": ("Enrichment", "Written"),
     "memory.domain.entry": ("Entry", "EntryDraft", "EntryType"),
     "memory.domain.errors": (
         "AddFailed",
@@ -233,6 +236,7 @@ __all__ = [
     "Decision",
     "Distrust",
     "EmbedderMismatch",
+    "Enrichment",
     "Entry",
     "EntryDraft",
     "EntryType",
@@ -307,6 +311,7 @@ __all__ = [
     "TurnThreshold",
     "Unsupported",
     "Verdict",
+    "Written",
     "WrongEventLoop",
     "__version__",
 ]

@@ -12,6 +12,7 @@ from typing import Any, ClassVar, Literal, Self, Unpack, overload
 
 from memory.domain.checked import Checked
 from memory.domain.distrust import Distrust, LaterWrites
+from memory.domain.enriched import Enrichment, Written
 from memory.domain.entry import Entry, EntryDraft, EntryType
 from memory.domain.hold import LegalHold
 from memory.domain.message import Message, Role
@@ -40,6 +41,7 @@ from memory.facade.reports import Copy, Stats, StoreAudit, StoreReport, Vacuumed
 from memory.facade.session import Given
 from memory.facade.wanted import SearchOptions
 from memory.facade.why import WhyReport
+from memory.facade.written import WriteOptions
 from memory.orchestrator.browsing import Retrieved
 from memory.orchestrator.checking import Decide
 from memory.orchestrator.conversations.compacting import Summarise
@@ -145,7 +147,13 @@ class BlockingMemory:
         on_conflict: Literal["refuse", "update"] = ...,
         check: bool = ...,
         decide: Decide | None = ...,
+        auto_tag: bool | None = ...,
+        auto_supersede: bool | None = ...,
     ) -> Entry: ...
+    def remember(
+        self, content: str = ..., *, scope: Scope | str, wait: timedelta | float | str | None = ..., **options: Unpack[WriteOptions]
+    ) -> Written: ...
+    def enrichment(self, entry_id: str) -> Enrichment: ...
     def write_many(
         self, drafts: Iterable[EntryDraft | Mapping[str, Any]], *, revive: bool = ..., consistency: Consistency | None = ...
     ) -> list[Entry]: ...
@@ -257,7 +265,10 @@ class BlockingScopedMemory:
         on_conflict: Literal["refuse", "update"] = ...,
         check: bool = ...,
         decide: Decide | None = ...,
+        auto_tag: bool | None = ...,
+        auto_supersede: bool | None = ...,
     ) -> Entry: ...
+    def remember(self, content: str = ..., *, wait: timedelta | float | str | None = ..., **options: Unpack[WriteOptions]) -> Written: ...
     def retrieve(
         self,
         *,
