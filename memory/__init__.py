@@ -13,6 +13,8 @@ if TYPE_CHECKING:
     from memory.domain.checked import Checked as Checked
     from memory.domain.checked import Verdict as Verdict
     from memory.domain.distrust import Distrust as Distrust
+    from memory.domain.enriched import Enrichment as Enrichment
+    from memory.domain.enriched import Written as Written
     from memory.domain.entry import Entry as Entry
     from memory.domain.entry import EntryDraft as EntryDraft
     from memory.domain.entry import EntryType as EntryType
@@ -114,6 +116,7 @@ _HOMES = {
     "memory.domain.artifact": ("Artifact", "ArtifactPage"),
     "memory.domain.checked": ("Checked", "Verdict"),
     "memory.domain.distrust": ("Distrust",),
+    "memory.domain.enriched": ("Enrichment", "Written"),
     "memory.domain.entry": ("Entry", "EntryDraft", "EntryType"),
     "memory.domain.errors": (
         "AddFailed",
@@ -238,6 +241,7 @@ __all__ = [
     "Decision",
     "Distrust",
     "EmbedderMismatch",
+    "Enrichment",
     "Entry",
     "EntryDraft",
     "EntryType",
@@ -312,6 +316,7 @@ __all__ = [
     "TurnThreshold",
     "Unsupported",
     "Verdict",
+    "Written",
     "WrongEventLoop",
     "__version__",
 ]

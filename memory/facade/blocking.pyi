@@ -14,6 +14,7 @@ from memory.commands.run import Result
 from memory.domain.artifact import Artifact, ArtifactPage
 from memory.domain.checked import Checked
 from memory.domain.distrust import Distrust, LaterWrites
+from memory.domain.enriched import Enrichment, Written
 from memory.domain.entry import Entry, EntryDraft, EntryType
 from memory.domain.hold import LegalHold
 from memory.domain.message import Message, Role
@@ -45,6 +46,7 @@ from memory.facade.reports import Copy, Stats, StoreAudit, StoreReport, Vacuumed
 from memory.facade.session import Given
 from memory.facade.wanted import SearchOptions
 from memory.facade.why import WhyReport
+from memory.facade.written import WriteOptions
 from memory.orchestrator.browsing import Retrieved
 from memory.orchestrator.checking import Decide
 from memory.orchestrator.conversations.compacting import Summarise
@@ -157,7 +159,13 @@ class BlockingMemory:
         on_conflict: Literal["refuse", "update"] = ...,
         check: bool = ...,
         decide: Decide | None = ...,
+        auto_tag: bool | None = ...,
+        auto_supersede: bool | None = ...,
     ) -> Entry: ...
+    def remember(
+        self, content: str = ..., *, scope: Scope | str, wait: timedelta | float | str | None = ..., **options: Unpack[WriteOptions]
+    ) -> Written: ...
+    def enrichment(self, entry_id: str) -> Enrichment: ...
     def write_many(
         self, drafts: Iterable[EntryDraft | Mapping[str, Any]], *, revive: bool = ..., consistency: Consistency | None = ...
     ) -> list[Entry]: ...
@@ -283,7 +291,10 @@ class BlockingScopedMemory:
         on_conflict: Literal["refuse", "update"] = ...,
         check: bool = ...,
         decide: Decide | None = ...,
+        auto_tag: bool | None = ...,
+        auto_supersede: bool | None = ...,
     ) -> Entry: ...
+    def remember(self, content: str = ..., *, wait: timedelta | float | str | None = ..., **options: Unpack[WriteOptions]) -> Written: ...
     def retrieve(
         self,
         *,

@@ -261,6 +261,16 @@ class ArtifactSettings(BaseModel):
     max_bytes: Annotated[int, Field(ge=1)] = EngineSettings().artifact_bytes
 
 
+class EnrichmentSettings(BaseModel):
+    """What is done by the advisor for what `write` and `remember` write, unless a call says (D100): `auto_tag`, tags for it; `auto_supersede`, older
+    entries that it takes the place of are retired. Without an advisor neither is (D101)."""
+
+    model_config = _FROZEN
+
+    auto_tag: bool = False
+    auto_supersede: bool = False
+
+
 @dataclass(frozen=True)
 class ServingStore:
     """One distinct store that serves one tier or several."""
@@ -312,6 +322,7 @@ class MemoryConfig(BaseModel):
     conversations: ConversationSettings = ConversationSettings()
     search: SearchSettings = SearchSettings()
     artifacts: ArtifactSettings = ArtifactSettings()
+    enrichment: EnrichmentSettings = EnrichmentSettings()
 
     _origins: dict[str, str] = PrivateAttr(default_factory=dict)
 
@@ -441,6 +452,7 @@ class MemoryConfig(BaseModel):
         shown |= {"policies": ", ".join(self.policies)} if self.policies else {}
         shown |= {"conversations.meaning": self.conversations.meaning, "search.cache_bytes": self.search.cache_bytes}
         shown["artifacts.max_bytes"] = self.artifacts.max_bytes
+        shown |= {f"enrichment.{name}": getattr(self.enrichment, name) for name in EnrichmentSettings.model_fields}
         return shown | {f"durations.{name}": show_duration(getattr(self.durations, name)) for name in Durations.model_fields}
 
 
@@ -523,6 +535,7 @@ def _settings_under(location: tuple[int | str, ...]) -> list[str]:
         "durations": Durations,
         "conversations": ConversationSettings,
         "search": SearchSettings,
+        "enrichment": EnrichmentSettings,
     }
     inner = next((str(part) for part in reversed(location) if part in sections), "")
     return list(sections.get(inner, MemoryConfig).model_fields)

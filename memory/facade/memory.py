@@ -9,6 +9,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, Self, Unpack, overload
 
 from memory.domain import door
+from memory.domain.enriched import Enrichment, Written
 from memory.domain.entry import Entry, EntryDraft, EntryType, check_patch
 from memory.domain.errors import ConfigError, InvalidInput
 from memory.domain.scope import Scope
@@ -30,6 +31,7 @@ from memory.facade.sessions import Sessions
 from memory.facade.sessions import draft_of as session_draft
 from memory.facade.view import ScopedMemory
 from memory.facade.wanted import Only, SearchOptions, preferences
+from memory.facade.written import HowWritten, WriteOptions
 from memory.orchestrator.allowance import Allowance
 from memory.orchestrator.browsing import Retrieved
 from memory.orchestrator.checking import Decide
@@ -93,9 +95,10 @@ class Memory:
     go to the session's user unless they name a scope. It is called by the session's end and by maintenance, never while a message is appended, and
     again where it failed. Of one `Leaving` the entries of one answer are made, each once, as soon as quotas have room for all of them. With
     `"elsewhere"` what leaves is kept for another process that has the function; without `onward` nothing is.
-    `advisor` is a language model for searches that ask for advice (`search(expand=…, rerank=…)`): an `Advisor`, or any function from a `Prompt` to
-    text. `reranker` scores texts against a question: a `Reranker`, or any function from both to numbers; or it is an `Advisor` of its own. They are
-    sent questions and what was found for them, and nothing else.
+    `advisor` is a language model for searches that ask for advice (`search(expand=…, rerank=…)`) and for what is written (`write(auto_tag=…,
+    auto_supersede=…)`): an `Advisor`, or any function from a `Prompt` to text. `reranker` scores texts against a question: a `Reranker`, or any
+    function from both to numbers; or it is an `Advisor` of its own. They are sent questions and what was found for them; with such an `auto_…` what
+    is written and what is near it; and nothing else.
     `policies` are rules in Python: each an object with a `name` and `decide(record, facts, now)`, or the name of an installed one; see `Policy`.
     `write_gate` is asked of everything that is to be written, a draft and its `Provenance`, and answers True, a reason for refusing it, or changes of
     it; `recall_gate` of every `Entry` that is to be shown, and answers whether it may be. They may be async, or block; what they do not answer within
@@ -302,6 +305,8 @@ class Memory:
         on_conflict: Literal["refuse", "update"] = "refuse",
         check: bool = False,
         decide: Decide | None = None,
+        auto_tag: bool | None = None,
+        auto_supersede: bool | None = None,
     ) -> Entry:
         """Remember one thing, and return it as stored.
 
@@ -318,6 +323,10 @@ class Memory:
         What is found is offered to `decide(draft, entries)`, which answers `"keep"`, `"supersede"` or a `Verdict` ("merge" has a content, `ids` name
         some of them). Unless it says otherwise, and where it fails, takes longer than `durations.advice` or answers nonsense, all of them stand.
         `entry.checked` says what was found and done. Only what was shown gives way, at the version shown; with `supersedes` nothing is looked for.
+        With `auto_tag` the advisor gives the entry up to four tags behind its own, and with `auto_supersede` it says of which of five older entries
+        of the same scope and type, found for the title, the new one takes the place; only what was shown gives way, at that version (D102-D106).
+        Unless told, both are as configured (`[enrichment]`). It is done behind the write and never in its way: what fails is tried again, and in the
+        end `enrichment` says why not. Without an advisor nothing is done (D101); with `supersedes` or `check` nothing is superseded besides (D108).
         `created_at` sets creation, update and the start of validity together (D9). An entry past `expires_at`, a moment or
         a `timedelta` from the write on, is hidden, not deleted (A36).
         Of what was said in a conversation `conversation_id`, `number_in_conversation` and `speaker` say where and by whom, for good; `content` is the
@@ -347,15 +356,35 @@ class Memory:
             origins=origins,
             key=key,
         )
-        return await self._access.write(
-            draft,
-            revive=revive,
-            consistency=consistency,
-            supersedes=supersedes,
-            on_conflict=on_conflict,
-            check=check,
-            decide=decide,
-        )
+        how: HowWritten = {
+            "revive": revive,
+            "consistency": consistency,
+            "supersedes": supersedes,
+            "on_conflict": on_conflict,
+            "check": check,
+            "decide": decide,
+            "auto_tag": auto_tag,
+            "auto_supersede": auto_supersede,
+        }
+        return await self._access.write(draft, how)
+
+    async def remember(
+        self, content: str = "", *, scope: Scope | str, wait: timedelta | float | str | None = None, **options: Unpack[WriteOptions]
+    ) -> Written:
+        """Remember one thing as `write` does, with its arguments, and tell what was done for it (D109).
+
+        It waits for the enrichment that was asked for, `wait` at most (a `timedelta`, seconds, or text such as "30s"; `durations.deadline` unless
+        told): what is not done then is "still owed", and `enrichment` tells of it later. `.entry` is the entry with the tags that it was given.
+        """
+        return await self._access.remember(content, scope_of(scope), options, wait)
+
+    async def enrichment(self, entry_id: str) -> Enrichment:
+        """What became of the enrichment of an entry, retired or not; empty where none was asked for. Raises `NotFound`.
+
+        An older entry that was retired wrongly is brought back by deleting and writing it again (D27): `(await entries.history(id))[-1]` says what it
+        said, `delete(id)` takes it away with its link, and `write` begins it anew.
+        """
+        return (await self._engine.enriching.told(self.tenant, id_of(entry_id)))[1]
 
     async def write_many(
         self, drafts: Iterable[EntryDraft | Mapping[str, Any]], *, revive: bool = False, consistency: Consistency | None = None
