@@ -11,6 +11,7 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 from bench import (
+    browse,
     conversations,
     edge,
     injection,
@@ -43,6 +44,7 @@ MEASUREMENTS: dict[str, Callable[[Path, int], Awaitable[list[Figure]]]] = {
     "million": million.million,
     "edge": edge.searches,
     "whole": whole.whole,
+    "browse": browse.browse,
     "sessions": sessions.sessions,
     "messages": messages.messages,
     "rivals": rivals.rivals,

@@ -8,9 +8,13 @@ from typing import TYPE_CHECKING
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
+    from memory.domain.artifact import Artifact as Artifact
+    from memory.domain.artifact import ArtifactPage as ArtifactPage
     from memory.domain.checked import Checked as Checked
     from memory.domain.checked import Verdict as Verdict
     from memory.domain.distrust import Distrust as Distrust
+    from memory.domain.enriched import Enrichment as Enrichment
+    from memory.domain.enriched import Written as Written
     from memory.domain.entry import Entry as Entry
     from memory.domain.entry import EntryDraft as EntryDraft
     from memory.domain.entry import EntryType as EntryType
@@ -109,8 +113,10 @@ if TYPE_CHECKING:
     from memory.policies.window import Threshold as Threshold
 
 _HOMES = {
+    "memory.domain.artifact": ("Artifact", "ArtifactPage"),
     "memory.domain.checked": ("Checked", "Verdict"),
     "memory.domain.distrust": ("Distrust",),
+    "memory.domain.enriched": ("Enrichment", "Written"),
     "memory.domain.entry": ("Entry", "EntryDraft", "EntryType"),
     "memory.domain.errors": (
         "AddFailed",
@@ -211,6 +217,8 @@ _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 __all__ = [
     "AddFailed",
     "AddTool",
+    "Artifact",
+    "ArtifactPage",
     "BlockingBufferProvider",
     "BlockingCompositeProvider",
     "BlockingMemory",
@@ -233,6 +241,7 @@ __all__ = [
     "Decision",
     "Distrust",
     "EmbedderMismatch",
+    "Enrichment",
     "Entry",
     "EntryDraft",
     "EntryType",
@@ -307,6 +316,7 @@ __all__ = [
     "TurnThreshold",
     "Unsupported",
     "Verdict",
+    "Written",
     "WrongEventLoop",
     "__version__",
 ]

@@ -4,37 +4,40 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from datetime import timedelta
 from functools import partial
 from typing import Literal, get_args
 
 from memory.domain import door
+from memory.domain.enriched import PASSES, Enrichment, ManuallySuperseded, Pass, Written
 from memory.domain.entry import Entry, EntryDraft, EntryType
-from memory.domain.errors import InvalidInput, NotOpen
+from memory.domain.errors import InvalidInput, NotFound, NotOpen
 from memory.domain.scope import Scope, ScopeKind
-from memory.facade.arguments import Moment, consistency_of, flag, moment, scope_of, stages_of
+from memory.facade.arguments import Moment, consistency_of, flag, length, moment, scope_of, stages_of
 from memory.facade.config import MemoryConfig
 from memory.facade.life import Life
 from memory.facade.wanted import Only, least_score, metadata_of, only_of, tags_of, types_of
+from memory.facade.written import HowWritten, OnConflict, WriteOptions, divided
 from memory.orchestrator.calling import called
-from memory.orchestrator.checking import Decide
 from memory.orchestrator.collections import SYSTEM_TENANT
 from memory.orchestrator.conversations.finding import WAYS, By
-from memory.orchestrator.deliveries import Consistency
 from memory.orchestrator.engine import Engine
+from memory.orchestrator.entry_records import entry_of
 from memory.orchestrator.retrieval.searching import FoundEntry, SearchResult
 from memory.orchestrator.superseding import Superseded
 from memory.policies.asked import Asked, Scalar
 from memory.policies.pages import place_of
 from memory.policies.ranking.preferences import Preferences
+from memory.ports.advisor import Advisor
+from memory.ports.record import Key
 
 RETRIEVE_LIMIT = 20  # A30
+BROWSE_LIMIT = 50  # D49
 SEARCH_LIMIT = 10
 MAX_QUERY_BYTES = 64 * 1024
 MAX_CURSOR_BYTES = 512
 
 Scopes = Scope | str | Sequence[Scope | str]
-OnConflict = Literal["refuse", "update"]
-"""What becomes of a write under a key whose entry says something else."""
 INDIFFERENT = Preferences()
 
 
@@ -98,33 +101,60 @@ class Access:
 
     # -- what memories and views do alike --------------------------------------------------------------------------------
 
-    async def write(
-        self,
-        draft: EntryDraft,
-        *,
-        revive: bool,
-        consistency: Consistency | None,
-        supersedes: Sequence[str] = (),
-        on_conflict: OnConflict = "refuse",
-        check: bool = False,
-        decide: Decide | None = None,
-        within: Scope | None = None,
-    ) -> Entry:
+    async def write(self, draft: EntryDraft, how: HowWritten, within: Scope | None = None) -> Entry:
         """Remember one thing. `within`: what it supersedes is of this scope."""
-        superseded, checks = Superseded.checked(supersedes, within), flag("check", check)
+        return (await self._written(draft, how, within))[0]
+
+    async def remember(
+        self, content: str, scope: Scope, options: WriteOptions, wait: timedelta | float | str | None, within: Scope | None = None
+    ) -> Written:
+        """Remember one thing, and tell what was done for it within so long."""
+        patience = self.config.durations.deadline if wait is None else length("wait", wait)
+        entry, superseded, gave_way = await self._written(*divided(scope, content, options), within)
+        enriching, key = self.engine.enriching, Key(self.tenant, entry.id)
+        await enriching.tried(key, patience.total_seconds())
+        manual = ManuallySuperseded(superseded, gave_way or superseded) if superseded else None
+        try:
+            record, enriched = await enriching.told(self.tenant, entry.id)
+        except NotFound:  # deleted since
+            return Written(entry, manual)
+        if entry.version == record.previous and enriched != Enrichment():
+            entry = entry_of(record)
+        return Written(entry, manual, enriched.supersede, enriched.auto_tag, enriched.costs)
+
+    async def _written(self, draft: EntryDraft, how: HowWritten, within: Scope | None) -> tuple[Entry, tuple[str, ...], tuple[str, ...]]:
+        """The entry, what the caller said that it supersedes, and what gave way."""
+        superseded, checks = Superseded.checked(how.get("supersedes", ()), within), flag("check", how.get("check", False))
+        decide = how.get("decide")
         if decide is not None and not (checks and callable(decide)):
             raise InvalidInput("decide", "must be a function" if checks else "is asked where check=True")
-        revived, waits = flag("revive", revive), consistency_of(consistency)
-        if door.one_of("on_conflict", on_conflict, get_args(OnConflict)) == "update":
+        revived, waits = flag("revive", how.get("revive", False)), consistency_of(how.get("consistency"))
+        updates = door.one_of("on_conflict", how.get("on_conflict", "refuse"), get_args(OnConflict)) == "update"
+        wanted = self._wanted(how, updates=updates, superseding=bool(superseded.ids) or checks)
+        if updates:
             _check_upsert(draft, superseded, checks)
-            return await self.engine.entries.upsert(self.tenant, draft, waits)
+            return await self.engine.entries.upsert(self.tenant, draft, waits), (), ()
+        steps = self.engine.enriching.owed(wanted)
         if superseded.ids:
-            return (await self.engine.superseding.write(self.tenant, draft, superseded, revive=revived, consistency=waits))[0]
+            engine = self.engine.superseding
+            entry, gave_way = await engine.write(self.tenant, draft, superseded, revive=revived, consistency=waits, steps=steps)
+            return entry, tuple(superseded.ids), tuple(gave_way)
         if checks:
             asks = None if decide is None else partial(called, decide)
-            entry, checked = await self.engine.checking.write(self.tenant, draft, asks, revive=revived, consistency=waits)
-            return entry.with_check(checked)
-        return await self.engine.entries.write(self.tenant, draft, revive=revived, consistency=waits)
+            entry, checked = await self.engine.checking.write(self.tenant, draft, asks, revive=revived, consistency=waits, steps=steps)
+            return entry.with_check(checked), (), ()
+        return await self.engine.entries.write(self.tenant, draft, revive=revived, consistency=waits, steps=steps), (), ()
+
+    def _wanted(self, how: HowWritten, *, updates: bool, superseding: bool) -> list[Pass]:
+        """What enrichment is wanted (D100): as the call says, else as configured. What is decided at the write is not decided again (D108)."""
+        wanted: list[Pass] = []
+        for of in PASSES:
+            asked: object = how.get(of)
+            if asked is not None and flag(of, asked) and updates:
+                raise InvalidInput(of, "does not go with on_conflict='update': an entry that is updated is no new one")
+            if (getattr(self.config.enrichment, of) if asked is None else asked) and not updates and not (superseding and of == "auto_supersede"):
+                wanted.append(of)
+        return wanted
 
     def asked(
         self,
@@ -146,6 +176,9 @@ class Access:
         before: Moment | None = None,
         cursor: str | None = None,
         anywhere: bool = False,
+        along: Literal["created_at", "updated_at"] = "created_at",
+        updated_before: Moment | None = None,
+        conversation: str | None = None,
     ) -> Asked:
         """What is asked of many entries, checked; `unless_told` of them where no limit is given. An error names a filter with `within` before it.
 
@@ -167,6 +200,9 @@ class Access:
             any_tags=tags_of(f"{within}any_tags", any_tags),
             metadata=metadata_of(f"{within}metadata", metadata),
             before=moment(f"{within}before", before),
+            along=along,
+            updated_before=moment("updated_before", updated_before),
+            conversation=None if conversation is None else door.identifier("conversation", conversation),
         )
         return asked if cursor is None else replace(asked, after=place_of(door.text("cursor", cursor, max_bytes=MAX_CURSOR_BYTES), asked))
 
@@ -189,8 +225,9 @@ class Access:
         expand: bool = False,
         rerank: bool | Literal["two-stage"] = False,
         messages: bool = False,
+        advisor: Advisor | None = None,
     ) -> SearchResult:
-        """What answers best. A blank query browses, and browsing filters by what a search prefers (D47, D54)."""
+        """What answers best. A blank query browses, and browsing filters by what a search prefers (D47, D54). `advisor`: in place of the memory's."""
         text = door.text("query", query, max_bytes=MAX_QUERY_BYTES)
         asked = self.asked(
             scope,
@@ -216,7 +253,8 @@ class Access:
         if not text.strip():
             asked = replace(asked, types=asked.types or preferred.types, tags=tuple(dict.fromkeys(asked.tags + preferred.tags)))
         expanding, stages = flag("expand", expand), stages_of(rerank)
-        found = await self.engine.advised.search(asked, text, explain=explain, expand=expanding, stages=stages)
+        advised = self.engine.advised if advisor is None else self.engine.advised.by(advisor)
+        found = await advised.search(asked, text, explain=explain, expand=expanding, stages=stages)
         if asked.as_of is None and asked.known_at is None:
             self.engine.accesses.note(self.tenant, [hit.entry.id for hit in found if isinstance(hit, FoundEntry)])
         return found

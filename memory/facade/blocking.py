@@ -6,9 +6,12 @@ What type checkers see of this module stands in `blocking.pyi`, which `tools/blo
 from __future__ import annotations
 
 from memory.facade.admin import Admin
+from memory.facade.artifacts import Artifacts
+from memory.facade.commands import Commands
 from memory.facade.entries import Entries
 from memory.facade.manager import MemoryManager, Recording, Tool
 from memory.facade.memory import Memory
+from memory.facade.numbers import Numbers
 from memory.facade.providers import BufferProvider, CompositeProvider, SemanticProvider, SlidingWindowProvider, SummarizingProvider
 from memory.facade.relations import Relations
 from memory.facade.runs import Runs
@@ -24,7 +27,10 @@ BlockingMemory = blocking(Memory)
 BlockingScopedMemory = blocking(ScopedMemory)
 BlockingEntries = blocking(Entries)
 BlockingRelations = blocking(Relations)
+BlockingNumbers = blocking(Numbers)
 BlockingScratchpads = blocking(Scratchpads)
+BlockingCommands = blocking(Commands)
+BlockingArtifacts = blocking(Artifacts)
 BlockingSession = blocking(Session)
 BlockingSessions = blocking(Sessions)
 BlockingTasks = blocking(Tasks)

@@ -10,8 +10,11 @@ from datetime import timedelta
 from types import TracebackType
 from typing import Any, ClassVar, Literal, Self, Unpack, overload
 
+from memory.commands.run import Result
+from memory.domain.artifact import Artifact, ArtifactPage
 from memory.domain.checked import Checked
 from memory.domain.distrust import Distrust, LaterWrites
+from memory.domain.enriched import Enrichment, Written
 from memory.domain.entry import Entry, EntryDraft, EntryType
 from memory.domain.hold import LegalHold
 from memory.domain.message import Message, Role
@@ -19,9 +22,12 @@ from memory.domain.provenance import Provenance
 from memory.domain.rolled_back import RolledBack
 from memory.domain.scope import Scope
 from memory.domain.session import Compaction, Context, ErasedUser, FoundMessages, HistoryItem, HistoryPage, SessionInfo, SessionPage
+from memory.domain.shapes.tools import Shape
 from memory.domain.task import Run, RunPage, Task, TaskPage
 from memory.facade.access import Access, Scopes
 from memory.facade.arguments import Moment
+from memory.facade.artifacts import Data, Which
+from memory.facade.commands import Profile
 from memory.facade.config import MemoryConfig
 from memory.facade.explain import RouteReport
 from memory.facade.importing import Imported, Source, Told
@@ -31,7 +37,7 @@ from memory.facade.manager.injection import Injection
 from memory.facade.manager.recording import Attachment
 from memory.facade.manager.spool import Spool
 from memory.facade.manager.stores import NamedStore, StoreEntry
-from memory.facade.manager.tools import AddTool, SearchTool, Shape
+from memory.facade.manager.tools import AddTool, SearchTool
 from memory.facade.memory import AdviseFunction, CountFunction, EmbedFunction, ScoreFunction
 from memory.facade.providers.provider import Messages, ProviderEntry
 from memory.facade.providers.summarizing import Summariser
@@ -40,6 +46,7 @@ from memory.facade.reports import Copy, Stats, StoreAudit, StoreReport, Vacuumed
 from memory.facade.session import Given
 from memory.facade.wanted import SearchOptions
 from memory.facade.why import WhyReport
+from memory.facade.written import WriteOptions
 from memory.orchestrator.browsing import Retrieved
 from memory.orchestrator.checking import Decide
 from memory.orchestrator.conversations.compacting import Summarise
@@ -52,6 +59,7 @@ from memory.orchestrator.gates import RecallGate, WriteGate
 from memory.orchestrator.graph import Density, Expansion, Graph
 from memory.orchestrator.healing import Compared
 from memory.orchestrator.maintenance import SweepReport
+from memory.orchestrator.numbers import NumberedKind, Referent
 from memory.orchestrator.planned import Plan
 from memory.orchestrator.promotion import PromotionReport
 from memory.orchestrator.reindexing import Reindexed
@@ -64,7 +72,7 @@ from memory.policies.compacting import CompactingSettings
 from memory.policies.onward import Onward
 from memory.policies.promotion import Policy
 from memory.policies.thresholds import WindowPolicy
-from memory.ports.advisor import Advisor, Reranker
+from memory.ports.advisor import Advisor, Prompt, Reranker
 from memory.ports.clock import Clock
 from memory.ports.embedder import Embedder
 from memory.ports.tokens import TokenCounter
@@ -95,9 +103,15 @@ class BlockingMemory:
     @property
     def relations(self) -> BlockingRelations: ...
     @property
+    def numbers(self) -> BlockingNumbers: ...
+    @property
     def sessions(self) -> BlockingSessions: ...
     @property
     def scratchpads(self) -> BlockingScratchpads: ...
+    @property
+    def commands(self) -> BlockingCommands: ...
+    @property
+    def artifacts(self) -> BlockingArtifacts: ...
     def session(
         self,
         session_id: str,
@@ -145,7 +159,13 @@ class BlockingMemory:
         on_conflict: Literal["refuse", "update"] = ...,
         check: bool = ...,
         decide: Decide | None = ...,
+        auto_tag: bool | None = ...,
+        auto_supersede: bool | None = ...,
     ) -> Entry: ...
+    def remember(
+        self, content: str = ..., *, scope: Scope | str, wait: timedelta | float | str | None = ..., **options: Unpack[WriteOptions]
+    ) -> Written: ...
+    def enrichment(self, entry_id: str) -> Enrichment: ...
     def write_many(
         self, drafts: Iterable[EntryDraft | Mapping[str, Any]], *, revive: bool = ..., consistency: Consistency | None = ...
     ) -> list[Entry]: ...
@@ -183,6 +203,20 @@ class BlockingMemory:
         session_id: str | None = ...,
         as_of: Moment | None = ...,
         known_at: Moment | None = ...,
+        cursor: str | None = ...,
+    ) -> Retrieved: ...
+    def browse(
+        self,
+        scope: Scope | str | Sequence[Scope | str] | None = ...,
+        *,
+        conversation: str | None = ...,
+        types: Sequence[EntryType | str] | None = ...,
+        tags: Sequence[str] | None = ...,
+        since: Moment | None = ...,
+        updated_before: Moment | None = ...,
+        as_of: Moment | None = ...,
+        known_at: Moment | None = ...,
+        limit: int | None = ...,
         cursor: str | None = ...,
     ) -> Retrieved: ...
     @overload
@@ -257,7 +291,10 @@ class BlockingScopedMemory:
         on_conflict: Literal["refuse", "update"] = ...,
         check: bool = ...,
         decide: Decide | None = ...,
+        auto_tag: bool | None = ...,
+        auto_supersede: bool | None = ...,
     ) -> Entry: ...
+    def remember(self, content: str = ..., *, wait: timedelta | float | str | None = ..., **options: Unpack[WriteOptions]) -> Written: ...
     def retrieve(
         self,
         *,
@@ -273,6 +310,19 @@ class BlockingScopedMemory:
         session_id: str | None = ...,
         as_of: Moment | None = ...,
         known_at: Moment | None = ...,
+        cursor: str | None = ...,
+    ) -> Retrieved: ...
+    def browse(
+        self,
+        *,
+        conversation: str | None = ...,
+        types: Sequence[EntryType | str] | None = ...,
+        tags: Sequence[str] | None = ...,
+        since: Moment | None = ...,
+        updated_before: Moment | None = ...,
+        as_of: Moment | None = ...,
+        known_at: Moment | None = ...,
+        limit: int | None = ...,
         cursor: str | None = ...,
     ) -> Retrieved: ...
     @overload
@@ -316,11 +366,41 @@ class BlockingRelations:
     def all(self) -> Iterator[Relation]: ...
     def unrelate(self, relation_id: str) -> bool: ...
 
+class BlockingNumbers:
+    def __init__(self, access: Access) -> None: ...
+    def of(self, ids: Sequence[str], *, kind: NumberedKind = ...) -> dict[str, int]: ...
+    def resolve(self, text: str) -> Referent | None: ...
+    def resolve_many(self, texts: Sequence[str]) -> list[Referent | None]: ...
+
 class BlockingScratchpads:
     def __init__(self, access: Access) -> None: ...
     def append(self, text: str, agent: str | None = ...) -> int: ...
     def read(self, agent: str | None = ...) -> Scratchpad: ...
     def clear(self, agent: str | None = ...) -> bool: ...
+
+class BlockingCommands:
+    def __init__(self, access: Access) -> None: ...
+    def run(
+        self,
+        text: str,
+        *,
+        scope: Scope | str,
+        reads: Scopes | None = ...,
+        conversation: str | None = ...,
+        agent: str | None = ...,
+        profile: Profile | None = ...,
+        advisor: Advisor | Callable[[Prompt], Any] | None = ...,
+    ) -> list[Result]: ...
+    def schema(self, shape: Shape = ...) -> dict[str, Any]: ...
+
+class BlockingArtifacts:
+    def __init__(self, access: Access) -> None: ...
+    def put(self, session_id: str, path: str, data: Data, *, media_type: str = ...) -> Artifact: ...
+    def get(self, artifact: Which) -> Artifact | None: ...
+    def stream(self, artifact: Which) -> Iterator[bytes]: ...
+    def read(self, artifact: Which, limit: int = ...) -> bytes: ...
+    def list(self, session_id: str, *, limit: int | None = ..., cursor: str | None = ...) -> ArtifactPage: ...
+    def delete(self, artifact: Which) -> bool: ...
 
 class BlockingSession:
     def __init__(self, access: Access, draft: SessionDraft, *, create: bool) -> None: ...

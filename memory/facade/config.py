@@ -253,6 +253,24 @@ class SearchSettings(BaseModel):
     cache_bytes: Annotated[int, Field(ge=0)] = EngineSettings().search_cache_bytes
 
 
+class ArtifactSettings(BaseModel):
+    """`max_bytes`: how large an artifact may be. What a tenant's come to is bounded by a quota (`artifact_bytes`)."""
+
+    model_config = _FROZEN
+
+    max_bytes: Annotated[int, Field(ge=1)] = EngineSettings().artifact_bytes
+
+
+class EnrichmentSettings(BaseModel):
+    """What is done by the advisor for what `write` and `remember` write, unless a call says (D100): `auto_tag`, tags for it; `auto_supersede`, older
+    entries that it takes the place of are retired. Without an advisor neither is (D101)."""
+
+    model_config = _FROZEN
+
+    auto_tag: bool = False
+    auto_supersede: bool = False
+
+
 @dataclass(frozen=True)
 class ServingStore:
     """One distinct store that serves one tier or several."""
@@ -303,6 +321,8 @@ class MemoryConfig(BaseModel):
     durations: Durations = Durations()
     conversations: ConversationSettings = ConversationSettings()
     search: SearchSettings = SearchSettings()
+    artifacts: ArtifactSettings = ArtifactSettings()
+    enrichment: EnrichmentSettings = EnrichmentSettings()
 
     _origins: dict[str, str] = PrivateAttr(default_factory=dict)
 
@@ -368,7 +388,9 @@ class MemoryConfig(BaseModel):
     @property
     def engine(self) -> EngineSettings:
         lengths = {name: getattr(self.durations, name) for name in Durations.model_fields}
-        return EngineSettings(**lengths, consistency=self.consistency, search_cache_bytes=self.search.cache_bytes)
+        return EngineSettings(
+            **lengths, consistency=self.consistency, search_cache_bytes=self.search.cache_bytes, artifact_bytes=self.artifacts.max_bytes
+        )
 
     def serving(self) -> dict[str, ServingStore]:
         """The store of each tier, routes aside. Tiers with the same store, or the same URL, get the very same one."""
@@ -429,6 +451,8 @@ class MemoryConfig(BaseModel):
         shown |= {f"quotas.{number}": quota.name + ": " + quota.describe() for number, quota in enumerate(self.quotas, start=1)}
         shown |= {"policies": ", ".join(self.policies)} if self.policies else {}
         shown |= {"conversations.meaning": self.conversations.meaning, "search.cache_bytes": self.search.cache_bytes}
+        shown["artifacts.max_bytes"] = self.artifacts.max_bytes
+        shown |= {f"enrichment.{name}": getattr(self.enrichment, name) for name in EnrichmentSettings.model_fields}
         return shown | {f"durations.{name}": show_duration(getattr(self.durations, name)) for name in Durations.model_fields}
 
 
@@ -511,6 +535,7 @@ def _settings_under(location: tuple[int | str, ...]) -> list[str]:
         "durations": Durations,
         "conversations": ConversationSettings,
         "search": SearchSettings,
+        "enrichment": EnrichmentSettings,
     }
     inner = next((str(part) for part in reversed(location) if part in sections), "")
     return list(sections.get(inner, MemoryConfig).model_fields)

@@ -9,17 +9,21 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, Self, Unpack, overload
 
 from memory.domain import door
+from memory.domain.enriched import Enrichment, Written
 from memory.domain.entry import Entry, EntryDraft, EntryType, check_patch
 from memory.domain.errors import ConfigError, InvalidInput
 from memory.domain.scope import Scope
 from memory.domain.session import FoundMessages
-from memory.facade.access import MAX_QUERY_BYTES, RETRIEVE_LIMIT, SEARCH_LIMIT, Access
+from memory.facade.access import BROWSE_LIMIT, MAX_QUERY_BYTES, RETRIEVE_LIMIT, SEARCH_LIMIT, Access
 from memory.facade.admin import Admin
 from memory.facade.arguments import Moment, consistency_of, draft_of, flag, id_of, ids_of, length, moment, real, scope_of
+from memory.facade.artifacts import Artifacts
 from memory.facade.build import as_advisor, as_counter, as_embedder, as_gate, as_policy, as_reranker, build_engine
+from memory.facade.commands import Commands
 from memory.facade.config import MemoryConfig
 from memory.facade.entries import Entries
 from memory.facade.life import Life
+from memory.facade.numbers import Numbers
 from memory.facade.relations import Relations
 from memory.facade.scratchpads import Scratchpads
 from memory.facade.session import Session
@@ -27,6 +31,7 @@ from memory.facade.sessions import Sessions
 from memory.facade.sessions import draft_of as session_draft
 from memory.facade.view import ScopedMemory
 from memory.facade.wanted import Only, SearchOptions, preferences
+from memory.facade.written import HowWritten, WriteOptions
 from memory.orchestrator.allowance import Allowance
 from memory.orchestrator.browsing import Retrieved
 from memory.orchestrator.checking import Decide
@@ -59,7 +64,16 @@ ScoreFunction = Callable[[str, Sequence[str]], Any]
 CountFunction = Callable[[str], int]
 """A text in, its tokens out."""
 
-NOUNS = {"entries": Entries, "relations": Relations, "sessions": Sessions, "scratchpads": Scratchpads, "admin": Admin}
+NOUNS = {
+    "entries": Entries,
+    "relations": Relations,
+    "numbers": Numbers,
+    "sessions": Sessions,
+    "scratchpads": Scratchpads,
+    "artifacts": Artifacts,
+    "commands": Commands,
+    "admin": Admin,
+}
 """What a memory has its less frequent calls under."""
 
 _UNSET: Any = object()
@@ -81,16 +95,17 @@ class Memory:
     go to the session's user unless they name a scope. It is called by the session's end and by maintenance, never while a message is appended, and
     again where it failed. Of one `Leaving` the entries of one answer are made, each once, as soon as quotas have room for all of them. With
     `"elsewhere"` what leaves is kept for another process that has the function; without `onward` nothing is.
-    `advisor` is a language model for searches that ask for advice (`search(expand=…, rerank=…)`): an `Advisor`, or any function from a `Prompt` to
-    text. `reranker` scores texts against a question: a `Reranker`, or any function from both to numbers; or it is an `Advisor` of its own. They are
-    sent questions and what was found for them, and nothing else.
+    `advisor` is a language model for searches that ask for advice (`search(expand=…, rerank=…)`) and for what is written (`write(auto_tag=…,
+    auto_supersede=…)`): an `Advisor`, or any function from a `Prompt` to text. `reranker` scores texts against a question: a `Reranker`, or any
+    function from both to numbers; or it is an `Advisor` of its own. They are sent questions and what was found for them; with such an `auto_…` what
+    is written and what is near it; and nothing else.
     `policies` are rules in Python: each an object with a `name` and `decide(record, facts, now)`, or the name of an installed one; see `Policy`.
     `write_gate` is asked of everything that is to be written, a draft and its `Provenance`, and answers True, a reason for refusing it, or changes of
     it; `recall_gate` of every `Entry` that is to be shown, and answers whether it may be. They may be async, or block; what they do not answer within
     `durations.deadline`, or fail over, is not written (`Refused`), and not shown (`withheld` of what is found).
     A scope may be given as `Scope` or as its text, such as `"user:ada"`. Open it with `async with`, or with `open` and `close`.
-    What is asked less often stands under a noun: `memory.entries`, `memory.relations`, `memory.sessions`,
-    `memory.scratchpads`, `memory.admin`.
+    What is asked less often stands under a noun: `memory.entries`, `memory.relations`, `memory.numbers`,
+    `memory.sessions`, `memory.scratchpads`, `memory.artifacts`, `memory.commands`, `memory.admin`.
     """
 
     def __init__(
@@ -163,6 +178,11 @@ class Memory:
         return Relations(self._access)
 
     @property
+    def numbers(self) -> Numbers:
+        """The running numbers of entries, `#42`."""
+        return Numbers(self._access)
+
+    @property
     def sessions(self) -> Sessions:
         """Sessions as a whole."""
         return Sessions(self._access)
@@ -171,6 +191,16 @@ class Memory:
     def scratchpads(self) -> Scratchpads:
         """What agents note for themselves."""
         return Scratchpads(self._access)
+
+    @property
+    def commands(self) -> Commands:
+        """The `/mem` language, for agents and chats."""
+        return Commands(self._access)
+
+    @property
+    def artifacts(self) -> Artifacts:
+        """Files of sessions."""
+        return Artifacts(self._access)
 
     def session(
         self,
@@ -275,6 +305,8 @@ class Memory:
         on_conflict: Literal["refuse", "update"] = "refuse",
         check: bool = False,
         decide: Decide | None = None,
+        auto_tag: bool | None = None,
+        auto_supersede: bool | None = None,
     ) -> Entry:
         """Remember one thing, and return it as stored.
 
@@ -291,6 +323,10 @@ class Memory:
         What is found is offered to `decide(draft, entries)`, which answers `"keep"`, `"supersede"` or a `Verdict` ("merge" has a content, `ids` name
         some of them). Unless it says otherwise, and where it fails, takes longer than `durations.advice` or answers nonsense, all of them stand.
         `entry.checked` says what was found and done. Only what was shown gives way, at the version shown; with `supersedes` nothing is looked for.
+        With `auto_tag` the advisor gives the entry up to four tags behind its own, and with `auto_supersede` it says of which of five older entries
+        of the same scope and type, found for the title, the new one takes the place; only what was shown gives way, at that version (D102-D106).
+        Unless told, both are as configured (`[enrichment]`). It is done behind the write and never in its way: what fails is tried again, and in the
+        end `enrichment` says why not. Without an advisor nothing is done (D101); with `supersedes` or `check` nothing is superseded besides (D108).
         `created_at` sets creation, update and the start of validity together (D9). An entry past `expires_at`, a moment or
         a `timedelta` from the write on, is hidden, not deleted (A36).
         Of what was said in a conversation `conversation_id`, `number_in_conversation` and `speaker` say where and by whom, for good; `content` is the
@@ -320,15 +356,35 @@ class Memory:
             origins=origins,
             key=key,
         )
-        return await self._access.write(
-            draft,
-            revive=revive,
-            consistency=consistency,
-            supersedes=supersedes,
-            on_conflict=on_conflict,
-            check=check,
-            decide=decide,
-        )
+        how: HowWritten = {
+            "revive": revive,
+            "consistency": consistency,
+            "supersedes": supersedes,
+            "on_conflict": on_conflict,
+            "check": check,
+            "decide": decide,
+            "auto_tag": auto_tag,
+            "auto_supersede": auto_supersede,
+        }
+        return await self._access.write(draft, how)
+
+    async def remember(
+        self, content: str = "", *, scope: Scope | str, wait: timedelta | float | str | None = None, **options: Unpack[WriteOptions]
+    ) -> Written:
+        """Remember one thing as `write` does, with its arguments, and tell what was done for it (D109).
+
+        It waits for the enrichment that was asked for, `wait` at most (a `timedelta`, seconds, or text such as "30s"; `durations.deadline` unless
+        told): what is not done then is "still owed", and `enrichment` tells of it later. `.entry` is the entry with the tags that it was given.
+        """
+        return await self._access.remember(content, scope_of(scope), options, wait)
+
+    async def enrichment(self, entry_id: str) -> Enrichment:
+        """What became of the enrichment of an entry, retired or not; empty where none was asked for. Raises `NotFound`.
+
+        An older entry that was retired wrongly is brought back by deleting and writing it again (D27): `(await entries.history(id))[-1]` says what it
+        said, `delete(id)` takes it away with its link, and `write` begins it anew.
+        """
+        return (await self._engine.enriching.told(self.tenant, id_of(entry_id)))[1]
 
     async def write_many(
         self, drafts: Iterable[EntryDraft | Mapping[str, Any]], *, revive: bool = False, consistency: Consistency | None = None
@@ -439,6 +495,48 @@ class Memory:
             as_of=as_of,
             known_at=known_at,
             cursor=cursor,
+        )
+        return await self._engine.browsing.browse(asked)
+
+    async def browse(
+        self,
+        scope: Scope | str | Sequence[Scope | str] | None = None,
+        *,
+        conversation: str | None = None,
+        types: Sequence[EntryType | str] | None = None,
+        tags: Sequence[str] | None = None,
+        since: Moment | None = None,
+        updated_before: Moment | None = None,
+        as_of: Moment | None = None,
+        known_at: Moment | None = None,
+        limit: int | None = None,
+        cursor: str | None = None,
+    ) -> Retrieved:
+        """The active entries of the whole tenant, or of these scopes, by their last change, newest first, ties by id: over all tiers, each once; 50
+        unless told, at most 1,000 (D47-D54).
+
+        Of any of the `types`, with all of the `tags`, each whole and to the letter (D53), created at or after `since`, changed last before
+        `updated_before`; with `conversation`, pinned to it or to none (D51). `as_of` and `known_at` are as in `retrieve`.
+        The list's `cursor`, None at the end, asks the same question for what follows, with any limit; a damaged one, or one of another question, is
+        refused as `InvalidInput`. What nobody edits or deletes while one pages is shown exactly once, whatever is written meanwhile and however many
+        entries changed at one moment (D52). What is edited meanwhile comes to stand at the beginning: it is shown once at most. To move to another
+        tier is no change, and neither is to be read.
+        `degraded` names tiers that could not be read: what they hold is on no later page either, so ask for the page again.
+        """
+        asked = self._access.asked(
+            scope,
+            limit=limit,
+            unless_told=BROWSE_LIMIT,
+            along="updated_at",
+            conversation=conversation,
+            types=types,
+            tags=tags,
+            since=since,
+            updated_before=updated_before,
+            as_of=as_of,
+            known_at=known_at,
+            cursor=cursor,
+            anywhere=scope is None,
         )
         return await self._engine.browsing.browse(asked)
 

@@ -6,11 +6,13 @@ from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from typing import Any, Literal, Unpack, overload
 
+from memory.domain.enriched import Written
 from memory.domain.entry import Entry, EntryDraft, EntryType
 from memory.domain.scope import Scope
-from memory.facade.access import RETRIEVE_LIMIT, Access
+from memory.facade.access import BROWSE_LIMIT, RETRIEVE_LIMIT, Access
 from memory.facade.arguments import Moment
 from memory.facade.wanted import Only, SearchOptions, preferences
+from memory.facade.written import HowWritten, WriteOptions
 from memory.orchestrator.browsing import Retrieved
 from memory.orchestrator.checking import Decide
 from memory.orchestrator.deliveries import Consistency
@@ -56,6 +58,8 @@ class ScopedMemory:
         on_conflict: Literal["refuse", "update"] = "refuse",
         check: bool = False,
         decide: Decide | None = None,
+        auto_tag: bool | None = None,
+        auto_supersede: bool | None = None,
     ) -> Entry:
         """Remember one thing; see `Memory.write`. What it supersedes is of this scope, too."""
         draft = EntryDraft(
@@ -76,16 +80,21 @@ class ScopedMemory:
             origins=origins,
             key=key,
         )
-        return await self._access.write(
-            draft,
-            revive=revive,
-            consistency=consistency,
-            supersedes=supersedes,
-            on_conflict=on_conflict,
-            check=check,
-            decide=decide,
-            within=self._scope,
-        )
+        how: HowWritten = {
+            "revive": revive,
+            "consistency": consistency,
+            "supersedes": supersedes,
+            "on_conflict": on_conflict,
+            "check": check,
+            "decide": decide,
+            "auto_tag": auto_tag,
+            "auto_supersede": auto_supersede,
+        }
+        return await self._access.write(draft, how, self._scope)
+
+    async def remember(self, content: str = "", *, wait: timedelta | float | str | None = None, **options: Unpack[WriteOptions]) -> Written:
+        """Remember one thing, and tell what was done for it; see `Memory.remember`. What it supersedes is of this scope, too."""
+        return await self._access.remember(content, self._scope, options, wait, self._scope)
 
     async def retrieve(
         self,
@@ -118,6 +127,36 @@ class ScopedMemory:
             order=order,
             include_narrower=include_narrower,
             session_id=session_id,
+            as_of=as_of,
+            known_at=known_at,
+            cursor=cursor,
+        )
+        return await self._access.engine.browsing.browse(asked)
+
+    async def browse(
+        self,
+        *,
+        conversation: str | None = None,
+        types: Sequence[EntryType | str] | None = None,
+        tags: Sequence[str] | None = None,
+        since: Moment | None = None,
+        updated_before: Moment | None = None,
+        as_of: Moment | None = None,
+        known_at: Moment | None = None,
+        limit: int | None = None,
+        cursor: str | None = None,
+    ) -> Retrieved:
+        """The entries of the scope by their last change; see `Memory.browse`."""
+        asked = self._access.asked(
+            self._scope,
+            limit=limit,
+            unless_told=BROWSE_LIMIT,
+            along="updated_at",
+            conversation=conversation,
+            types=types,
+            tags=tags,
+            since=since,
+            updated_before=updated_before,
             as_of=as_of,
             known_at=known_at,
             cursor=cursor,

@@ -71,11 +71,13 @@ class Births:
         revive: bool = False,
         consistency: Consistency | None = None,
         let_in: bool = False,
+        steps: Sequence[Owed] = (),
     ) -> list[Entry]:
         """Store entries in order, batch by batch. When a store fails, the earlier batches are kept; keyed drafts can be written again.
 
         Raises `PartialWrite` once all is done where some keyed drafts were in conflict, `QuotaExceeded` or `Refused` before anything is stored.
         `revive` lets a key whose entry was deleted begin a new life. `consistency`: that of the settings unless told. `let_in`: that they were.
+        `steps`: what each that is born owes besides.
         """
         self.refuse_future(drafts)
         if not let_in:
@@ -84,7 +86,7 @@ class Births:
         newcomers = [self._newcomer(tenant, draft) for draft in drafts] if self._quotas.quotas else []
         async with self._quotas.admitted(tenant, newcomers) as stay:
             for start in range(0, len(drafts), self._placement.settings.batch):
-                newborn += await self._write_batch(tenant, drafts[start : start + self._placement.settings.batch], revive, consistency)
+                newborn += await self._write_batch(tenant, drafts[start : start + self._placement.settings.batch], revive, consistency, steps)
             stay |= {one.record.key for one in newborn}
         written = {position: one.entry for position, one in enumerate(newborn) if one.entry is not None}
         conflicts = {position: one.conflict for position, one in enumerate(newborn) if one.conflict is not None}
@@ -98,9 +100,14 @@ class Births:
         if any(draft.created_at is not None and draft.created_at > latest for draft in drafts):
             raise InvalidInput("created_at", "lies in the future")
 
-    async def _write_batch(self, tenant: str, drafts: Sequence[EntryDraft], revive: bool, consistency: Consistency | None) -> list[Newborn]:
+    async def _write_batch(
+        self, tenant: str, drafts: Sequence[EntryDraft], revive: bool, consistency: Consistency | None, steps: Sequence[Owed]
+    ) -> list[Newborn]:
         newborn = [self.newborn(tenant, draft) async for draft in paced(drafts)]
         await self.embed(newborn)
+        for one in newborn if steps else ():
+            for each in steps:
+                one.owe(each)
         await self._look_for_repeats(newborn, revive)
         for store in dict.fromkeys(one.store for one in newborn):
             await self.put(store, [one for one in newborn if one.store is store and not one.settled], revive, consistency)

@@ -96,14 +96,14 @@ class Browsing:
         self.trust = trust
 
     async def browse(self, asked: Asked) -> Retrieved:
-        """The newest (or oldest) entries by creation, ties by id in the same direction (A32), of those behind `asked.after`."""
+        """The newest (or oldest) entries along a moment, ties by id in the same direction (A32), of those behind `asked.after`."""
         lacking, found = Lacking(), dict[str, Record]()
         asked = await self.trusted(asked, lacking)
         for store, collection in self.sources(asked):
             _add(found, await self.guarded(store, lacking, self._gather(store, collection, asked, lacking)) or (), asked)
-        ordered = sorted(found.values(), key=_place, reverse=asked.order == "newest")
+        ordered = sorted(found.values(), key=lambda record: _place(record, asked), reverse=asked.order == "newest")
         shown = ordered[: asked.limit]
-        cursor = cursor_behind(asked, *_place(shown[-1])) if len(ordered) > len(shown) else None
+        cursor = cursor_behind(asked, *_place(shown[-1], asked)) if len(ordered) > len(shown) else None
         return Retrieved([entry_of(r) async for r in paced(shown)], lacking.notes, cursor, len(lacking.withheld))
 
     async def _gather(self, store: Store, collection: Collection, asked: Asked, lacking: Lacking) -> list[Record]:
@@ -126,7 +126,7 @@ class Browsing:
 
     def _query(self, collection: Collection, asked: Asked) -> Query:
         """What one store is asked for. Kept versions come in the order of their entries; where metadata tell, many are read at once."""
-        fields = ("created_at", "entry_id") if collection.field("entry_id") else ("created_at",)
+        fields = (asked.along, "entry_id") if collection.field("entry_id") else (asked.along,)
         order = tuple(Order(field, descending=asked.order == "newest") for field in fields)
         limit = max(asked.limit + 1, self._placement.settings.page if asked.metadata else 0)
         cursor = None if asked.after is None else encode_cursor(asked.after[: len(fields)], asked.after[1])
@@ -235,15 +235,16 @@ class Browsing:
             log.warning("store '%s': record %s is corrupt and was passed over", store.name, key.id)
 
 
-def _place(record: Record) -> tuple[datetime, str]:
-    """Where an entry stands among others by age."""
-    return record.created_at, entry_id(record)
+def _place(record: Record, asked: Asked) -> tuple[datetime, str]:
+    """Where an entry stands among others along the moment that orders."""
+    return record.updated_at if asked.along == "updated_at" else record.created_at, entry_id(record)
 
 
 def _add(found: dict[str, Record], rows: Iterable[Record], asked: Asked) -> None:
     """Add what stands behind `asked.after`, of each entry the copy that counts."""
     for row in rows:
-        if asked.after is not None and not (_place(row) < asked.after if asked.order == "newest" else _place(row) > asked.after):
+        place = _place(row, asked)
+        if asked.after is not None and not (place < asked.after if asked.order == "newest" else place > asked.after):
             continue
         there = found.get(entry_id(row))
         if there is None or outranks(row, there, asked.known_at):

@@ -28,7 +28,7 @@ from memory.orchestrator.superseding import Superseded, Superseding
 from memory.policies.asked import Asked
 from memory.policies.nearness import LOOKED_AT, SHOWN, content_words, in_common, near
 from memory.ports.nearness import exact_cosines
-from memory.ports.record import Key, Record
+from memory.ports.record import Key, Owed, Record
 
 log = logging.getLogger(__name__)
 
@@ -62,7 +62,14 @@ class Checking:
         self._meaning = meaning
 
     async def write(
-        self, tenant: str, draft: EntryDraft, decide: Decider | None, *, revive: bool = False, consistency: Consistency | None = None
+        self,
+        tenant: str,
+        draft: EntryDraft,
+        decide: Decider | None,
+        *,
+        revive: bool = False,
+        consistency: Consistency | None = None,
+        steps: Sequence[Owed] = (),
     ) -> tuple[Entry, Checked]:
         """Write an entry as is decided about what is near it. A repeat under a key is answered the first result, and nothing is looked for."""
         self._entries.births.refuse_future([draft])
@@ -74,7 +81,9 @@ class Checking:
         shown, lacking = await self._near(tenant, draft, self._entries.births.newborn(tenant, draft).record)
         decided = await self._decided(draft, shown, decide)
         superseded = Superseded(decided.ids, draft.scope, {one.id: one.version for one in shown})
-        entry, gave_way = await self._superseding.write(tenant, decided.draft, superseded, asked=draft, revive=revive, consistency=consistency)
+        entry, gave_way = await self._superseding.write(
+            tenant, decided.draft, superseded, asked=draft, revive=revive, consistency=consistency, steps=steps
+        )
         stays = [one for one in decided.ids if one not in gave_way]
         note = f"changed since it was shown, and stands: {', '.join(stays)}" if stays else decided.note or lacking
         action = "keep" if decided.verdict.action == "supersede" and not gave_way else decided.verdict.action

@@ -24,7 +24,6 @@ _ENTRY_FIELDS = (
     Field("source", FieldType.TEXT),
     Field("confidence", FieldType.REAL),
     Field("artifact_id", FieldType.TEXT),
-    Field("number", FieldType.INTEGER, indexed=True),  # `#42` of the tenant
     Field("conversation_id", FieldType.TEXT),
     Field("number_in_conversation", FieldType.INTEGER),
     Field("speaker", FieldType.TEXT),
@@ -43,8 +42,9 @@ _ENTRY_TEXTS = (TextPart("title", 10.0), TextPart("content", 4.0), TextPart("tag
 
 _BESIDE = (("conversation_id", "number_in_conversation"),)
 
-ENTRIES = Collection("entries", _ENTRY_FIELDS, _ENTRY_TEXTS, vector=True, indexes=(*_BESIDE, ("source", "run")))
-"""What agents remember. By its index what a source wrote is found, and where that is asked what it wrote in one run."""
+ENTRIES = Collection("entries", _ENTRY_FIELDS, _ENTRY_TEXTS, vector=True, indexes=(*_BESIDE, ("source", "run")), orders=("updated_at",))
+"""What agents remember. By its index what a source wrote is found, and where that is asked what it wrote in one run. A tenant's are browsed by
+their last change."""
 
 ENTRY_VERSIONS = Collection(
     "entry_versions",
@@ -76,6 +76,12 @@ RELATIONS = Collection(
     ),
 )
 """Directed, labelled links between two entries of one tenant."""
+
+NUMBERS = Collection("numbers", (Field("number", FieldType.INTEGER, indexed=True), Field("entry_id", FieldType.TEXT, indexed=True)))
+"""The running numbers of a tenant, `#42`: a record for each thing that has one, which it names."""
+
+COUNTERS = Collection("counters", (Field("last", FieldType.INTEGER), Field("nonce", FieldType.TEXT)))
+"""How far a tenant has counted. It outlives the tenant's erasure: no number is given twice."""
 
 SESSIONS = Collection(
     "sessions",
@@ -123,7 +129,31 @@ ARTIFACTS = Collection(
         Field("data", FieldType.BYTES),
     ),
 )
-"""What is too large for the row of a message: chunks of texts, and a record for each upload of such that is under way."""
+"""What is too large for one row: chunks of messages' texts, with a record for each upload of such that is under way, and chunks of artifacts."""
+
+MANIFESTS = Collection(
+    "manifests",
+    (
+        Field("artifact_id", FieldType.TEXT, indexed=True),
+        Field("incarnation", FieldType.TEXT),  # of the session that has it
+        Field("upload", FieldType.TEXT),  # whose chunks are its bytes
+        Field("size", FieldType.INTEGER),
+    ),
+)
+"""The artifacts of sessions, a record for each path: put once the chunks of its bytes are there, which it names by their upload."""
+
+RESERVATIONS = Collection(
+    "reservations",
+    (
+        Field("session_id", FieldType.TEXT, indexed=True),
+        Field("session_generation", FieldType.INTEGER),
+        Field("upload", FieldType.TEXT),
+        Field("manifest", FieldType.TEXT),  # the id of the record that is to name the upload
+        Field("artifact_id", FieldType.TEXT),
+        Field("bytes", FieldType.INTEGER),
+    ),
+)
+"""How much room each upload of an artifact takes of its tenant's, a record for each, and a balance for each tenant of what they come to."""
 
 PASSAGES = Collection(
     "passages",

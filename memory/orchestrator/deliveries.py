@@ -14,7 +14,7 @@ import contextlib
 import logging
 from collections.abc import Callable, Iterator, Sequence, Set
 from contextvars import Context, copy_context
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import inf
 from typing import Literal, Protocol, TypeAlias
 
@@ -79,6 +79,8 @@ class Deliveries:
         self._time: Callable[[], float] = lambda: 0.0
         self._context = Context()
         self.watcher: Watcher | None = None
+        self.beside: dict[str, Callable[[Pending], object]] = {}
+        """Who hears, and never waits, of what owes a step of this name: it does that itself, in nobody's way."""
         self._forget()
 
     def _forget(self) -> None:
@@ -115,7 +117,7 @@ class Deliveries:
 
     async def deliver(self, pending: Sequence[Pending], consistency: Consistency | None = None) -> None:
         """Do what these owe: behind the caller what may be done so, unless asked otherwise. While the queue is full the caller waits for room."""
-        owing = [one for one in pending if one.owner.owed]
+        owing = [left for one in pending if (left := self._left_to_do(one)).owner.owed]
         waits = self._taking and (consistency or self._placement.settings.consistency) == "acknowledged"
         now: list[Pending] = []
         for one in owing:
@@ -125,6 +127,14 @@ class Deliveries:
                 now.append(one)
         if now:
             await self._outbox.finish_all(now)
+
+    def _left_to_do(self, one: Pending) -> Pending:
+        """The same without the steps that others do."""
+        others = [self.beside[owed.step] for owed in one.owner.owed if owed.step in self.beside]
+        for hears in others:
+            hears(one)
+        owed = tuple(owed for owed in one.owner.owed if owed.step not in self.beside)
+        return replace(one, owner=replace(one.owner, owed=owed)) if others else one
 
     async def _queue(self, one: Pending) -> None:
         about, size = (one.collection.name, one.owner.key), _size(one)

@@ -22,6 +22,7 @@ from memory.orchestrator.conversations.passages import Where
 from memory.orchestrator.dangling import Dangling
 from memory.orchestrator.deliveries import Deliveries
 from memory.orchestrator.derivation import Derivation
+from memory.orchestrator.enriching import Enriching
 from memory.orchestrator.entries import Entries
 from memory.orchestrator.erasure import Erasure
 from memory.orchestrator.gates import Gates, RecallGate, WriteGate
@@ -34,6 +35,7 @@ from memory.orchestrator.lives import Lives
 from memory.orchestrator.long_texts import LongTexts
 from memory.orchestrator.maintenance import Maintenance, SweepReport
 from memory.orchestrator.meaning import Meaning
+from memory.orchestrator.numbers import Numbers
 from memory.orchestrator.outbox import Outbox
 from memory.orchestrator.placement import Placement
 from memory.orchestrator.planned import Plan, Planner, plan_of
@@ -127,6 +129,7 @@ class Engine:
             self.placement, entries=self.entries, meaning=self.meaning, deliveries=self.deliveries, erasure=self.erasure, lives=lives
         )
         self.relations = Relations(self.placement, entries=self.entries, erasure=self.erasure, generations=self.generations, outbox=self.outbox)
+        self.numbers = Numbers(self.placement, generations=self.generations, outbox=self.outbox, turns=self.turns)
         self.superseding = Superseding(
             self.placement,
             entries=self.entries,
@@ -173,6 +176,15 @@ class Engine:
             deliveries=self.deliveries,
         )
         self.checking = Checking(self.placement, entries=self.entries, superseding=self.superseding, searching=self.searching, meaning=self.meaning)
+        self.enriching = Enriching(
+            self.placement,
+            entries=self.entries,
+            relations=self.relations,
+            searching=self.searching,
+            deliveries=self.deliveries,
+            outbox=self.outbox,
+            advisor=advisor,
+        )
         self.advised = Advised(self.searching, self.placement, advisor=advisor, reranker=reranker)
         self.tiering = Tiering(self.placement, self.outbox, self.cache, self.generations)
         self.accesses = Accesses(self.placement)
@@ -223,12 +235,14 @@ class Engine:
             await self.topology.close()
             raise
         self.deliveries.open()
+        self.enriching.open()
 
     async def close(self) -> None:
-        """Deliver what is queued, tell how often entries were read and what sessions have come to, make what messages are found by, as far as the
-        stores answer within the deadline, and close the stores."""
+        """Wait for advisors, deliver what is queued, tell how often entries were read and what sessions have come to, make what messages are found
+        by, as far as the stores answer within the deadline, and close the stores."""
         try:
             await self.forms.close()
+            await self.enriching.close()
             await self.conversations.onward.close()
             async with asyncio.timeout(self.settings.deadline.total_seconds()):
                 await self.deliveries.close()
@@ -241,9 +255,10 @@ class Engine:
             await self.topology.close()
 
     async def maintain(self, allowance: Allowance = UNLIMITED) -> SweepReport:
-        """One sweep, and behind it what `onward` is asked: in the report that is `still_owed`."""
+        """One sweep, and behind it what `onward` and the advisor are asked: in the report that is `still_owed`."""
         report = await self.maintenance.sweep(allowance)
         await self.conversations.onward.asked()
+        await self.enriching.asked()
         return report
 
     async def plan(self) -> Plan:

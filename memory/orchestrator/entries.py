@@ -20,7 +20,7 @@ from memory.orchestrator.erasure import Erasure
 from memory.orchestrator.generations import Generations
 from memory.orchestrator.lives import Lives
 from memory.orchestrator.meaning import Meaning
-from memory.orchestrator.outbox import Outbox, Pending, Until, kept, no_room, owed_by_writing
+from memory.orchestrator.outbox import KEPT_VERSION, Outbox, Pending, Until, kept, no_room, owed_by_writing
 from memory.orchestrator.past import kept_versions
 from memory.orchestrator.placement import Placement, refused
 from memory.orchestrator.quotas import Quotas
@@ -29,7 +29,7 @@ from memory.orchestrator.turns import Patience, Turns
 from memory.orchestrator.versions import kept_version, version_at
 from memory.policies.visibility import is_active, is_current, is_expired, was_stored
 from memory.ports.pace import paced
-from memory.ports.record import Key, Record
+from memory.ports.record import Key, Owed, Record
 from memory.ports.store import Store
 from memory.ports.writes import Absent, AtVersion, Put, Status
 
@@ -71,18 +71,26 @@ class Entries:
 
     # -- writing ------------------------------------------------------------------------------------------------------
 
-    async def write(self, tenant: str, draft: EntryDraft, *, revive: bool = False, consistency: Consistency | None = None) -> Entry:
+    async def write(
+        self, tenant: str, draft: EntryDraft, *, revive: bool = False, consistency: Consistency | None = None, steps: Sequence[Owed] = ()
+    ) -> Entry:
         """Store one entry; under a key, exactly once (decision A5)."""
         try:
-            return (await self.write_many(tenant, [draft], revive=revive, consistency=consistency))[0]
+            return (await self.write_many(tenant, [draft], revive=revive, consistency=consistency, steps=steps))[0]
         except PartialWrite as none_written:
             raise none_written.conflicts[0] from None
 
     async def write_many(
-        self, tenant: str, drafts: Sequence[EntryDraft], *, revive: bool = False, consistency: Consistency | None = None
+        self,
+        tenant: str,
+        drafts: Sequence[EntryDraft],
+        *,
+        revive: bool = False,
+        consistency: Consistency | None = None,
+        steps: Sequence[Owed] = (),
     ) -> list[Entry]:
         """Store entries in order; see `Births.write_many`."""
-        written = await self.births.write_many(tenant, drafts, revive=revive, consistency=consistency)
+        written = await self.births.write_many(tenant, drafts, revive=revive, consistency=consistency, steps=steps)
         self.on_written(tenant, written)
         return written
 
@@ -183,8 +191,9 @@ class Entries:
             return False
         return True
 
-    async def rewrite(self, key: Key, rewritten: Callable[[Record], Awaitable[Record | None]]) -> bool:
-        """Put in the place of an entry, retired ones too, what is made of it as it stands; false where that is nothing, or there is no such entry."""
+    async def rewrite(self, key: Key, rewritten: Callable[[Record], Awaitable[Record | None]], *, settles: frozenset[str] = frozenset()) -> bool:
+        """Put in the place of an entry, retired ones too, what is made of it as it stands; false where that is nothing, or there is no such entry.
+        What is made of it may owe steps of its own, and `settles` names those that are done with it."""
         patience = Patience(self._placement, key.id)
         async with self._turns.take(ENTRIES, key, patience):
             while True:
@@ -194,7 +203,7 @@ class Entries:
                     return False
                 if dict(new.texts) != dict(home[0].texts):
                     new = (await self._meaning.embedded([new]))[0]
-                if await self._replace(home[1], home[0], new, None) is not None:
+                if await self._replace(home[1], home[0], new, None, settles) is not None:
                     return True
                 await patience.wait()
 
@@ -280,12 +289,14 @@ class Entries:
             new = (await self._meaning.embedded([new]))[0]
         return await self._replace(store, record, new, consistency)
 
-    async def _replace(self, store: Store, old: Record, new: Record, consistency: Consistency | None) -> Record | None:
+    async def _replace(
+        self, store: Store, old: Record, new: Record, consistency: Consistency | None, settles: frozenset[str] = frozenset()
+    ) -> Record | None:
         """Write the new version with the old one kept; None when somebody else was faster."""
         await self._cache.invalidate(ENTRIES, old.key)
-        new, writes = self.replacing(store, old, new)
+        new, writes = self.replacing(store, old, new, settles)
         if (full := no_room(new, self._placement.topology.archive)) is not None:
-            if await self._outbox.finish(Pending(ENTRIES, store, old)):
+            if any(owed.step == KEPT_VERSION for owed in await self._outbox.finish(Pending(ENTRIES, store, old))):
                 raise full
             return None
         outcomes = await self._placement.write("update.home", store, *writes, together=len(writes) > 1)
@@ -300,15 +311,15 @@ class Entries:
         await self._deliveries.deliver([Pending(ENTRIES, store, new)], consistency)
         return new
 
-    def replacing(self, store: Store, old: Record, new: Record) -> tuple[Record, list[Put]]:
-        """The new version with what it owes, and the puts that store it with the old one kept: several are one batch."""
+    def replacing(self, store: Store, old: Record, new: Record, settles: frozenset[str] = frozenset()) -> tuple[Record, list[Put]]:
+        """The new version with what it owes, and the puts that store it with the old one kept: several are one batch. `settles`: steps it does."""
         replaced = kept_version(old, new.version)
         beside = store is self._placement.topology.archive and store.capabilities.atomic
         keep = () if beside else (kept(replaced, ENTRY_VERSIONS),)
-        carried = self._outbox.carried(old, past=Until.EDITED)
-        owed = (*carried, *owed_by_writing(self._placement, ENTRIES, new, store), *keep)
+        carried = [owed for owed in self._outbox.carried(old, past=Until.EDITED) if owed.step not in settles]
+        owed = (*carried, *owed_by_writing(self._placement, ENTRIES, new, store), *keep, *new.owed)
         new = replace(new, owed=tuple({one.id: one for one in owed}.values()))  # passages may be owed already
-        writes = [Put(ENTRIES, new, AtVersion(old.version, tier=old.tier), settles=self._outbox.settled(Until.EDITED))]
+        writes = [Put(ENTRIES, new, AtVersion(old.version, tier=old.tier), settles=self._outbox.settled(Until.EDITED) | settles)]
         if beside:
             writes.append(Put(ENTRY_VERSIONS, replaced, Absent()))
         return new, writes

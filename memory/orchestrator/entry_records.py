@@ -6,6 +6,7 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
+from functools import lru_cache
 from hashlib import blake2b
 from itertools import pairwise
 from typing import Any
@@ -35,10 +36,10 @@ def entry_of(record: Record) -> Entry:
     body: Mapping[str, Any] = record.body
     fields: Mapping[str, Any] = record.fields
     contributors = body.get("contributors")
-    return Entry.model_construct(
+    return Entry.as_stored(
         id=fields.get("entry_id") or record.key.id,
         tenant=record.key.tenant,
-        scope=Scope.parse(record.scope),
+        scope=_scope(record.scope),
         type=EntryType(str(fields["type"])),
         title=record.texts.get("title"),
         content=record.texts.get("content", ""),
@@ -300,6 +301,10 @@ def _said_of(record: Record) -> dict[tuple[str, str], Any]:
 def confidence_of(metadata: dict[str, Any]) -> float | None:
     value = metadata.get("confidence")
     return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else None
+
+
+_scope = lru_cache(maxsize=4_096)(Scope.parse)
+"""The scope of a record: one for all that have the text, which was checked when they were written."""
 
 
 def copied(value: Any) -> Any:

@@ -88,7 +88,9 @@ class Quotas:
     def __init__(self, placement: Placement, erasure: Erasure, quotas: Sequence[Quota], rules: Sequence[RetentionRule]) -> None:
         self._placement = placement
         self._erasure = erasure
-        self.quotas = tuple(quotas)
+        self.quotas = tuple(quota for quota in quotas if quota.artifact_bytes is None)
+        self.of_artifacts = tuple(quota for quota in quotas if quota.artifact_bytes is not None)
+        """Kept by `conversations.reservations`."""
         self._rules = tuple(rules)
         self._rooms: dict[_Place, _Room] = {}
         self._locks: dict[_Place, asyncio.Lock] = {}

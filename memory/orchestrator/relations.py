@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Literal, get_args
@@ -18,23 +18,29 @@ from memory.orchestrator.generations import Generations
 from memory.orchestrator.outbox import Outbox, Pending
 from memory.orchestrator.placement import Placement, refused
 from memory.ports.query import Eq, Order, Query, Tenant, all_of
-from memory.ports.record import Key, Record, Tombstone
+from memory.ports.record import JsonValue, Key, Record, Tombstone
 from memory.ports.writes import Absent, AtVersion, Put, Status
 
 Label = Literal["relates_to", "refines", "contradicts", "supersedes", "supports"]
 LABELS: tuple[str, ...] = get_args(Label)
 SUPERSEDES: Label = "supersedes"
+MADE_BY, NOTE = "made_by", "note"
+"""In the body of a link that an advisor had made: its model, and what it said."""
 
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Relation(Shown):
-    """`source` `label` `target`, as stored: directed also where the label is symmetric (D42)."""
+    """`source` `label` `target`, as stored: directed also where the label is symmetric (D42).
+
+    `made_by` names the advisor's model that made it, and `note` is what that said of it; None of what a caller made."""
 
     id: str
     source_id: str
     target_id: str
     label: str
     created_at: datetime
+    made_by: str | None = None
+    note: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,10 +78,14 @@ class Relations:
             raise InvalidInput("relation", "both entries must exist, be active and belong to this tenant") from None  # decision D39
         return await self.make(source, label, target_id, restored_from)
 
-    async def make(self, source: Record, label: str, target_id: str, made: datetime | None = None) -> Relation:
-        """Link an entry as it was found, though it may have expired since; see `relate`. Raises `InvalidInput` or `NotFound` where one is gone."""
+    async def make(
+        self, source: Record, label: str, target_id: str, made: datetime | None = None, said: Mapping[str, JsonValue] | None = None
+    ) -> Relation:
+        """Link an entry as it was found, though it may have expired since; see `relate`. `said`: who made it, and why (`MADE_BY`, `NOTE`).
+
+        Raises `InvalidInput` or `NotFound` where one is gone."""
         tenant = source.key.tenant
-        record = await self._put(tenant, source, label, target_id, made)
+        record = await self._put(tenant, source, label, target_id, made, said)
         await self._check_ends(tenant, record, source.key.id, target_id)
         return relation_of(record)
 
@@ -94,11 +104,13 @@ class Relations:
             return False
         return True
 
-    async def _put(self, tenant: str, source: Record, label: str, target_id: str, made: datetime | None) -> Record:
+    async def _put(
+        self, tenant: str, source: Record, label: str, target_id: str, made: datetime | None, said: Mapping[str, JsonValue] | None
+    ) -> Record:
         """The link in the archive: where there is none, or over the tombstone of one."""
         archive, tombstone = self._placement.topology.archive, 0
         for _ in range(self._placement.settings.attempts):
-            record = self.link(source, label, target_id, after=tombstone, made=made)
+            record = self.link(source, label, target_id, after=tombstone, made=made, said=said)
             condition = AtVersion(tombstone) if tombstone else Absent()
             outcome = await self._placement.write_one("relate.home", archive, Put(RELATIONS, record, condition))
             if outcome.applied:
@@ -125,7 +137,16 @@ class Relations:
             await self._erasure.delete(RELATIONS, record.key, held="deleted")
             raise InvalidInput("relation", "both entries must exist, be active and belong to this tenant")
 
-    def link(self, source: Record, label: str, target_id: str, *, after: int = 0, made: datetime | None = None) -> Record:
+    def link(
+        self,
+        source: Record,
+        label: str,
+        target_id: str,
+        *,
+        after: int = 0,
+        made: datetime | None = None,
+        said: Mapping[str, JsonValue] | None = None,
+    ) -> Record:
         """The record of a link: made now unless told, newer than `after`."""
         now = made or self._placement.now()
         return Record(
@@ -135,6 +156,7 @@ class Relations:
             created_at=now,
             updated_at=now,
             fields={"source_id": source.key.id, "target_id": target_id, "relation": label},
+            body=dict(said or {}),
             generation=source.generation,
             tier="mid",
         )
@@ -215,5 +237,5 @@ def _ends(relation: Record) -> set[Key]:
 
 def relation_of(record: Record) -> Relation:
     """As callers see it."""
-    fields = record.fields
-    return Relation(record.key.id, str(fields["source_id"]), str(fields["target_id"]), str(fields["relation"]), record.created_at)
+    fields, said = record.fields, {name: None if (value := record.body.get(name)) is None else str(value) for name in (MADE_BY, NOTE)}
+    return Relation(record.key.id, str(fields["source_id"]), str(fields["target_id"]), str(fields["relation"]), record.created_at, **said)

@@ -19,6 +19,7 @@ class EngineSettings:
     `search_cache_bytes` is how much the process keeps of the vectors of stores that have no index for meaning; nought: nothing.
     `consistency`: when a write returns, unless it says so itself; see `Deliveries`. What is delivered behind it waits `linger` for others to go with,
     as many together as are a `batch`; while so many records or bytes are queued, writers wait.
+    `artifact_bytes` is how large an artifact may be.
     """
 
     mark_life: timedelta = timedelta(hours=1)
@@ -37,3 +38,4 @@ class EngineSettings:
     linger: timedelta = timedelta(milliseconds=20)
     queued_records: int = 2_000
     queued_bytes: int = 64 * 2**20
+    artifact_bytes: int = 2**30

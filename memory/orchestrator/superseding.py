@@ -111,8 +111,10 @@ class Superseding:
         asked: EntryDraft | None = None,
         revive: bool = False,
         consistency: Consistency | None = None,
+        steps: Sequence[Owed] = (),
     ) -> tuple[Entry, Sequence[str]]:
         """Store an entry in the place of others; under a key, once. The entry, and which gave way to it. `asked`: what was, where it is another.
+        `steps`: what it owes besides.
 
         All of them must be there and active, or nothing is written. One that is retired while this runs is a `Conflict`, and nothing is written,
         where that is one batch; elsewhere it has given way already. The gate is asked of the draft, unless that is `asked`: then it was let in.
@@ -126,6 +128,8 @@ class Superseding:
         async with self._entries.quotas.admitted(tenant, [Newcomer.of(one.record, derived=draft.key is not None)]) as stay:
             stay.add(one.record.key)
             await births.embed([one])
+            for each in steps:
+                one.owe(each)
             patience = Patience(self._placement, one.record.key.id)
             while (entry := one.entry) is None:
                 await self._attempt(write)
@@ -231,10 +235,11 @@ class Superseding:
                 continue
             if version not in (None, there.version):
                 log.info("entry %s was edited since it was shown, and stays: %s does not supersede it", entry_id, key.id)
+                await self._relations.unlink(key, SUPERSEDES, entry_id)  # whoever was at this before may have linked it already
                 continue
             try:
                 source = owner if isinstance(owner, Record) else await self._entries.live_record(key.tenant, key.id, active=False)
-                await self._relations.make(source, SUPERSEDES, entry_id, at)
+                await self._relations.make(source, SUPERSEDES, entry_id, at, data.get("said"))
             except Conflict:
                 log.debug("%s was linked to %s before", key.id, entry_id)
             except (InvalidInput, NotFound):  # one of them is gone

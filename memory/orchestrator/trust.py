@@ -57,6 +57,14 @@ class Trust:
         [more] = await self.gates.changes([EntryDraft.model_construct(**{**said, **named})])
         return {**changes, **more}
 
+    async def may_end_others(self, tenant: str, record: Record) -> bool:
+        """Whether an entry may take the place of others: nothing does that comes of what is distrusted (see `let_in`)."""
+        try:
+            await self._refuse(tenant, {0: all_in(record.fields)}, changing=True)
+        except Refused:
+            return False
+        return True
+
     async def _refuse(self, tenant: str, named: Mapping[int, Sequence[str]], *, changing: bool) -> None:
         """Raise `Refused` for the first of these positions that comes of what is distrusted."""
         if not any(named.values()):

@@ -39,8 +39,13 @@ class Asked:
     before: datetime | None = None
     messages: bool = False
     """Whether what was said in the sessions of these scopes is asked for too."""
+    along: Literal["created_at", "updated_at"] = "created_at"
+    """The moment by which browsing orders."""
+    updated_before: datetime | None = None
+    conversation: str | None = None
+    """Entries of any other conversation are left out; those of none are not (D51)."""
     after: tuple[datetime, str] | None = None
-    """Creation and id of the entry behind which a browse goes on, in its order."""
+    """That moment and the id of the entry behind which a browse goes on, in its order."""
 
     trusted: Filter | None = None
     """What of the entries is not distrusted; None for all of them."""

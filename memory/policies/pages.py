@@ -1,4 +1,4 @@
-"""Where browsing goes on: behind the last entry that was shown, by the moment of its creation and its id (D52)."""
+"""Where browsing goes on: behind the last entry that was shown, by the moment that orders and its id (D52)."""
 
 from __future__ import annotations
 
@@ -9,27 +9,28 @@ from memory.domain.errors import InvalidInput
 from memory.policies.asked import Asked
 from memory.ports.query import Order, decode_cursor, encode_cursor
 
-_HELD = (Order("created_at"), Order("seal"))
+_HELD = (Order("moment"), Order("seal"))
 """What a cursor holds beside the id."""
 
 
-def cursor_behind(asked: Asked, created_at: datetime, entry_id: str) -> str:
+def cursor_behind(asked: Asked, moment: datetime, entry_id: str) -> str:
     """The cursor of an answer that ends with this entry. It goes on with the same question only, with any limit."""
     question = (
         asked.tenant,
         [scope.text for scope in asked.scopes],
         (asked.tags, asked.any_tags, asked.types, asked.metadata),
         (asked.since, asked.before, asked.as_of, asked.known_at),
+        (asked.along, asked.updated_before, asked.conversation),
         asked.order,
     )
-    seal = blake2b(repr((question, created_at, entry_id)).encode(), digest_size=8).hexdigest()
-    return encode_cursor((created_at, seal), entry_id)
+    seal = blake2b(repr((question, moment, entry_id)).encode(), digest_size=8).hexdigest()
+    return encode_cursor((moment, seal), entry_id)
 
 
 def place_of(cursor: str, asked: Asked) -> tuple[datetime, str]:
-    """Creation and id of the entry behind which a cursor goes on. A damaged one, or one of another question, is refused as `InvalidInput`."""
+    """The moment and the id of the entry behind which a cursor goes on. A damaged one, or one of another question, is refused as `InvalidInput`."""
     position = decode_cursor(cursor, _HELD)
-    created_at = position.values[0]
-    if not isinstance(created_at, datetime) or cursor_behind(asked, created_at, position.id) != cursor:
+    moment = position.values[0]
+    if not isinstance(moment, datetime) or cursor_behind(asked, moment, position.id) != cursor:
         raise InvalidInput("cursor", "is damaged, or was returned to another question: scope, filters and order stay the same from page to page")
-    return created_at, position.id
+    return moment, position.id

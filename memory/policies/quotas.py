@@ -17,6 +17,9 @@ class Quota(BaseModel):
 
     What is written beyond it is refused, or has others of its scope go (`then = "evict"`): the `oldest`, the `least_read` or the `least_confident`,
     those without a confidence first. What is expired or retired counts until it is deleted.
+
+    `artifact_bytes` is for a tenant's artifacts, what is being uploaded and what was replaced and is not deleted yet included; beyond it uploads are
+    refused.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -27,13 +30,16 @@ class Quota(BaseModel):
     scope_kinds: tuple[ScopeKind, ...] = ()
     entries: int | None = Field(default=None, ge=1)
     bytes: int | None = Field(default=None, ge=1)
+    artifact_bytes: int | None = Field(default=None, ge=1)
     then: Literal["refuse", "evict"] = "refuse"
     evict: Oldest = "oldest"
 
     @model_validator(mode="after")
     def _can_be_kept(self) -> Quota:
-        if (self.entries is None) is (self.bytes is None):
-            raise self._refused("entries", "or bytes: one of them says how much; for both, give two quotas")
+        if sum(given is not None for given in (self.entries, self.bytes, self.artifact_bytes)) != 1:
+            raise self._refused("entries", "or bytes, or artifact_bytes: one of them says how much; for several, give a quota each")
+        if self.artifact_bytes is not None and (self.per == "scope" or self.scope_kinds):
+            raise self._refused("artifact_bytes", 'is for a tenant as a whole: per = "tenant", without scope_kinds')
         if self.then == "evict" and self.per == "tenant":
             raise self._refused("then", "'evict' is for quotas per scope: what goes is of the scope that was written to")
         if self.then == "refuse" and "evict" in self.model_fields_set:
@@ -45,10 +51,12 @@ class Quota(BaseModel):
 
     @property
     def most(self) -> int:
-        return self.entries or self.bytes or 0
+        return self.entries or self.bytes or self.artifact_bytes or 0
 
     @property
-    def measure(self) -> Literal["entries", "bytes"]:
+    def measure(self) -> Literal["entries", "bytes", "bytes of artifacts"]:
+        if self.artifact_bytes is not None:
+            return "bytes of artifacts"
         return "entries" if self.entries is not None else "bytes"
 
     def is_for(self, tenant: str, scope: str) -> bool:

@@ -80,8 +80,12 @@ def said_in(one: Entry | HistoryItem) -> tuple[str, str]:
 
 def prompt(question: str, found: Sequence[Entry | HistoryItem], now: datetime, excerpt_bytes: int) -> Prompt:
     """What was found under the numbers 1 to n (decision D95), retired or not as it is now."""
-    shown = [f"{_head(number, one, now)}\n{quoted(said_in(one)[1], excerpt_bytes)}" for number, one in enumerate(found, start=1)]
-    return Prompt(_SYSTEM, "\n".join([quoted(question, QUESTION_BYTES), *shown]))
+    return Prompt(_SYSTEM, "\n".join([quoted(question, QUESTION_BYTES), *listed(found, now, excerpt_bytes)]))
+
+
+def listed(found: Sequence[Entry | HistoryItem], now: datetime, excerpt_bytes: int) -> list[str]:
+    """Each under its number, in two lines: what is known of it, and its text."""
+    return [f"{_head(number, one, now)}\n{quoted(said_in(one)[1], excerpt_bytes)}" for number, one in enumerate(found, start=1)]
 
 
 def picked(reply: str, count: int) -> list[int]:

@@ -92,6 +92,8 @@ def filter_of(asked: Asked, collection: Collection, now: datetime) -> Filter | N
         Or((IsNull("valid_to"), Gt("valid_to", at or now))),
         Ge("created_at", asked.since) if asked.since else None,
         Lt("created_at", asked.before) if asked.before else None,
+        Lt("updated_at", asked.updated_before) if asked.updated_before else None,
+        Or((Eq("conversation_id", asked.conversation), IsNull("conversation_id"))) if asked.conversation is not None else None,
         In("type", asked.types) if asked.types else None,
         *(Has("tags", tag) for tag in asked.tags),
         Or(tuple(Has("tags", tag) for tag in asked.any_tags)) if asked.any_tags else None,

@@ -1,10 +1,10 @@
-"""Models that advise a search: one that answers in words, one that scores texts. No answer needs them."""
+"""Models that advise: one that answers in words, one that scores texts. No answer and no write needs them."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol, runtime_checkable
+from typing import Protocol, Self, runtime_checkable
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,6 +17,20 @@ class Prompt:
     def to_messages(self) -> list[dict[str, str]]:
         """The same as a request to a model."""
         return [{"role": "system", "content": self.system}, {"role": "user", "content": self.user}]
+
+
+class Advice(str):
+    """An advisor's answer that says what it cost: `Advice(text, input_tokens=120, output_tokens=8)`. A plain `str` will do where nobody counts."""
+
+    __slots__ = ("input_tokens", "output_tokens")
+
+    input_tokens: int | None
+    output_tokens: int | None
+
+    def __new__(cls, text: str, *, input_tokens: int | None = None, output_tokens: int | None = None) -> Self:
+        made = super().__new__(cls, text)
+        made.input_tokens, made.output_tokens = input_tokens, output_tokens
+        return made
 
 
 @runtime_checkable

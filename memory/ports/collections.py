@@ -42,11 +42,16 @@ class TextPart:
     weight: float
 
 
+LISTED = frozenset({"created_at", "updated_at"})
+"""The moments that every record has, whatever is declared."""
+
+
 @dataclass(frozen=True, slots=True)
 class Collection:
     """One kind of record. The name is a legal SQL identifier; `vector` says whether its records may carry one.
 
     `indexes` are those over several fields: one serves questions that name its first field, and what they ask of the others, an order by one too.
+    `orders` are system fields of `LISTED`: an index brings all records of a tenant in the order of each, as of a required field.
     """
 
     name: str
@@ -54,6 +59,7 @@ class Collection:
     texts: tuple[TextPart, ...] = ()
     vector: bool = False
     indexes: tuple[tuple[str, ...], ...] = ()
+    orders: tuple[str, ...] = ()
     weights: Mapping[str, float] = dataclasses.field(init=False, repr=False, compare=False)
     """The weight of each text part, by its name."""
     required: tuple[str, ...] = dataclasses.field(init=False, repr=False, compare=False)
@@ -66,6 +72,8 @@ class Collection:
         object.__setattr__(self, "required", tuple([f.name for f in self.fields if f.required]))
         if undeclared := {name for index in self.indexes for name in index} - self._fields.keys():
             raise ConfigError(f"collection '{self.name}': an index names '{min(undeclared)}', which is none of its fields")
+        if unlisted := set(self.orders) - LISTED:
+            raise ConfigError(f"collection '{self.name}': '{min(unlisted)}' is none of the moments that every record has")
 
     def __hash__(self) -> int:
         return hash(self.name)  # asked with every record; equal collections have equal names

@@ -18,6 +18,7 @@ DRIVERS = ("numpy", "pydantic", "redis", "rich", "sqlalchemy", "sqlite3", "token
 
 VIOLATIONS = {
     "inward": ("memory/ports/contract/wrong.py", "import memory.orchestrator.collections"),
+    "commands-apart": ("memory/commands/wrong.py", "import memory.facade.access"),
     "facade-no-circle": ("memory/facade/values.py", "def late():\n    import memory.facade.memory"),
     "records-only": ("memory/adapters/wrong_entries.py", "import memory.orchestrator.collections"),
     "adapters-apart": ("memory/adapters/in_memory/wrong.py", "import memory.adapters.sql"),

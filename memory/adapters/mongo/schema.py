@@ -55,6 +55,9 @@ def indexes(collection: Collection) -> list[IndexModel]:
             # The scope last: ends of relations are looked for in a whole tenant.
             there = {f"fields.{field.name}": {"$exists": True}}
             some.append(IndexModel(_ascending("tenant", f"fields.{field.name}", "scope"), name=f"field_{field.name}", partialFilterExpression=there))
+    for name in collection.orders:
+        # Marks and tombstones are in no such order; that it holds records alone is what every question about them asks.
+        some.append(IndexModel(_ascending("tenant", name, "id"), name=f"order_{name}", partialFilterExpression={"type": RECORD}))
     for number, names in enumerate(collection.indexes):
         paths = [f"fields.{name}" for name in names]
         there = {paths[0]: {"$exists": True}}

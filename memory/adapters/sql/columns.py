@@ -55,6 +55,8 @@ def indexes(collection: Collection) -> Iterator[tuple[str, tuple[str, ...], str]
             yield f"order_{field.name}", ("tenant", column, "id"), column
         elif field.indexed and field.type is not FieldType.TAGS:
             yield f"field_{field.name}", ("tenant", column, "partition_no"), column
+    for name in collection.orders:
+        yield f"order_{name}", ("tenant", name, "id"), name
     for number, names in enumerate(collection.indexes):
         columns = tuple(map(field_column, names))
         yield f"several_{number}", ("tenant", *columns, "partition_no", "id"), columns[0]
@@ -62,7 +64,8 @@ def indexes(collection: Collection) -> Iterator[tuple[str, tuple[str, ...], str]
 
 def ordering(collection: Collection) -> frozenset[str]:
     """The fields in whose order an index brings all records of a tenant."""
-    return frozenset([f.name for f in collection.fields if f.required and f.type in (FieldType.INTEGER, FieldType.REAL, FieldType.TIME)])
+    numbers = (FieldType.INTEGER, FieldType.REAL, FieldType.TIME)
+    return frozenset([*collection.orders, *[f.name for f in collection.fields if f.required and f.type in numbers]])
 
 
 def keyed(collection: Collection) -> frozenset[str]:

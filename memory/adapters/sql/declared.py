@@ -25,6 +25,7 @@ def declaration(collection: Collection) -> str:
             "texts": [p.name for p in collection.texts],
             "vector": collection.vector,
             "indexes": collection.indexes,
+            **({"orders": collection.orders} if collection.orders else {}),  # a table that has none says what it said before there were any
         },
         separators=(",", ":"),
     )
@@ -35,7 +36,7 @@ def declared(name: str, told: str) -> Collection:
     said = json.loads(told)
     fields = tuple([Field(field, FieldType(kind), indexed, required) for field, kind, indexed, required in said["fields"]])
     texts = tuple([TextPart(part, 1.0) for part in said["texts"]])
-    return Collection(name, fields, texts, said["vector"], tuple(map(tuple, said["indexes"])))
+    return Collection(name, fields, texts, said["vector"], tuple(map(tuple, said["indexes"])), tuple(said.get("orders", ())))
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +95,8 @@ def _together(was: Collection, asked: Collection) -> Collection:
     kept = [asked.field(f.name) or f for f in was.fields]
     added = [f for f in asked.fields if was.field(f.name) is None]
     indexes = (*was.indexes, *[index for index in asked.indexes if index not in was.indexes])
-    together = replace(asked, fields=(*kept, *added), indexes=indexes)
+    orders = (*was.orders, *[name for name in asked.orders if name not in was.orders])
+    together = replace(asked, fields=(*kept, *added), indexes=indexes, orders=orders)
     return asked if together == asked else together
 
 

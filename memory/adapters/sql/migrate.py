@@ -114,7 +114,7 @@ class Schema(ABC):
             assert index.table is not None  # noqa: S101 - it is of a declared table
             there = there or (set() if self.whole else {i["name"] for i in sa.inspect(connection).get_indexes(index.table.name)})
             if index.name not in there:
-                connection.execute(sa.schema.CreateIndex(index))
+                connection.execute(sa.schema.CreateIndex(index, if_not_exists=self.whole))  # one may be left of what a later program declared
 
 
 def _text(value: str | bytes) -> str:

@@ -7,7 +7,7 @@ sends; without one OpenTelemetry's own default does nothing.
 from __future__ import annotations
 
 import time
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from opentelemetry import metrics, trace
@@ -119,6 +119,25 @@ class MaintenanceMetrics:
 
     def swept(self, outcome: str) -> None:
         self._rounds.add(1, {"memory.maintenance.outcome": outcome})
+
+
+class EnrichmentMetrics:
+    """What advisors are asked behind writes, by `memory.enrichment.of` and `gen_ai.request.model`: how long each took in seconds, failed or not
+    (`memory.enrichment.duration`), and where it says so the tokens (`gen_ai.client.token.usage`, by `gen_ai.token.type`)."""
+
+    def __init__(self, *, meters: MeterProvider | None = None) -> None:
+        meter = metrics.get_meter(SCOPE, meter_provider=meters)
+        self._durations = meter.create_histogram(
+            "memory.enrichment.duration", "s", "How long an advisor took to answer", explicit_bucket_boundaries_advisory=BOUNDARIES
+        )
+        self._tokens = meter.create_histogram("gen_ai.client.token.usage", "{token}", "Tokens that an answer of an advisor took")
+
+    def advised(self, of: str, model: str, seconds: float, tokens: Mapping[str, int | None] | None) -> None:
+        about = {"memory.enrichment.of": of, "gen_ai.request.model": model}
+        self._durations.record(seconds, about | {"memory.enrichment.answered": tokens is not None})
+        for kind, count in (tokens or {}).items():
+            if count is not None:
+                self._tokens.record(count, about | {"gen_ai.token.type": kind})
 
 
 def operation_of(call: Call) -> str:

@@ -15,6 +15,7 @@ from memory.domain import door
 from memory.domain.checked import Checked
 from memory.domain.errors import AddFailed, InvalidInput
 from memory.domain.provenance import UNSAID, Provenance
+from memory.domain.shapes.tools import Shape
 from memory.facade.access import MAX_QUERY_BYTES
 from memory.facade.arguments import flag
 from memory.facade.manager.extraction import Model
@@ -24,7 +25,7 @@ from memory.facade.manager.recording import Attachment, Recording
 from memory.facade.manager.spans import span
 from memory.facade.manager.spool import Buffer, Log, waiting
 from memory.facade.manager.stores import NamedStore, StoreEntry, content_of
-from memory.facade.manager.tools import AddTool, SearchTool, Shape, Tool, described, parameters
+from memory.facade.manager.tools import AddTool, SearchTool, Tool, described, parameters
 from memory.facade.memory import Memory
 from memory.facade.session import Session
 from memory.orchestrator.checking import Decide

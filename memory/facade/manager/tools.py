@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
-from memory.domain import door
 from memory.domain.errors import InvalidInput
+from memory.domain.shapes.tools import Shape, tool_as
 from memory.orchestrator.calling import called
-
-Shape = Literal["openai", "anthropic"]
 
 
 @dataclass(frozen=True)
@@ -35,10 +33,7 @@ class Tool:
 
     def schema(self, shape: Shape = "openai") -> dict[str, Any]:
         """The tool as OpenAI's API takes it, or Anthropic's."""
-        if door.one_of("shape", shape, ("openai", "anthropic")) == "openai":
-            function = {"name": self.name, "description": self.description, "parameters": dict(self.parameters)}
-            return {"type": "function", "function": function}
-        return {"name": self.name, "description": self.description, "input_schema": dict(self.parameters)}
+        return tool_as(self.name, self.description, self.parameters, shape)
 
 
 SEARCH = "Search long-term memory for what is known: facts, preferences, decisions and events of earlier conversations."

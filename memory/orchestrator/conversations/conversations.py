@@ -11,9 +11,11 @@ from memory.domain.session import FoundMessages
 from memory.orchestrator.conversations.carrying import Carrying
 from memory.orchestrator.conversations.conversation import Conversation
 from memory.orchestrator.conversations.finding import By, Finding
+from memory.orchestrator.conversations.manifests import Manifests
 from memory.orchestrator.conversations.onward import Onward
 from memory.orchestrator.conversations.passages import Passages, Where
 from memory.orchestrator.conversations.redaction import Redaction
+from memory.orchestrator.conversations.reservations import Reservations
 from memory.orchestrator.conversations.runs import Runs
 from memory.orchestrator.conversations.sessions import SessionDraft, SessionRecords
 from memory.orchestrator.conversations.tasks import Tasks
@@ -53,6 +55,15 @@ class Conversations:
         self.finding = Finding(placement, self.sessions)
         self.tasks = Tasks(placement, outbox=outbox, erasure=erasure)
         self.runs = Runs(placement, outbox=outbox, erasure=erasure)
+        self.reservations = Reservations(placement, outbox=outbox, quotas=quotas.of_artifacts)
+        self.manifests = Manifests(
+            placement,
+            sessions=self.sessions,
+            reservations=self.reservations,
+            outbox=outbox,
+            erasure=erasure,
+            most_bytes=placement.settings.artifact_bytes,
+        )
         self.carrying = Carrying(placement, self.sessions.uploads, self.passages)
         self.onward = Onward(
             placement, sessions=self.sessions, meaning=meaning, outbox=outbox, erasure=erasure, quotas=quotas, trust=trust, callback=onward

@@ -208,19 +208,7 @@ class Uploads:
         return await self._outbox.finish(Pending(MESSAGES, store, row))
 
     async def _drop_noted(self, pending: Pending, owed: Owed) -> bool:
-        """Delete chunks. Tombstones are left also where none stand, so that one that comes late is refused."""
-        keys, until = [Key(pending.owner.key.tenant, one) for one in owed.data["ids"]], self._placement.tombstone_until()
-        deletes = [Delete(ARTIFACTS, key, self._placement.next_version(), Newer(), discard_at=until) for key in keys]
-        while deletes:
-            outcomes = await self._placement.write("artifacts.drop", pending.store, *deletes)
-            ahead: list[Delete] = []
-            for delete, outcome in zip(deletes, outcomes, strict=True):
-                if (error := refused(pending.store, outcome)) is not None:
-                    raise error
-                if isinstance(outcome.stored, Record):  # by the clock of its writer it is not older
-                    there = outcome.stored.version
-                    ahead.append(Delete(ARTIFACTS, delete.key, self._placement.next_version(there), AtVersion(there), discard_at=until))
-            deletes = ahead
+        await delete_chunks(self._placement, pending.store, [Key(pending.owner.key.tenant, one) for one in owed.data["ids"]])
         return True
 
     # -- reading ------------------------------------------------------------------------------------------------------
@@ -237,6 +225,22 @@ class Uploads:
                 if isinstance(data, bytes) and digest_of(data) == chunk.digest:
                     found[chunk] = data.decode()
         return found
+
+
+async def delete_chunks(placement: Placement, store: Store, keys: Sequence[Key]) -> None:
+    """Delete chunks. Tombstones are left also where none stand, so that one that comes late is refused."""
+    until = placement.tombstone_until()
+    deletes = [Delete(ARTIFACTS, key, placement.next_version(), Newer(), discard_at=until) for key in keys]
+    while deletes:
+        outcomes = await placement.write("artifacts.drop", store, *deletes)
+        ahead: list[Delete] = []
+        for delete, outcome in zip(deletes, outcomes, strict=True):
+            if (error := refused(store, outcome)) is not None:
+                raise error
+            if isinstance(outcome.stored, Record):  # by the clock of its writer it is not older
+                there = outcome.stored.version
+                ahead.append(Delete(ARTIFACTS, delete.key, placement.next_version(there), AtVersion(there), discard_at=until))
+        deletes = ahead
 
 
 def ids_of(life: Life, chunks: Iterable[Chunk]) -> list[JsonValue]:

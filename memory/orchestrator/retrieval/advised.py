@@ -41,6 +41,11 @@ class Advised:
         self._advisor = advisor
         self._reranker = advisor if reranker is None else reranker
 
+    def by(self, advisor: Advisor) -> Advised:
+        """The same searches with another advisor; a reranker of its own stays."""
+        reranker = None if self._reranker is self._advisor else self._reranker
+        return Advised(self._searching, self._placement, advisor=advisor, reranker=reranker)
+
     async def search(self, asked: Asked, text: str, *, explain: bool = False, expand: bool = False, stages: int = 0) -> SearchResult:
         """The search, for paraphrases too where that is asked for, and reranked in so many stages. A blank text is browsed, without advice."""
         if not text.strip() or not (expand or stages):

@@ -20,7 +20,7 @@ _FIELDS = (
 )
 _TEXTS = (TextPart("title", 10.0), TextPart("content", 4.0), TextPart("tags", 8.0), TextPart("source", 2.0))
 
-SAMPLES = Collection("samples", _FIELDS, _TEXTS, vector=True)
+SAMPLES = Collection("samples", _FIELDS, _TEXTS, vector=True, orders=("updated_at",))
 """Everything a collection can have: texts, a vector, and a field of every type."""
 
 MORE_SAMPLES = Collection(

@@ -53,7 +53,7 @@ SLIPS: dict[str, Slip] = {
         "if False:",
     ),
     "others-are-retired-without-a-link": Slip(
-        superseding, "Superseding._supersede", "await self._relations.make(source, SUPERSEDES, entry_id, at)", "pass"
+        superseding, "Superseding._supersede", 'await self._relations.make(source, SUPERSEDES, entry_id, at, data.get("said"))', "pass"
     ),
     "others-are-retired-before-they-are-linked": Slip(
         superseding,

@@ -14,11 +14,15 @@ from memory.facade.memory import NOUNS
 from memory.facade.view import ScopedMemory
 
 SURFACE = {
-    "Memory": "close compact delete for_tenant get maintain open promote retrieve scoped search search_messages session update write write_many",
+    "Memory": "browse close compact delete enrichment for_tenant get maintain open promote remember retrieve scoped search search_messages "
+    "session update write write_many",
     "entries": "all history invalidate said_in",
     "relations": "all density expand graph relate related unrelate",
+    "numbers": "of resolve resolve_many",
     "sessions": "create delete end get list runs update",
     "scratchpads": "append clear read",
+    "artifacts": "delete get list put read stream",
+    "commands": "run schema",
     "admin": "audit check compare distrust distrusted embed_messages erase erase_tenant erase_user export flush hold holds import_ "
     "move plan reindex release_hold roll_back route set_back stats sweep trust vacuum where why",
 }
@@ -61,7 +65,7 @@ async def test_every_noun_is_a_property_that_says_what_it_is_for(memory: Memory)
 
 def test_a_view_has_every_call_that_takes_a_scope_with_the_same_signature_but_it() -> None:
     taking = {name: method for name, method in methods_of(Memory).items() if name != "scoped" and "scope" in inspect.signature(method).parameters}
-    assert set(taking) == {"write", "retrieve", "search"}
+    assert set(taking) == {"write", "remember", "retrieve", "browse", "search"}
     taking["erase"] = Admin.erase
     views = methods_of(ScopedMemory)
     assert set(views) == set(taking)
@@ -112,5 +116,5 @@ def test_a_call_that_a_noun_has_is_named_with_its_noun(called: str, meant: str) 
 
 
 def test_a_call_that_nothing_has_is_an_ordinary_attribute_error() -> None:
-    with pytest.raises(AttributeError, match=r"'Memory' object has no attribute 'remember'$"):
-        _ = Memory("memory://").remember  # type: ignore[attr-defined]
+    with pytest.raises(AttributeError, match=r"'Memory' object has no attribute 'memorise'$"):
+        _ = Memory("memory://").memorise  # type: ignore[attr-defined]

@@ -1,0 +1,40 @@
+"""Text that is no command and no frame, whatever it says. Pure.
+
+A line ends wherever `str.splitlines` ends one, here and where commands are read: a reader who knows fewer ends sees no more lines than are looked at.
+"""
+
+from __future__ import annotations
+
+import re
+
+_UNSEEN = "\\s\x00-\x1f\x7f-\x9f\xad\u061c\u180e\u200b-\u200f\u202a-\u202e\u2060-\u2069\ufeff"
+"""What may stand before a frame or a command so that it still looks like one."""
+_LOOKS_LIKE_ONE = r"/mem(?!\w)|/endmem(?!\w)|\[\s*/mem(?!\w)|\[\s*end\s+memory"
+_TO_ESCAPE = re.compile(rf"([{_UNSEEN}]*)(?=\\*(?:{_LOOKS_LIKE_ONE}))", re.IGNORECASE)
+_ESCAPED = re.compile(rf"([{_UNSEEN}]*)\\(?=\\*(?:{_LOOKS_LIKE_ONE}))", re.IGNORECASE)
+_CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\ud800-\udfff]")
+_CUT = "…"
+
+
+def escaped(text: str) -> str:
+    """The text with a backslash before what begins a line like a frame or a command; `unescaped` gives the text back, to the letter."""
+    return "".join(_TO_ESCAPE.sub(r"\1\\", line, count=1) if _TO_ESCAPE.match(line) else line for line in text.splitlines(keepends=True))
+
+
+def unescaped(text: str) -> str:
+    """The text without these backslashes."""
+    return "".join(_ESCAPED.sub(r"\1", line, count=1) if _ESCAPED.match(line) else line for line in text.splitlines(keepends=True))
+
+
+def one_line(text: str) -> str:
+    """The text as one line: blanks and ends of lines are single blanks, and what cannot be printed or written is replaced."""
+    return _CONTROL.sub("\ufffd", " ".join(text.split()))
+
+
+def begun(text: str, most: int) -> str:
+    """The text as one line of so many bytes at most, cut between characters."""
+    flat = one_line(text[: 4 * most])  # blanks may go
+    data = flat.encode()
+    if len(data) <= most and len(text) <= 4 * most:
+        return flat
+    return data[: most - len(_CUT.encode())].decode(errors="ignore") + _CUT

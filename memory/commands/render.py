@@ -1,0 +1,160 @@
+"""What commands are answered, as an agent reads it. Pure.
+
+Every answer is framed, and everything between `[/mem …]` and `[END MEMORY]` is escaped at once, here and nowhere else: no line of it begins like a
+frame or a command (D123). What has its place in a line is one line, without two blanks together: these stand only where we put them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime
+
+from memory.commands.escape import begun, escaped, one_line
+from memory.commands.parse import Command
+from memory.commands.reach import MOST_BODY_BYTES, Around, Hits, Link, Linked, Listed, Noted, Reached
+from memory.domain.entry import Entry
+
+END = "[END MEMORY]"
+SAID_BYTES = 500
+"""Of a command, what its frame repeats."""
+EXCERPT_BYTES = 480
+EXCERPTS = 3
+"""Hits that are shown with the beginning of their text (D116)."""
+UNTITLED_BYTES = 80
+"""Of the text of an entry without a title, what stands in its place."""
+UNAVAILABLE = "(unavailable)"
+
+Numbers = Mapping[str, int]
+
+
+def framed(command: Command, text: str) -> str:
+    return f"[{begun(command.said, SAID_BYTES)}]\n{escaped(text)}\n{END}"
+
+
+def error(problem: str) -> str:
+    return f"ERR: {one_line(problem)}"
+
+
+def usage(ways: Sequence[str]) -> str:
+    """How a command is written; of several, each in its line."""
+    return _lines(["ERR: usage:", *(f"- {way}" for way in ways)]) if len(ways) > 1 else f"ERR: usage: {ways[0]}"
+
+
+def name(entry_id: str, numbers: Numbers) -> str:
+    """`#42`, or the id of an entry that has no number."""
+    return f"#{numbers[entry_id]}" if entry_id in numbers else entry_id
+
+
+def line(entry: Entry, numbers: Numbers, now: datetime, *, mark: str = "") -> str:
+    """`- #42  [user] (2026-03-01 · superseded 2026-04-01)  title [tags]  (source: x)` (D115)."""
+    ended = entry.valid_to is not None and entry.valid_to <= now
+    days = [f"{entry.valid_from:%Y-%m-%d}", *([f"superseded {entry.valid_to:%Y-%m-%d}"] if ended else [])]
+    tags = f" [{one_line(', '.join(entry.tags))}]" if entry.tags else ""
+    source = f"  (source: {one_line(entry.source)})" if entry.source else ""
+    return f"- {name(entry.id, numbers)}  [{entry.type.value}] ({' · '.join(days)})  {_title(entry)}{tags}{source}{mark}"
+
+
+def listed(found: Listed, tag: str | None, numbers: Numbers, now: datetime) -> str:
+    if not found.entries:
+        nothing = "(no entries)" if tag is None else f"(no entries tagged '{one_line(tag)}')"
+        return _lines([nothing, *_notes(found.notes)])
+    more = [f"the newest {len(found.entries)}; others are older"] if found.more else []
+    return _lines([*(line(entry, numbers, now) for entry in found.entries), *_notes([*more, *found.notes])])
+
+
+def entry(shown: Entry, around: Around, numbers: Numbers, now: datetime, attached: str | None = None) -> str:
+    """An entry with its text, what is attached and its links (D113)."""
+    sides = [
+        ("outgoing:", [f"- {link.label} → {_other(link.target_id, around, numbers)}" for link in around.outgoing]),
+        ("incoming:", [f"- {_other(link.source_id, around, numbers)} → {link.label}" for link in around.incoming]),
+    ]
+    parts = [line(shown, numbers, now), shown.content] + ([attached] if attached else [])
+    parts += ["\n".join([head, *links]) for head, links in sides if links]
+    parts += _notes(["more links are there; the newest are shown"]) if around.more else []
+    return "\n\n".join(part for part in parts if part)
+
+
+def hits(query: str, found: Hits, numbers: Numbers, now: datetime, conversation: str | None) -> str:
+    """What a search found (D91, D116)."""
+    asked = one_line(query)
+    also = [f"(also searched: {' | '.join(repr_of(one) for one in found.also)})"] if found.also else []
+    if not found.entries:
+        return _lines([*also, f"(no entries match '{asked}')", *_notes(found.notes)])
+    lines = [*also, f"{len(found.entries)} match(es) for '{asked}' (top by relevance)"]
+    for rank, one in enumerate(found.entries):
+        pinned = conversation is not None and one.conversation_id == conversation
+        lines.append(line(one, numbers, now, mark="  [conversation]" if pinned else ""))
+        excerpt = begun(one.content, EXCERPT_BYTES) if rank < EXCERPTS else ""
+        lines += [f"  {excerpt}"] if excerpt else []
+    return _lines([*lines, *_notes(found.notes)])
+
+
+def reached(found: Reached, depth: int, numbers: Numbers, now: datetime) -> str:
+    """What is linked to an entry (D117)."""
+    first, *others = found.entries
+    head = f"{name(first.id, numbers)} in {depth} step{'s' * (depth > 1)}: {len(others)} linked entries, {len(found.links)} relations"
+    links = [f"- {_link(link, numbers)}" for link in found.links]
+    return _lines(
+        [head, *(line(one, numbers, now) for one in found.entries), *(["relations:", *links] if links else []), *_named(found.notes, numbers)]
+    )
+
+
+def density(entry_id: str, found: Linked, numbers: Numbers) -> str:
+    """How closely an entry is linked (D118)."""
+    labels = f" ({', '.join(found.labels)})" if found.labels else ""
+    return _lines(
+        [
+            f"density of {name(entry_id, numbers)}: {found.verdict}",
+            f"out edges: {found.outgoing}",
+            f"in edges: {found.incoming}",
+            f"distinct relations: {len(found.labels)}{labels}",
+            f"1-hop nodes: {found.one_step}",
+            f"2-hop nodes: {found.two_steps}",
+            *_named(found.notes, numbers),
+        ]
+    )
+
+
+def noted(found: Noted) -> str:
+    """A scratchpad; of a long one the end."""
+    if not found.content:
+        return "(empty)" if found.exists else "(empty: nothing was ever written)"
+    data = found.content.encode()
+    if len(data) <= MOST_BODY_BYTES:
+        return found.content.removesuffix("\n")
+    return f"(the last {MOST_BODY_BYTES:,} bytes of {len(data):,})\n{data[-MOST_BODY_BYTES:].decode(errors='ignore')}".removesuffix("\n")
+
+
+def repr_of(text: str) -> str:
+    return f"'{one_line(text)}'"
+
+
+def _title(one: Entry) -> str:
+    return one_line(one.title or "") or begun(one.content, UNTITLED_BYTES)
+
+
+def _other(entry_id: str, around: Around, numbers: Numbers) -> str:
+    one = around.others[entry_id]
+    return f"{name(entry_id, numbers)}  {UNAVAILABLE if one is None else _title(one)}"
+
+
+def _link(link: Link, numbers: Numbers) -> str:
+    return f"{name(link.source_id, numbers)} {link.label} {name(link.target_id, numbers)}"
+
+
+def _notes(notes: Iterable[str]) -> list[str]:
+    """Each in brackets, which some have already."""
+    flat = [one_line(note) for note in notes]
+    return [note if note.startswith("(") and note.endswith(")") else f"({note})" for note in flat]
+
+
+def _named(notes: Iterable[str], numbers: Numbers) -> list[str]:
+    """Notes that name entries by their ids."""
+    said = list(notes)
+    for entry_id in numbers:
+        said = [note.replace(entry_id, name(entry_id, numbers)) for note in said]
+    return _notes(said)
+
+
+def _lines(lines: Sequence[str]) -> str:
+    return "\n".join(lines)

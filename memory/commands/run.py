@@ -1,0 +1,199 @@
+"""Each command of a text is carried out, one after the other, and answered (D112–D125)."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from memory.commands import parse, render
+from memory.commands.reach import MOST_BODY_BYTES, MOST_ENTRIES, MOST_HITS, MOST_SUPERSEDED, Reach
+from memory.domain.entry import Entry
+from memory.domain.errors import InvalidInput, MemoryTiersError
+from memory.domain.shown import Shown
+
+NO_MEMORY = "no memory is there"
+GONE = "entry {} not found or already invalidated"
+LOOP = "self-loops not allowed"
+READS = (parse.ListEntries, parse.ShowEntry, parse.Search, parse.Expand, parse.Density, parse.ReadArtifact, parse.Scratchpad)
+"""What changes nothing."""
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Result(Shown):
+    """The answer to one command: `text` is what an agent reads, in its frame. `cacheable` says whether it may be shown again instead of asking again:
+    never an error (D123), nor what is not whole, nor what changed something."""
+
+    command: str
+    text: str
+    is_error: bool
+    cacheable: bool
+
+
+class _Refused(Exception):
+    """A command that cannot be carried out, and why."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Answer:
+    text: str
+    whole: bool = True
+
+
+async def answer(reach: Reach | None, text: str) -> list[Result]:
+    """One result for each command of the text, in its order; of prose none. Without a memory each is an error (D124)."""
+    return [await _result(reach, command) for command in parse.commands_in(text)]
+
+
+async def _result(reach: Reach | None, command: parse.Command) -> Result:
+    try:
+        if isinstance(command, parse.Wrong):
+            return _error(command, render.usage(command.usage))
+        if reach is None:
+            raise _Refused(NO_MEMORY)
+        said = await _ANSWERS[type(command)](reach, command)
+    except _Refused as refused:
+        return _error(command, render.error(str(refused)))
+    except InvalidInput as refused:
+        return _error(command, render.error(refused.problem if refused.field in refused.problem else str(refused)))
+    except MemoryTiersError as failed:
+        return _error(command, render.error(str(failed)))
+    return Result(command.said, render.framed(command, said.text), False, said.whole and isinstance(command, READS))
+
+
+def _error(command: parse.Command, text: str) -> Result:
+    return Result(command.said, render.framed(command, text), True, False)
+
+
+def _shown(named: str) -> str:
+    """An id as a person writes it."""
+    return f"#{named}" if named.isdigit() else named
+
+
+async def _found(reach: Reach, *named: str, missing: str = "entry {} not found") -> list[Entry]:
+    """The entries that are named: each must be one that may be read."""
+    found = await reach.find(named)
+    if (lacks := next((one for one in named if one not in found), None)) is not None:
+        raise _Refused(missing.format(_shown(lacks)))
+    return [found[one] for one in named]
+
+
+# -- reading --------------------------------------------------------------------------------------------------------------
+
+
+async def _entries(reach: Reach, command: parse.ListEntries) -> _Answer:
+    found = await reach.listed(command.types, command.tag, MOST_ENTRIES)
+    numbers = await reach.numbers(one.id for one in found.entries)
+    return _Answer(render.listed(found, command.tag, numbers, reach.now), not found.notes)
+
+
+async def _entry(reach: Reach, command: parse.ShowEntry) -> _Answer:
+    [shown] = await _found(reach, command.id)
+    around = await reach.around(shown.id)
+    numbers = await reach.numbers([shown.id, *around.others])
+    return _Answer(render.entry(shown, around, numbers, reach.now))
+
+
+async def _search(reach: Reach, command: parse.Search) -> _Answer:
+    found = await reach.search(command.query, MOST_HITS, rerank=command.rerank)
+    numbers = await reach.numbers(one.id for one in found.entries)
+    return _Answer(render.hits(command.query, found, numbers, reach.now, reach.conversation), not found.notes)
+
+
+async def _expand(reach: Reach, command: parse.Expand) -> _Answer:
+    [begin] = await _found(reach, command.id)
+    found = await reach.expand(begin.id, command.depth)
+    numbers = await reach.numbers(one.id for one in found.entries)
+    return _Answer(render.reached(found, command.depth, numbers, reach.now))
+
+
+async def _density(reach: Reach, command: parse.Density) -> _Answer:
+    [entry] = await _found(reach, command.id)
+    return _Answer(render.density(entry.id, await reach.density(entry.id), await reach.numbers([entry.id])))
+
+
+async def _read(reach: Reach, command: parse.ReadArtifact) -> _Answer:
+    raise _Refused("artifacts are not there")
+
+
+async def _scratchpad(reach: Reach, command: parse.Scratchpad) -> _Answer:
+    return _Answer(render.noted(await reach.scratchpad(shared=command.shared)))
+
+
+# -- writing --------------------------------------------------------------------------------------------------------------
+
+
+async def _add_entry(reach: Reach, command: parse.AddEntry) -> _Answer:
+    content = _body(command.body, "entry")
+    if command.artifact is not None:
+        raise _Refused("artifacts are not there: nothing was written")
+    if len(command.supersedes) > MOST_SUPERSEDED:
+        raise _Refused(f"at most {MOST_SUPERSEDED} entries are superseded at once, not {len(command.supersedes)}: nothing was written")
+    old = await _found(reach, *command.supersedes, missing=f"{GONE}: nothing was written") if command.supersedes else []
+    superseded = list(dict.fromkeys(one.id for one in old))
+    added, notes = await reach.add(command.type, command.title, content, superseded)
+    numbers = await reach.numbers([added.id, *superseded])
+    place = f", in the place of {_names(superseded, numbers)}" if superseded else ""
+    return _Answer("\n".join([f"OK: entry {render.name(added.id, numbers)} added{place}", *notes]))
+
+
+async def _add_link(reach: Reach, command: parse.AddLink) -> _Answer:
+    missing = "both entries must exist, be active and be of this memory"
+    if command.source == command.target:
+        raise _Refused(LOOP)
+    source, target = (one.id for one in await _found(reach, command.source, command.target, missing=missing))
+    if source == target:
+        raise _Refused(LOOP)
+    try:
+        await reach.link(source, command.relation, target)
+    except InvalidInput as refused:
+        raise _Refused(refused.problem) from refused
+    numbers = await reach.numbers([source, target])
+    return _Answer(f"OK: {render.name(source, numbers)} {command.relation} {render.name(target, numbers)}")
+
+
+async def _invalidate(reach: Reach, command: parse.Invalidate) -> _Answer:
+    [entry] = await _found(reach, command.id, missing=GONE)
+    if not await reach.invalidate(entry.id):
+        raise _Refused(GONE.format(_shown(command.id)))
+    return _Answer(f"OK: entry {render.name(entry.id, await reach.numbers([entry.id]))} invalidated")
+
+
+async def _write(reach: Reach, command: parse.Write) -> _Answer:
+    size = await reach.write(_body(command.text, "text"), shared=command.shared)
+    return _Answer(f"OK: {size:,} bytes stand in the scratchpad")
+
+
+async def _clear(reach: Reach, command: parse.Clear) -> _Answer:
+    return _Answer("OK: cleared" if await reach.clear(shared=command.shared) else "OK: it was empty")
+
+
+def _body(text: str | None, what: str) -> str:
+    """What is to be written (D3, D8, D119)."""
+    if text is None:
+        raise _Refused(f"not closed with {parse.ENDS}: nothing was written")
+    if not text.strip():
+        raise _Refused(f"the {what} has no text: nothing was written")
+    if (size := len(text.encode(errors="surrogatepass"))) > MOST_BODY_BYTES:
+        raise _Refused(f"content exceeds {MOST_BODY_BYTES // 1024} KiB ({size:,} bytes): nothing was written")
+    return text
+
+
+def _names(ids: Iterable[str], numbers: render.Numbers) -> str:
+    return ", ".join(render.name(one, numbers) for one in ids)
+
+
+_ANSWERS: dict[type[parse.Command], Callable[[Reach, Any], Awaitable[_Answer]]] = {
+    parse.ListEntries: _entries,
+    parse.ShowEntry: _entry,
+    parse.Search: _search,
+    parse.Expand: _expand,
+    parse.Density: _density,
+    parse.ReadArtifact: _read,
+    parse.Scratchpad: _scratchpad,
+    parse.AddEntry: _add_entry,
+    parse.AddLink: _add_link,
+    parse.Invalidate: _invalidate,
+    parse.Write: _write,
+    parse.Clear: _clear,
+}

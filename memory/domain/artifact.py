@@ -1,0 +1,64 @@
+"""Artifacts: files that a session has, each under a path of its own (D6, D18)."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from datetime import datetime
+
+from memory.domain import door
+from memory.domain.errors import InvalidInput
+from memory.domain.shown import Shown
+
+MAX_PATH_BYTES = 1_024
+MAX_MEDIA_TYPE_CHARS = 255
+ANY_MEDIA_TYPE = "application/octet-stream"
+
+_TOKEN = r"[A-Za-z0-9!#$&^_.+-]+"  # noqa: S105 - a word of RFC 6838
+_MEDIA_TYPE = re.compile(rf"{_TOKEN}/{_TOKEN}(?:\s*;\s*{_TOKEN}=(?:{_TOKEN}|\"[^\"\\\r\n]*\"))*")
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Artifact(Shown):
+    """What is known of an artifact, its bytes aside: `size` in bytes, `sha256` in hexadecimal digits.
+
+    The id stays where its path is written again, and is another where that was deleted in between.
+    """
+
+    id: str
+    session_id: str
+    path: str
+    media_type: str
+    size: int
+    sha256: str
+    created_at: datetime
+    updated_at: datetime
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class ArtifactPage(Shown):
+    """Some artifacts of a session, oldest first; `cursor` asks for those behind them, None where there are none."""
+
+    artifacts: list[Artifact]
+    cursor: str | None = None
+
+
+def check_path(value: object) -> str:
+    """A relative path with `/` between its parts, at most 1,024 bytes; nothing in it climbs."""
+    path = door.text("path", value, max_bytes=MAX_PATH_BYTES)
+    if "\\" in path:
+        raise InvalidInput("path", "must not hold a backslash; parts are divided by /")
+    if path.startswith("/"):
+        raise InvalidInput("path", "must be relative: it begins with /")
+    for part in path.split("/"):
+        if part in ("", ".", ".."):
+            raise InvalidInput("path", f"must have no empty part and none that is . or ..: {path[:60]!r}")
+    return path
+
+
+def check_media_type(value: object) -> str:
+    """Such as `text/markdown; charset=utf-8`."""
+    named = door.text("media_type", value, max_chars=MAX_MEDIA_TYPE_CHARS)
+    if not _MEDIA_TYPE.fullmatch(named):
+        raise InvalidInput("media_type", f"{named[:60]!r} is no media type such as text/plain")
+    return named

@@ -1,0 +1,78 @@
+"""What became of an entry's enrichment: tags that an advisor gave it, and older entries that it takes the place of (D109)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal, TypeAlias, get_args
+
+from memory.domain.shown import Shown
+
+if TYPE_CHECKING:
+    from memory.domain.entry import Entry
+
+Pass: TypeAlias = Literal["auto_tag", "auto_supersede"]
+PASSES: tuple[Pass, ...] = get_args(Pass)
+
+STILL_OWED = "still owed"
+"""What a note says, perhaps with a reason before it, of what is not done yet."""
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class AutoTag(Shown):
+    """Tags by an advisor. `added` are those that were put behind the caller's; where none were, `note` says why."""
+
+    model: str | None
+    applied: bool = False
+    added: tuple[str, ...] = ()
+    note: str | None = None
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class AutoSupersede(Shown):
+    """Older entries that an advisor was shown, as `candidates`, by their ids in the order of their numbers, and those that gave way, `invalidated`.
+    `note` is what the advisor said of it, or why nothing gave way."""
+
+    model: str | None
+    applied: bool = False
+    candidates: tuple[str, ...] = ()
+    invalidated: tuple[str, ...] = ()
+    note: str | None = None
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class ManuallySuperseded(Shown):
+    """Entries that the caller named (`supersedes=…`), and those that gave way."""
+
+    requested: tuple[str, ...]
+    invalidated: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class AdviceCost(Shown):
+    """What one answer of an advisor cost, and for what it was asked; tokens where the advisor says how many (see `Advice`)."""
+
+    of: Pass
+    model: str
+    input_tokens: int | None = None
+    output_tokens: int | None = None
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Enrichment(Shown):
+    """What is known of an entry's enrichment; None of what was not asked for. `owed` while it is not done."""
+
+    auto_tag: AutoTag | None = None
+    supersede: AutoSupersede | None = None
+    costs: tuple[AdviceCost, ...] = ()
+    owed: bool = False
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Written(Shown):
+    """An entry that was remembered, as it stands with what was done for it, and what that was (D109); None of what was not asked for."""
+
+    entry: Entry
+    supersedes_manual: ManuallySuperseded | None = None
+    supersede: AutoSupersede | None = None
+    auto_tag: AutoTag | None = None
+    costs: tuple[AdviceCost, ...] = ()

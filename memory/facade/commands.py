@@ -1,0 +1,114 @@
+"""`memory.commands`: the `/mem` language, for agents and chats."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, Literal, TypedDict
+
+from memory.commands.run import Result, answer
+from memory.commands.schema import DESCRIPTION, NAME, PARAMETERS
+from memory.domain import door
+from memory.domain.errors import InvalidInput
+from memory.domain.scope import Scope
+from memory.domain.shapes.tools import Shape, tool_as
+from memory.facade.access import Access, Scopes, scopes_of
+from memory.facade.arguments import flag, scope_of
+from memory.facade.build import as_advisor
+from memory.facade.reach import MemoryReach
+from memory.facade.wanted import preferences
+from memory.ports.advisor import Advisor, Prompt
+
+TENANT = "tenant"
+
+
+class Profile(TypedDict, total=False):
+    """What a memory does for an agent unless told otherwise (D100)."""
+
+    intent_routing: bool
+    """Prefer what the question itself seems to want; on."""
+    search_expand: bool
+    """Have an advisor put the question in other words, and search for these too; off."""
+    age_decay: bool
+    """What is older counts less; on."""
+    age_half_life_days: float
+    """90."""
+    age_floor: float
+    """What the oldest counts at least: 0.5."""
+
+
+class Commands:
+    """What an agent or a chat writes to read its memory and to add to it: lines that begin with `/mem`.
+
+        [found] = await memory.commands.run("/mem search tea", scope="user:ada")
+        print(found.text)
+
+    `/mem entries`, `entry`, `search`, `expand`, `density`, `add entry … /endmem`, `add link`, `invalidate`, `write`, `scratchpad` and `clear`;
+    `/mem` alone says how each is used. There is none that deletes (D122).
+    """
+
+    def __init__(self, access: Access) -> None:
+        self._access = access
+
+    async def run(
+        self,
+        text: str,
+        *,
+        scope: Scope | str,
+        reads: Scopes | None = None,
+        conversation: str | None = None,
+        agent: str | None = None,
+        profile: Profile | None = None,
+        advisor: Advisor | Callable[[Prompt], Any] | None = None,
+    ) -> list[Result]:
+        """Carry out the commands of a text, in order: one result each; prose is ignored.
+
+        A result's `text` stands in a frame, from `[/mem …]` to `[END MEMORY]`, of which no line that was stored before looks like the end. What goes
+        wrong, a store or a closed memory too, is a result that says `ERR: …` and has `is_error`; nothing of it is to be cached (D123, D124).
+
+        What is added goes to `scope`, comes from the source `agent` and from the `agent` that is named, and is pinned to `conversation`, a session
+        that must be there. What is read, linked to, superseded or counted is of `reads`: of that scope unless told, of scopes that are named, or with
+        `reads="tenant"` of all. `agent` is also whose scratchpad it is; without, it is the one that all share. `profile` says what a search does by
+        itself; `advisor` is asked in place of the memory's own.
+        """
+        if not isinstance(text, str):
+            raise InvalidInput("text", f"must be text, not {type(text).__name__}")
+        into, wanted = scope_of(scope), _profile(profile)
+        reach = MemoryReach(
+            self._access,
+            into,
+            _reads(reads, into),
+            None if conversation is None else door.identifier("conversation", conversation),
+            None if agent is None else door.identifier("agent", agent),
+            preferences(
+                types=None,
+                tags=None,
+                conversation_id=conversation,
+                intent=flag("profile.intent_routing", wanted.get("intent_routing", True)),
+                age_decay=flag("profile.age_decay", wanted.get("age_decay", True)),
+                half_life=wanted.get("age_half_life_days") if wanted.get("age_decay", True) else None,
+                decay_floor=wanted.get("age_floor") if wanted.get("age_decay", True) else None,
+            ),
+            flag("profile.search_expand", wanted.get("search_expand", False)),
+            None if advisor is None else as_advisor(advisor),
+        )
+        return await answer(reach, text)
+
+    def schema(self, shape: Shape = "openai") -> dict[str, Any]:
+        """The language as one tool for a model, in the shape that OpenAI's API takes, or Anthropic's; its `text` is what `run` takes."""
+        return tool_as(NAME, DESCRIPTION, PARAMETERS, shape)
+
+
+def _reads(given: Scopes | Literal["tenant"] | None, scope: Scope) -> tuple[Scope, ...] | None:
+    if given == TENANT:
+        return None
+    return (scope,) if given is None else tuple(dict.fromkeys(scopes_of(given)))
+
+
+def _profile(given: Profile | None) -> Profile:
+    if given is None:
+        return {}
+    if not isinstance(given, Mapping):
+        raise InvalidInput("profile", f"must be a dict such as {{'search_expand': True}}, not {type(given).__name__}")
+    for name in given:
+        door.one_of("profile", name, Profile.__annotations__)
+    return given

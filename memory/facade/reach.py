@@ -1,0 +1,169 @@
+"""A memory as commands ask it: one tenant's, within what may be read, and written to in one scope."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from itertools import islice
+
+from memory.commands import reach as asked_by
+from memory.domain import door
+from memory.domain.entry import Entry, EntryDraft
+from memory.domain.errors import InvalidInput
+from memory.domain.scope import Scope
+from memory.facade.access import Access, Scopes
+from memory.facade.relations import Relations
+from memory.facade.scratchpads import Scratchpads
+from memory.orchestrator.relations import Relation
+from memory.policies.ranking.preferences import Preferences
+from memory.ports.advisor import Advisor
+from memory.ports.query import Tenant
+
+log = logging.getLogger(__name__)
+
+SOURCE = "agent"
+"""Where an entry that a command adds comes from (D119)."""
+READ_LINKS = 200
+"""Of an entry in each direction: some lead to what may not be read."""
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryReach:
+    """See `memory.commands.reach.Reach`."""
+
+    access: Access
+    scope: Scope
+    reads: tuple[Scope, ...] | None
+    """What may be read; None for all of the tenant's."""
+    conversation: str | None
+    agent: str | None
+    preferred: Preferences
+    expands: bool
+    advisor: Advisor | None
+
+    @property
+    def now(self) -> datetime:
+        return self.access.engine.placement.now()
+
+    # -- which entries ----------------------------------------------------------------------------------------------------
+
+    async def find(self, named: Sequence[str]) -> Mapping[str, Entry]:
+        found = await self.access.engine.entries.get_many(self.access.tenant, named)
+        return {one: found[one] for one in named if one in found and self._may_read(found[one])}
+
+    async def numbers(self, ids: Iterable[str]) -> Mapping[str, int]:
+        return {}
+
+    async def listed(self, types: Sequence[str], tag: str | None, limit: int) -> asked_by.Listed:
+        for one in types:
+            door.one_of("type filter", one, asked_by.TYPES)
+        tags = None if tag is None else [tag]
+        asked = self.access.asked(self.reads, types=types, tags=tags, limit=limit, unless_told=limit, anywhere=self.reads is None)
+        page = await self.access.engine.browsing.browse(asked)
+        return asked_by.Listed(page, page.cursor is not None, page.degraded)
+
+    async def search(self, query: str, limit: int, *, rerank: bool) -> asked_by.Hits:
+        scopes, notes = (self.reads, ()) if self.reads is not None else await self._all_scopes()
+        if not scopes:
+            return asked_by.Hits([])
+        found = await self.access.search(
+            query, scopes, limit=limit, preferred=self.preferred, expand=self.expands, rerank=rerank, advisor=self.advisor
+        )
+        told = [block.note for block in (found.expansion, found.rerank) if block is not None and block.note and block.model is not None]
+        unasked = [found.rerank.note] if found.rerank is not None and found.rerank.note and found.rerank.model is None else []
+        also = found.expansion.queries if found.expansion is not None else ()
+        return asked_by.Hits([hit.entry for hit in found], also, [*dict.fromkeys((*notes, *told, *unasked, *found.degraded))])
+
+    # -- links ------------------------------------------------------------------------------------------------------------
+
+    async def around(self, entry_id: str) -> asked_by.Around:
+        relations, tenant = self.access.engine.relations, self.access.tenant
+        self.access.engine.accesses.note(tenant, [entry_id])  # it is read
+        outgoing = await relations.related(tenant, source_id=entry_id, limit=READ_LINKS)
+        incoming = await relations.related(tenant, target_id=entry_id, limit=READ_LINKS)
+        ends = {one.target_id for one in outgoing} | {one.source_id for one in incoming}
+        found = await self.access.engine.entries.get_many(tenant, ends, retired=True)
+        readable = {one.id: one if one.is_active(self.now) else None for one in found.values() if self._may_read(one)}
+        shown_from = [_link(one) for one in outgoing if one.target_id in readable]
+        shown_to = [_link(one) for one in incoming if one.source_id in readable]
+        most = asked_by.LINKS_A_SIDE
+        sides = (shown_from[:most], shown_to[:most])
+        named = {one.target_id for one in sides[0]} | {one.source_id for one in sides[1]}
+        more = max(len(shown_from), len(shown_to)) > most or max(len(outgoing), len(incoming)) >= READ_LINKS
+        return asked_by.Around(*sides, {end: readable[end] for end in named}, more)
+
+    async def expand(self, entry_id: str, depth: int) -> asked_by.Reached:
+        found = await Relations(self.access).expand(entry_id, depth=depth, scope=self.reads)
+        return asked_by.Reached([node.entry for node in found.nodes], [_link(one) for one in found.relations], found.notices)
+
+    async def density(self, entry_id: str) -> asked_by.Linked:
+        found = await Relations(self.access).density(entry_id, scope=self.reads)
+        return asked_by.Linked(found.outgoing, found.incoming, found.labels, found.one_step, found.two_steps, found.verdict, found.notices)
+
+    # -- writing ----------------------------------------------------------------------------------------------------------
+
+    async def add(self, kind: str, title: str, content: str, supersedes: Sequence[str]) -> tuple[Entry, Sequence[str]]:
+        draft = EntryDraft(
+            scope=self.scope,
+            content=content,
+            type=kind,
+            title=title,
+            source=SOURCE,
+            agent=self.agent,
+            conversation_id=self.conversation,
+        )
+        if self.conversation is not None and await self.access.engine.conversations.find(self.access.tenant, self.conversation) is None:
+            raise InvalidInput("conversation", f"{self.conversation!r} is not there: nothing was written")
+        return await self.access.write(draft, revive=False, consistency=None, supersedes=supersedes), []
+
+    async def link(self, source_id: str, label: str, target_id: str) -> None:
+        await Relations(self.access).relate(source_id, label, target_id)
+
+    async def invalidate(self, entry_id: str) -> bool:
+        return await self.access.engine.entries.invalidate(self.access.tenant, entry_id, None, None)
+
+    async def write(self, text: str, *, shared: bool) -> int:
+        return await Scratchpads(self.access).append(text, self._whose(shared))
+
+    async def scratchpad(self, *, shared: bool) -> asked_by.Noted:
+        found = await Scratchpads(self.access).read(self._whose(shared))
+        return asked_by.Noted(found.content, found.exists)
+
+    async def clear(self, *, shared: bool) -> bool:
+        return await Scratchpads(self.access).clear(self._whose(shared))
+
+    # -- shared -----------------------------------------------------------------------------------------------------------
+
+    def _may_read(self, entry: Entry) -> bool:
+        return self.reads is None or entry.scope in self.reads
+
+    def _whose(self, shared: bool) -> str | None:
+        return None if shared else self.agent
+
+    async def _all_scopes(self) -> tuple[Scopes, Sequence[str]]:
+        """The scopes of the tenant: a search is of scopes that are named."""
+        engine, tenant = self.access.engine, self.access.tenant
+        found: dict[str, Scope] = {}
+        for store in engine.topology.homes:
+            async for partition, _ in engine.placement.partitions("commands.scopes", store, Tenant(tenant)):
+                if (scope := _scope_in(partition.scope)) is not None:
+                    found[partition.scope] = scope
+                if len(found) > door.MAX_SCOPES:
+                    break
+        notes = [f"the memory has more than {door.MAX_SCOPES:,} scopes, of which as many were searched"] if len(found) > door.MAX_SCOPES else []
+        return list(islice(found.values(), door.MAX_SCOPES)), notes
+
+
+def _link(relation: Relation) -> asked_by.Link:
+    return asked_by.Link(relation.label, relation.source_id, relation.target_id)
+
+
+def _scope_in(text: str) -> Scope | None:
+    """The scope that a partition is of; None for one of something else."""
+    try:
+        scope = Scope.parse(text)
+    except InvalidInput:
+        return None
+    return scope if scope.text == text else None

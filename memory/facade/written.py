@@ -1,0 +1,55 @@
+"""How one thing is remembered, as callers say it: what `remember` takes besides the text and the scope."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import timedelta
+from typing import Any, Literal, TypeAlias, TypedDict, cast
+
+from memory.domain.entry import EntryDraft, EntryType
+from memory.domain.scope import Scope
+from memory.facade.arguments import Moment
+from memory.orchestrator.checking import Decide
+from memory.orchestrator.deliveries import Consistency
+
+OnConflict: TypeAlias = Literal["refuse", "update"]
+"""What becomes of a write under a key whose entry says something else."""
+
+
+class HowWritten(TypedDict, total=False):
+    """How, and not what; see `Memory.write`."""
+
+    revive: bool
+    consistency: Consistency | None
+    supersedes: Sequence[str]
+    on_conflict: OnConflict
+    check: bool
+    decide: Decide | None
+    auto_tag: bool | None
+    auto_supersede: bool | None
+
+
+class WriteOptions(HowWritten, total=False):
+    """All that `write` takes besides the text and the scope."""
+
+    type: EntryType | str
+    title: str | None
+    source: str | None
+    tags: Sequence[str]
+    metadata: Mapping[str, Any] | None
+    created_at: Moment | None
+    expires_at: Moment | timedelta | None
+    conversation_id: str | None
+    number_in_conversation: int | None
+    speaker: str | None
+    agent: str | None
+    run: str | None
+    origins: Sequence[str]
+    key: str | None
+
+
+def divided(scope: Scope, content: str, options: WriteOptions) -> tuple[EntryDraft, HowWritten]:
+    """What is to be written, checked, and how. Raises `InvalidInput` for a name that `write` does not take."""
+    said = {name: value for name, value in options.items() if name not in HowWritten.__annotations__}
+    how = {name: value for name, value in options.items() if name in HowWritten.__annotations__}
+    return EntryDraft(**{**said, "scope": scope, "content": content}), cast("HowWritten", how)

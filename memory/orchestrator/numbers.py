@@ -1,0 +1,190 @@
+"""Running numbers, `#42`: by them people and commands name what has an id that nobody types (D95, D114).
+
+A number is given when a thing is first shown by one: a counter of the tenant is moved on, past as many numbers as are asked for, by compare-and-set,
+and each is put as a record beside its thing, under a key which the thing's id tells. So a thing has at most one, whoever comes first, and no number
+is given twice: of who dies in between, or comes second, the numbers are gaps.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import Literal, TypeAlias, get_args
+
+from memory.domain import door, ids
+from memory.domain.errors import CorruptRecord, InvalidInput
+from memory.domain.shown import Shown
+from memory.orchestrator.collections import COUNTERS, ENTRIES, NUMBERS
+from memory.orchestrator.generations import Generations
+from memory.orchestrator.outbox import Outbox, Pending
+from memory.orchestrator.placement import Placement, refused
+from memory.orchestrator.steps import step
+from memory.orchestrator.turns import Patience, Turns
+from memory.orchestrator.versions import version_at
+from memory.ports.collections import Collection
+from memory.ports.query import In, Query, Tenant
+from memory.ports.record import Corrupt, Key, Record, Stored, Tombstone
+from memory.ports.store import Store
+from memory.ports.writes import Absent, AtVersion, Put, Status
+
+COUNTERS_SCOPE = "counters"
+
+NumberedKind: TypeAlias = Literal["entry"]
+NUMBERED: dict[NumberedKind, tuple[Collection, str]] = {"entry": (ENTRIES, "entry_id")}
+"""What has numbers, and the field by which a number names such a thing: each is a line here, a field of `NUMBERS` and a child in `KINDS`."""
+
+_REFERENCE = re.compile(r"\s*#?\s*(?:(?P<number>[0-9]{1,18})|(?P<id>[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}))\s*")
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Referent(Shown):
+    """A thing that was named: what it is, its id, and its number, None where it was never shown by one."""
+
+    kind: NumberedKind
+    id: str
+    number: int | None
+
+
+def reference_of(text: str) -> int | str:
+    """What `#42`, `42` or an id names: a number or an id (D114)."""
+    if (found := _REFERENCE.fullmatch(text)) is None:
+        raise InvalidInput("id", f"{text[:40]!r} is neither a number, such as #42, nor an id")
+    return int(found["number"]) if found["number"] else found["id"].lower()
+
+
+def kind_of(value: object) -> NumberedKind:
+    return door.one_of("kind", value, get_args(NumberedKind))  # type: ignore[return-value]
+
+
+class Numbers:
+    """Gives numbers, and finds what has them."""
+
+    def __init__(self, placement: Placement, *, generations: Generations, outbox: Outbox, turns: Turns) -> None:
+        self._placement = placement
+        self._generations = generations
+        self._outbox = outbox
+        self._turns = turns
+
+    async def of(self, tenant: str, asked: Sequence[str], kind: NumberedKind = "entry") -> dict[str, int]:
+        """The numbers of these things, given now where they have none, the oldest first.
+
+        Without those that are not there, and those of which no store can tell just now.
+        """
+        wanted = list(dict.fromkeys(one for one in asked if ids.is_id(one)))
+        rows = dict(zip(wanted, await self._standing(tenant, wanted), strict=True))
+        found = {one: _number(row) for one, row in rows.items() if isinstance(row, Record)}
+        lacking = [Key(tenant, one) for one, row in rows.items() if not isinstance(row, Record | Corrupt)]
+        located = await self._placement.locate_many(NUMBERED[kind][0], lacking, partial=True) if lacking else []
+        found |= await self._give(tenant, kind, [home for at in located if (home := at.home()) is not None])
+        return {one: found[one] for one in wanted if one in found}
+
+    async def resolve(self, tenant: str, references: Sequence[int | str]) -> list[Referent | None]:
+        """What each number or id names, None where there is no such thing of this tenant any more."""
+        found: dict[int | str, Referent] = {}
+        numbers = tuple(dict.fromkeys(one for one in references if isinstance(one, int)))
+        rows: list[Stored | None] = []
+        if numbers:
+            query = Query(NUMBERS, Tenant(tenant), In("number", numbers), limit=len(numbers))
+            rows += (await self._placement.page("number.find", self._placement.topology.archive, query)).records
+        named = list(dict.fromkeys(one for one in references if isinstance(one, str) and ids.is_id(one)))
+        rows += await self._standing(tenant, named)
+        records = [row for row in rows if isinstance(row, Record)]
+        for kind, (collection, field) in NUMBERED.items():
+            by_id = {str(row.fields[field]): _number(row) for row in records if row.fields.get(field) is not None}
+            asked = [Key(tenant, one) for one in dict.fromkeys([*by_id, *named])]
+            for at in await self._placement.locate_many(collection, asked) if asked else ():
+                if at.record is not None or at.corrupt is not None:
+                    thing = Referent(kind, at.key.id, by_id.get(at.key.id))
+                    found |= {name: thing for name in (thing.id, thing.number) if name is not None}
+        return [found.get(one) for one in references]
+
+    async def _standing(self, tenant: str, of: Iterable[str]) -> list[Stored | None]:
+        keys = [_key(tenant, one) for one in of]
+        with step("number.read"):
+            return await self._placement.topology.archive.get(NUMBERS, keys) if keys else []
+
+    # -- given ----------------------------------------------------------------------------------------------------------
+
+    async def _give(self, tenant: str, kind: NumberedKind, homes: Sequence[tuple[Record, Store]]) -> dict[str, int]:
+        """Number these things, or learn what others were faster to number them."""
+        if not homes:
+            return {}
+        archive, given = self._placement.topology.archive, dict[str, int]()
+        homes = sorted(homes, key=lambda home: (home[0].created_at, home[0].key.id))
+        first = await self._reserve(tenant, len(homes))
+        puts = [(self._put(thing, kind, first + n), thing, home) for n, (thing, home) in enumerate(homes)]
+        for _ in range(self._placement.settings.attempts):
+            outcomes = await self._placement.write("number.put", archive, *(put for put, _, _ in puts))
+            again: list[tuple[Put, Record, Store]] = []
+            for (put, thing, home), outcome in zip(puts, outcomes, strict=True):
+                there = put.record if outcome.applied else outcome.stored
+                if isinstance(there, Record):
+                    given[thing.key.id] = _number(there)
+                elif isinstance(there, Tombstone):  # of an earlier life of the thing
+                    await self._outbox.finish(Pending(NUMBERS, archive, there))
+                    later = replace(put.record, version=self._placement.next_version(there.version))
+                    again.append((Put(NUMBERS, later, AtVersion(there.version)), thing, home))
+                elif (error := refused(archive, outcome)) is not None:
+                    raise error
+                elif outcome.status is Status.REJECTED and await self._generations.lives_on(thing, home):
+                    again += [(self._put(now[0], kind, _number(put.record)), *now) for now in await self._now(NUMBERED[kind][0], thing.key)]
+            if not (puts := again):
+                break
+        return given
+
+    async def _now(self, collection: Collection, key: Key) -> list[tuple[Record, Store]]:
+        return [home for at in await self._placement.locate_many(collection, [key], partial=True) if (home := at.home()) is not None]
+
+    def _put(self, thing: Record, kind: NumberedKind, number: int) -> Put:
+        now = self._placement.now()
+        record = Record(
+            key=_key(thing.key.tenant, thing.key.id),
+            scope=thing.scope,
+            version=version_at(now),
+            created_at=now,
+            updated_at=now,
+            fields={"number": number, NUMBERED[kind][1]: thing.key.id},
+            generation=thing.generation,
+            tier="mid",
+        )
+        return Put(NUMBERS, record, Absent())
+
+    async def _reserve(self, tenant: str, count: int) -> int:
+        """Move the counter past so many numbers; the first of them."""
+        archive, key = self._placement.topology.archive, Key(tenant, ids.derived_id(tenant, COUNTERS_SCOPE, "numbers"))
+        patience = Patience(self._placement, key.id)
+        async with self._turns.take(COUNTERS, key, patience):
+            while True:
+                with step("number.count"):
+                    (there,) = await archive.get(COUNTERS, [key])
+                if isinstance(there, Corrupt):
+                    raise CorruptRecord(archive.name, key.id, there.problem)
+                last = int(str(there.fields["last"])) if isinstance(there, Record) else 0
+                now, stands = self._placement.now(), getattr(there, "version", 0)
+                counter = Record(
+                    key=key,
+                    scope=COUNTERS_SCOPE,
+                    version=version_at(now, stands),
+                    created_at=now,
+                    updated_at=now,
+                    # without the nonce a put that is made again would take another's, of the same moment, for its own
+                    fields={"last": last + count, "nonce": self._placement.nonce()},
+                    tier="mid",
+                )
+                put = Put(COUNTERS, counter, AtVersion(stands) if stands else Absent())
+                outcome = await self._placement.write_one("number.reserve", archive, put)
+                if outcome.applied:
+                    return last + 1
+                if (error := refused(archive, outcome)) is not None:
+                    raise error
+                await patience.wait()
+
+
+def _key(tenant: str, thing_id: str) -> Key:
+    """Where the number of a thing stands, whether it has one or not."""
+    return Key(tenant, ids.beside(thing_id, "number"))
+
+
+def _number(row: Record) -> int:
+    return int(str(row.fields["number"]))

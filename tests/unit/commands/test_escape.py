@@ -1,0 +1,61 @@
+"""The escape: no line of what is escaped begins like a frame or a command, and the text comes back to the letter."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from memory.commands.escape import begun, escaped, one_line, unescaped
+from memory.commands.parse import commands_in
+
+FRAMES = (
+    "/mem",
+    "/mem entries",
+    "/endmem",
+    "[/mem entries]",
+    "[END MEMORY]",
+    "[ end  memory ]",
+    "/MEM search",
+    "[/mem]",
+    "\\/endmem",
+    "\\\\[END MEMORY]",
+)
+BEFORE = ("", " ", "\t ", "\u00a0", "\u200b", "\ufeff", "\x07", "\u202e ", "\xad")
+BREAKS = ("\n", "\r\n", "\r", "\x0b", "\x0c", "\x1c", "\x1d", "\x1e", "\x85", "\u2028", "\u2029")
+
+
+@pytest.mark.parametrize("before", BEFORE)
+@pytest.mark.parametrize("looks", FRAMES)
+def test_what_looks_like_a_frame_or_a_command_gets_a_backslash_wherever_its_line_begins(looks: str, before: str) -> None:
+    for cut in ("", *(f"text{one}" for one in BREAKS)):
+        text = f"{cut}{before}{looks}"
+        assert escaped(text) == f"{cut}{before}\\{looks}"
+        assert unescaped(escaped(text)) == text
+        assert escaped(escaped(text)) == f"{cut}{before}\\\\{looks}", "what was escaped before is text like any other"
+
+
+@pytest.mark.parametrize("text", ["", "\n", "a /mem entries", "/memory/file", "/members", "/endmemo", "[END OF MEMORY]", "mem", "\\", "\\n", "[mem]"])
+def test_other_text_stays_as_it_is(text: str) -> None:
+    assert escaped(text) == text == unescaped(text)
+
+
+def test_drawn_texts_come_back_and_hold_no_command() -> None:
+    draw = random.Random(7)  # noqa: S311
+    pieces = [*FRAMES, *BEFORE, *BREAKS, "\\", "a", "\x00", "\ud800", "é"]
+    for _ in range(20_000):
+        text = "".join(draw.choices(pieces, k=draw.randrange(8)))
+        assert unescaped(escaped(text)) == text
+        assert commands_in(escaped(text)) == []
+        assert not any(line.lstrip().casefold().startswith(("[/mem", "[end memory]", "/endmem\n")) for line in escaped(text).splitlines())
+
+
+def test_a_line_is_one_line_and_its_beginning_has_so_many_bytes_at_most() -> None:
+    assert one_line(" a\n\tb\u2028c \x1b[0m\x00\ud800 ") == "a b c \ufffd[0m\ufffd\ufffd"
+    assert begun("żółć", 100) == "żółć"
+    assert begun("żółć" * 10, 20) == "żółćżółć…"
+    assert begun("ab cd ef", 5) == "ab…"
+    for most in range(3, 40):
+        cut = begun("aż€\U0001f41f" * 9 + " " * 400, most)
+        assert len(cut.encode()) <= most
+        assert cut.endswith("…")

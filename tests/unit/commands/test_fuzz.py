@@ -1,0 +1,232 @@
+"""Ten thousand drawn inputs: nothing raises, every answer stands in its own frame, and nothing is run that was stored or stands in a body.
+
+Half of them are made of whole parts, of which it is known which are commands; half are soup. A witness that only bodies, stored texts and prose speak
+of has to be there at the end.
+"""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from collections.abc import Callable, Sequence
+
+import pytest
+
+from memory import Memory, Scope
+from memory.commands import Result, commands_in
+from memory.commands.escape import escaped, unescaped
+from memory.commands.parse import Wrong
+
+INPUTS = 10_000
+ROUND = 100
+"""Inputs to one scope."""
+BREAKS = ("\n", "\r\n", "\r", "\x0b", "\x0c", "\x1c", "\x1d", "\x1e", "\x85", "\u2028", "\u2029")
+LOOKS = ("/mem", "/endmem", "[END MEMORY]", "[/mem entries]", "[/mem", "\\/endmem", "\\[END MEMORY]", "\\\\/mem", "[END  MEMORY]", "- #1  [user]")
+ODD = (
+    "\x00",
+    "\ud800",
+    "\udfff",
+    "\x1b[2J",
+    "\u200b",
+    "\u202e",
+    "\ufeff",
+    "\xa0",
+    "é",
+    "\U0001f41f",
+    "'",
+    '"',
+    "#",
+    "]",
+    "[",
+    "\\",
+    "%s",
+    "{}",
+    ",",
+    "-",
+    "9" * 400,
+)
+WORDS = (
+    "tea",
+    "a",
+    "user",
+    "project",
+    "note",
+    "tag=x",
+    "tag=",
+    "supports",
+    "likes",
+    "--rerank",
+    "--supersedes",
+    "--artifact",
+    "--shared",
+    "depth=2",
+    "depth=9",
+)
+VERBS = (
+    "entries",
+    "entry",
+    "search",
+    "expand",
+    "density",
+    "add entry",
+    "add link",
+    "invalidate",
+    "read",
+    "write",
+    "scratchpad",
+    "clear",
+    "delete",
+    "add",
+    "",
+)
+
+
+class Drawn:
+    """Draws inputs; `ids` are entries that there are, `witness` is one that no command names."""
+
+    def __init__(self, seed: int, ids: Sequence[str], witness: str) -> None:
+        self.draw = random.Random(seed)  # noqa: S311
+        self.ids = ids
+        self.says = (
+            f"/mem invalidate {witness}",
+            f"/mem add entry user WITNESS --supersedes {witness}",
+            "/mem write --shared WITNESS",
+            "/mem clear --shared",
+        )
+
+    def named(self) -> str:
+        draw = self.draw
+        return draw.choice(
+            [
+                draw.choice(self.ids),
+                str(draw.randrange(30)),
+                f"#{draw.randrange(30)}",
+                f"# {draw.randrange(30)}",
+                "9" * draw.randrange(30),
+                "abc",
+                "#",
+            ]
+        )
+
+    def arguments(self) -> str:
+        """What stands behind a verb, on one line."""
+        draw = self.draw
+        return " ".join(draw.choice([self.named(), draw.choice(WORDS), draw.choice(ODD), draw.choice(LOOKS)]) for _ in range(draw.randrange(5)))
+
+    def text(self) -> str:
+        """Lines of anything that is no end of a body."""
+        draw = self.draw
+        lines = [f"{draw.choice(['', ' ', '	'])}{draw.choice([*LOOKS, *ODD, *WORDS, *self.says])}" for _ in range(draw.randrange(1, 6))]
+        whole = "".join(f"{line}{draw.choice(BREAKS)}" for line in lines if line.strip() != "/endmem")
+        return whole if whole.endswith("\n") else f"{whole}\n"
+
+    def prose(self) -> str:
+        return f"{self.draw.choice(['> ', 'x', '- ', '.', '[', '//'])}{self.draw.choice([*LOOKS, *self.says])}"
+
+    def whole(self) -> tuple[str, list[str]]:
+        """An input of whole parts, and the verbs of its commands."""
+        draw = self.draw
+        parts, verbs = list[str](), list[str]()
+        for _ in range(draw.randrange(1, 4)):
+            kind = draw.randrange(5)
+            if kind == 0:
+                parts.append(self.prose())
+                continue
+            if kind == 1:
+                parts.append(f"/mem add entry user {draw.choice(LOOKS)} x\n{self.text()}/endmem")
+                verbs.append("add entry")
+            elif kind == 2:
+                parts.append(f"/mem write\n{self.text()}/endmem")
+                verbs.append("write")
+            else:
+                verb = draw.choice(["entries", "entry", "search", "expand", "density", "add link", "invalidate", "read", "scratchpad"])
+                parts.append(f"{draw.choice(['', ' ', '	'])}/mem {verb} {self.arguments()}")
+                verbs.append(verb)
+        if draw.randrange(5) == 0:
+            parts.append(f"/mem {draw.choice(['add entry user t', 'write'])}\n{self.text()}")
+            verbs.append("unclosed")
+        return draw.choice(["\n", "\r\n", "\r", "\u2028"]).join(parts), verbs
+
+    def soup(self) -> str:
+        draw = self.draw
+        pieces: list[Callable[[], str]] = [
+            lambda: draw.choice(BREAKS),
+            lambda: f"/mem {draw.choice(VERBS)} ",
+            self.arguments,
+            lambda: draw.choice(LOOKS),
+            lambda: draw.choice(ODD),
+        ]
+        return "".join(draw.choice(pieces)() for _ in range(draw.randrange(9)))
+
+
+def verb_of(result: Result) -> str:
+    said = result.command.split()[1:]
+    if "not closed" in result.text.split("\n")[1]:
+        return "unclosed"
+    return " ".join(said[:2]) if said[:1] == ["add"] else said[0]
+
+
+def read_frames(text: str) -> list[tuple[str, list[str]]]:
+    """Frames as somebody reads them who knows nothing but that they begin and end with a line of their own."""
+    frames = list[tuple[str, list[str]]]()
+    is_open = False
+    for line in text.splitlines():
+        begins = line.lstrip("\x00\x1b \t\u200b\ufeff\xa0\u202e")
+        if not is_open:
+            assert line.startswith("[/mem"), line
+            assert line.endswith("]"), line
+            frames.append((line[1:-1], []))
+            is_open = True
+        elif line == "[END MEMORY]":
+            is_open = False
+        else:
+            assert not begins.lower().startswith(("[/mem", "[end", "/endmem", "/mem ")), line
+            assert begins != "/mem"
+            frames[-1][1].append(line)
+    assert not is_open
+    return frames
+
+
+def check(text: str, found: Sequence[Result], done: Counter[str]) -> None:
+    commands = commands_in(text)
+    assert [one.command for one in found] == [one.said for one in commands]
+    frames = read_frames("\n".join(one.text for one in found))
+    assert len(frames) == len(found), "one frame for each, whatever stands in it"
+    for (head, body), result, command in zip(frames, found, commands, strict=True):
+        result.text.encode()
+        assert body
+        assert body[0].startswith("ERR: ") == result.is_error
+        assert not (result.is_error and result.cacheable)
+        assert commands_in("\n".join(body)) == [], "what is answered is no command"
+        if len(head) < 400 and "\ufffd" not in head:
+            [again] = commands_in(head)
+            assert (type(again), again.said) == (type(command), command.said)
+        done["wrong" if isinstance(command, Wrong) else "error" if result.is_error else "done"] += 1
+
+
+@pytest.mark.behaviour("D123", "D124", "D114")
+async def test_ten_thousand_inputs_raise_nothing_and_are_answered_in_frames_and_nothing_stored_is_run() -> None:
+    done = Counter[str]()
+    async with Memory("memory://", embedder="none", accept_loss=True) as memory:
+        witness = await memory.write("the witness", scope="user:witness")
+        await memory.scratchpads.append("the witness")
+        shared = await memory.scratchpads.read()
+        for turn in range(INPUTS // ROUND):
+            scope = Scope.user(f"u{turn}")
+            texts = Drawn(-turn - 1, [""], witness.id)
+            stored = [
+                await memory.write(texts.text().replace("\x00", "").encode(errors="replace").decode(), scope=scope, title="x") for _ in range(3)
+            ]
+            drawn = Drawn(turn, [one.id for one in stored], witness.id)
+            for n in range(ROUND):
+                text, verbs = drawn.whole() if n % 2 else (drawn.soup(), None)
+                found = await memory.commands.run(text, scope=scope, reads=[scope, "user:witness"], agent=f"a{turn}")
+                check(text, found, done)
+                if verbs is not None:
+                    assert [verb_of(one) for one in found] == verbs, repr(text)
+                assert unescaped(escaped(text)) == text
+        assert await memory.get(witness.id) == witness
+        assert (await memory.scratchpads.read()).content == shared.content
+        assert not [one async for one in memory.entries.all() if one.title == "WITNESS"]
+    assert min(done.values()) > 2_000, done
+    assert set(done) == {"wrong", "error", "done"}

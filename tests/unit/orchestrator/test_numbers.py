@@ -1,0 +1,244 @@
+"""Numbers where others are first, processes die, and what is numbered goes: none is given twice, and none is left of what is gone."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import pytest
+
+from memory.adapters.wrappers.retry import Retry
+from memory.domain.errors import CorruptRecord, StoreUnavailable
+from memory.orchestrator import dangling, numbers
+from memory.orchestrator.collections import COUNTERS, NUMBERS
+from memory.orchestrator.engine import Engine
+from memory.orchestrator.topology import Topology
+from memory.ports.record import Corrupt, Partition, Record
+from tests.support.depth import beyond, drawn
+from tests.support.numbered import History, misnumbered
+from tests.support.slips import Slip
+from tests.unit.orchestrator.world import ORG, SESSION, TENANT, USER, Flaky, World
+
+
+async def test_of_two_that_number_an_entry_at_once_one_number_counts(world: World) -> None:
+    entry, other = await world.write(), await world.another_process()
+    theirs: list[dict[str, int]] = []
+
+    async def numbered() -> None:
+        theirs.append(await other.numbers.of(TENANT, [entry.id]))
+
+    world.mid.before["number.put"] = numbered
+    ours = await world.engine.numbers.of(TENANT, [entry.id])
+    assert ours == theirs[0] == {entry.id: 2}
+    later = await world.write()
+    assert await other.numbers.of(TENANT, [later.id]) == {later.id: 3}
+    assert await misnumbered(world.engine) == []
+
+
+async def test_who_is_overtaken_at_the_counter_counts_on(world: World) -> None:
+    entry, another, other = await world.write(), await world.write(), await world.another_process()
+    world.mid.before["number.reserve"] = lambda: other.numbers.of(TENANT, [another.id])
+    assert await world.engine.numbers.of(TENANT, [entry.id]) == {entry.id: 2}
+    assert await other.numbers.of(TENANT, [another.id]) == {another.id: 1}
+
+
+async def test_a_counter_that_is_moved_twice_at_one_moment_by_the_same_is_known_for_anothers(world: World) -> None:
+    """The answer to a put is lost; it was made again, and meets that of another process: the same version, the same moment, the same count."""
+    entries = [await world.write() for _ in range(2)]
+    await world.flush()
+    now = world.clock.advance()
+    topology = Topology(short=world.short, mid=Retry(world.mid, backoff=0.0), long=world.long)
+    one, other = (Engine(topology if retries else world.engine.topology, clock=lambda: now) for retries in (True, False))
+    await one.open()
+    await other.open()
+    theirs: list[dict[str, int]] = []
+
+    async def overtaken() -> None:
+        theirs.append(await other.numbers.of(TENANT, [entries[1].id]))
+        raise StoreUnavailable("mid", "never arrived")
+
+    world.mid.before["number.reserve"] = overtaken
+    ours = await one.numbers.of(TENANT, [entries[0].id])
+    assert sorted([*ours.values(), *theirs[0].values()]) == [1, 2]
+    assert await misnumbered(world.engine) == []
+
+
+@pytest.mark.parametrize(("lost", "after"), [("number.reserve", False), ("number.reserve", True), ("number.put", False), ("number.put", True)])
+async def test_who_dies_on_the_way_leaves_a_gap_at_most(world: World, lost: str, after: bool) -> None:
+    entry = await world.write()
+    (world.mid.fails_after if after else world.mid.fails_before).add(lost)
+    with pytest.raises(StoreUnavailable):
+        await world.engine.numbers.of(TENANT, [entry.id])
+    world.heal()
+    expected = {("number.reserve", False): 1, ("number.put", True): 1}.get((lost, after), 2)
+    assert await (await world.another_process()).numbers.of(TENANT, [entry.id]) == {entry.id: expected}
+    assert await misnumbered(world.engine) == []
+
+
+async def test_of_an_entry_that_is_deleted_meanwhile_no_number_stays(world: World) -> None:
+    entry, stays, other = await world.write(), await world.write(), await world.another_process()
+    world.mid.before["number.put"] = lambda: other.delete(TENANT, entry.id)
+    await world.engine.numbers.of(TENANT, [entry.id, stays.id])
+    assert await world.engine.numbers.resolve(TENANT, [1, entry.id]) == [None, None]
+    assert await misnumbered(world.engine) == [f"#1 is of {entry.id}, which is gone"]
+    await world.engine.maintenance.sweep()
+    assert await misnumbered(world.engine) == []
+    assert await world.engine.numbers.of(TENANT, [entry.id, stays.id]) == {stays.id: 2}
+
+
+async def test_of_a_scope_that_is_erased_meanwhile_no_number_comes_to_stand(world: World) -> None:
+    entry, stays = await world.write(), await world.write(scope=USER)
+    world.mid.before["number.put"] = lambda: world.engine.erasure.erase(Partition(TENANT, SESSION.text))
+    assert await world.engine.numbers.of(TENANT, [entry.id, stays.id]) == {stays.id: 2}
+    assert [row.fields["entry_id"] for row in await world.rows(world.mid, NUMBERS)] == [stays.id]
+
+
+async def test_what_is_born_again_gets_a_number_of_its_own(world: World) -> None:
+    entry = await world.write(key="k")
+    assert await world.engine.numbers.of(TENANT, [entry.id]) == {entry.id: 1}
+    await world.delete(entry)
+    assert await world.rows(world.mid, NUMBERS) == []
+    again = await world.write(key="k", revive=True)
+    assert again.id == entry.id
+    assert await world.engine.numbers.resolve(TENANT, [1]) == [None]
+    assert await world.engine.numbers.of(TENANT, [entry.id]) == {entry.id: 2}
+    assert await misnumbered(world.engine) == []
+
+
+async def test_a_move_keeps_the_number_and_a_copy_gets_its_own(world: World) -> None:
+    entry = await world.write()
+    before = await world.engine.numbers.of(TENANT, [entry.id])
+    for tier in ("mid", "long"):
+        await world.move(entry, tier)
+        assert await world.engine.numbers.of(TENANT, [entry.id]) == before
+    copy = await world.engine.derivation.promote(TENANT, entry.id, ORG, overrides={}, delete_original=False)
+    assert await world.engine.numbers.of(TENANT, [copy.id, entry.id]) == {copy.id: 2, entry.id: 1}
+
+
+async def test_what_lives_on_in_a_store_that_was_set_back_is_numbered(world: World) -> None:
+    """It was restored to before an erasure: what is written there since is of a generation that the archive refuses."""
+    before = world.short.state.snapshot()
+    await world.write("old text")
+    await world.engine.erasure.erase(Partition(TENANT, SESSION.text))
+    await world.flush()
+    world.short.state.restore(before)
+    entry, other = await world.write(), await world.another_process()
+    assert await world.rows(world.mid, NUMBERS) == []
+    row = await world.standing(world.short, entry.id)
+    assert isinstance(row, Record)
+    assert await other.numbers.of(TENANT, [entry.id]) == {entry.id: 1}
+
+
+async def test_many_are_numbered_in_a_few_calls_and_known_by_one(world: World) -> None:
+    entries = [await world.write(scope=scope) for scope in (SESSION, USER, ORG) * 30]
+    await world.flush()
+    for store in world.stores:
+        store.steps.clear()
+    await world.engine.numbers.of(TENANT, [entry.id for entry in entries])
+    assert world.mid.steps == ["number.read", "read.home", "number.count", "number.reserve", "number.put"]
+    assert (world.short.steps, world.long.steps) == (["read.home"], [])
+    world.mid.steps.clear()
+    found = await world.engine.numbers.of(TENANT, [entry.id for entry in entries])
+    assert world.mid.steps == ["number.read"]
+    assert [found[entry.id] for entry in entries] == list(range(1, 91)), "the oldest first"
+
+
+async def test_twenty_at_once_agree(world: World) -> None:
+    entries = [await world.write() for _ in range(7)]
+    engines = [await world.another_process() for _ in range(4)]
+    answers = await asyncio.gather(*(engine.numbers.of(TENANT, [entry.id for entry in entries]) for engine in engines * 5))
+    assert all(answer == answers[0] for answer in answers)
+    assert len(set(answers[0].values())) == 7
+    assert await misnumbered(world.engine) == []
+
+
+async def test_of_what_a_store_that_is_away_may_hold_nothing_is_numbered_and_the_rest_is(world: World) -> None:
+    here, there = await world.write(scope=USER), await world.write()
+    await world.flush()
+    world.short.down = True
+    assert await world.engine.numbers.of(TENANT, [here.id, there.id]) == {here.id: 1}
+    world.heal()
+    assert await world.engine.numbers.of(TENANT, [here.id, there.id]) == {here.id: 1, there.id: 2}
+
+
+async def test_a_damaged_number_is_left_out_and_a_damaged_counter_is_told(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    entries = [await world.write() for _ in range(3)]
+    await world.engine.numbers.of(TENANT, [entry.id for entry in entries[:2]])
+    damaged = numbers._key(TENANT, entries[0].id)
+    get, collections = world.mid.get, {NUMBERS}
+
+    async def damages(collection: Any, keys: Any) -> Any:
+        found = await get(collection, keys)
+        return [Corrupt(key, "torn") if collection in collections and key == damaged else row for key, row in zip(keys, found, strict=True)]
+
+    monkeypatch.setattr(world.mid, "get", damages)
+    assert await world.engine.numbers.of(TENANT, [entry.id for entry in entries]) == {entries[1].id: 2, entries[2].id: 3}
+    damaged, later = (await world.rows(world.mid, COUNTERS))[0].key, await world.write()
+    collections.add(COUNTERS)
+    with pytest.raises(CorruptRecord, match="torn"):
+        await world.engine.numbers.of(TENANT, [later.id])
+
+
+# -- histories ----------------------------------------------------------------------------------------------------------
+
+FAILS = ("number.count", "number.reserve", "number.put", "number.read", "delete.home", "hanging.find", "hanging.erase", "erase.delete", "read.home")
+
+
+async def _played(seed: int) -> list[str]:
+    """Three processes over three stores, which answer in an order that is drawn, and fail now and then."""
+    chance = random.Random(seed)  # noqa: S311 - no secret
+    async with World() as world:
+        history = History(seed, [world.engine, await world.another_process(), await world.another_process()])
+        for store in world.stores:
+            _drawn_out(store, chance)
+
+        def meanwhile() -> None:
+            world.heal()
+            if chance.random() < 0.5:
+                store = chance.choice(world.stores)
+                chance.choice((store.fails_before, store.fails_after)).add(chance.choice(FAILS))
+
+        await history.played(meanwhile)
+        world.heal()
+        world.clock.advance()
+        return await history.ended()
+
+
+def _drawn_out(store: Flaky, chance: random.Random) -> None:
+    original: Callable[..., Awaitable[Any]] = store._call
+
+    async def call(method: str, *args: Any, **kwargs: Any) -> Any:
+        for _ in range(chance.randrange(4)):
+            await asyncio.sleep(0)
+        answer = await original(method, *args, **kwargs)
+        for _ in range(chance.randrange(3)):
+            await asyncio.sleep(0)
+        return answer
+
+    store._call = call  # type: ignore[method-assign]
+
+
+@pytest.mark.parametrize("seed", range(drawn(300)))
+async def test_numbers_are_right_after_a_drawn_history(seed: int) -> None:
+    assert await _played(seed) == []
+
+
+_WHATEVER = "__import__('memory.ports.writes').ports.writes.Newer()"
+SLIPS = {
+    "the counter is moved without looking": Slip(numbers, "Numbers._reserve", "AtVersion(stands) if stands else Absent()", _WHATEVER),
+    "the counter is moved on by one": Slip(numbers, "Numbers._reserve", "last + count", "last + 1"),
+    "the first of the numbers is the last before": Slip(numbers, "Numbers._reserve", "return last + 1", "return max(last, 1)"),
+    "a number is put over another": Slip(
+        numbers, "Numbers._put", "return Put(NUMBERS, record, Absent())", f"return Put(NUMBERS, record, {_WHATEVER})"
+    ),
+    "who comes second says its own number": Slip(numbers, "Numbers._give", "put.record if outcome.applied else outcome.stored", "put.record"),
+    "who is born again gets none": Slip(numbers, "Numbers._give", "AtVersion(there.version)), thing", "Absent()), thing"),
+    "what was numbered late stays": Slip(dangling, "Dangling._drop", "if not parents <= there:", "if not parents:"),
+}
+
+
+@pytest.mark.parametrize("name", [pytest.param(name, marks=beyond(name, ["the counter is moved without looking"])) for name in SLIPS])
+async def test_a_slip_shows(name: str) -> None:
+    assert await SLIPS[name].seen_in(_played, 200, f"numbers/{name}")
