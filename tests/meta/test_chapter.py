@@ -40,7 +40,8 @@ def test_the_chapter_s_snippets_tell_its_story_and_draw_its_picture(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    printed, snippets = [], blocks("python", CHAPTER)
+    printed: list[list[str]] = []
+    snippets = blocks("python", CHAPTER)
     for number, snippet in enumerate(snippets):
         if number == len(snippets) - 1:
             drawn = _commands(printed[1][-1])
