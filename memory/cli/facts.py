@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import sys
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from memory.cli.command import Cli, command
+from memory.cli.command import Cli, command, is_utf8
 from memory.cli.options import MetadataOption, OptionalScope, TagsOption, expiry, given, json_object, moment
 
 if TYPE_CHECKING:
@@ -22,6 +24,7 @@ def register(app: typer.Typer) -> None:
     command(app, "relate")(relate)
     command(app, "unrelate")(unrelate)
     command(app, "related")(related)
+    command(app, "graph")(graph)
 
 
 async def update(
@@ -110,5 +113,34 @@ async def related(
     def people(out: Console) -> None:
         rows = [[show.plain(said[one.source_id], limit=80), one.label, show.plain(said[one.target_id], limit=80), one.id] for one in found.relations]
         out.print(show.table("", ["entry", "label", "other", "id"], rows))
+
+    cli.emit(found.to_dict(), people)
+
+
+async def graph(
+    cli: Cli,
+    entry_id: EntryId,
+    out: Annotated[Path | None, typer.Option("--out", "-o", metavar="FILE.svg", help="Write it to this file instead of standard output.")] = None,
+    depth: Annotated[int, typer.Option("--depth", min=1, max=2, help="In one step or two.")] = 1,
+    scope: OptionalScope = None,
+) -> None:
+    """Draw what is linked to an entry, as SVG. What it superseded, or what superseded it, is drawn dimmed where that is retired."""
+    from memory.cli.drawing import draw
+    from memory.domain.errors import InvalidInput
+
+    if out is not None and out.suffix.lower() != ".svg":
+        raise InvalidInput("out", "must be the name of an .svg file: what stands there is replaced")
+    async with cli.memory() as memory:
+        found = await memory.relations.expand(entry_id, depth=depth, scope=scope, superseded=True)
+    for notice in found.notices:
+        cli.say(notice)
+    if out is not None:
+        out.write_text(draw(found), encoding="utf-8")
+
+    def people(console: Console) -> None:
+        if out is not None:
+            console.print(f"{out}: {len(found.nodes)} entries and {len(found.relations)} links", markup=False, soft_wrap=True)
+        else:
+            sys.stdout.write(draw(found) if is_utf8(sys.stdout) else draw(found).encode("ascii", "xmlcharrefreplace").decode())
 
     cli.emit(found.to_dict(), people)

@@ -55,14 +55,19 @@ class Relations:
             self._access.tenant, source_id=source, target_id=target, label=label, limit=limit, shown=shown
         )
 
-    async def expand(self, entry_id: str, *, depth: int = 1, scope: Scopes | None = None) -> Expansion:
+    async def expand(self, entry_id: str, *, depth: int = 1, scope: Scopes | None = None, superseded: bool = False) -> Expansion:
         """What is linked to an entry, breadth first in both directions, in one step or two (D117).
 
         Retired entries are passed over, and with `scope` all of other scopes. At most 50 entries are shown, and of each at most 50 links in a
         direction, the newest; `notices` say where there are more. Raises `NotFound` where the entry is not active.
+
+        With `superseded` a `supersedes` shows too of which one end is retired: that end is named by `retired`, and no other link of it shows. The
+        entry may then be a retired one itself, with what superseded it.
         """
         steps = min(max(whole("depth", depth), 1), MOST_STEPS)
-        return await self._access.engine.graphs.expand(self._access.tenant, id_of(entry_id), depth=steps, scopes=self._within(scope))
+        return await self._access.engine.graphs.expand(
+            self._access.tenant, id_of(entry_id), depth=steps, scopes=self._within(scope), superseded=flag("superseded", superseded)
+        )
 
     async def density(self, entry_id: str, *, scope: Scopes | None = None) -> Density:
         """How closely an entry is linked: isolated, sparse, or dense where four entries or more are within two steps (D118). See `expand`."""

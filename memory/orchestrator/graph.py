@@ -6,8 +6,9 @@ neighbours that count, so an entry with very many links to retired ones is asked
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field
+from datetime import datetime
 from typing import Literal
 
 from memory.domain.entry import Entry
@@ -48,11 +49,15 @@ class Node(Shown):
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Expansion(Shown):
-    """What is linked to an entry: `nodes` by distance, the entry itself first; `relations` between them, each once; `notices` say what was cut."""
+    """What is linked to an entry: `nodes` by distance, the entry itself first; `relations` between them, each once; `notices` say what was cut.
+
+    `retired` names the nodes that show only since they superseded a visible one, or were superseded by it.
+    """
 
     nodes: tuple[Node, ...]
     relations: tuple[Relation, ...]
     notices: tuple[str, ...] = ()
+    retired: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -108,18 +113,24 @@ class Graphs:
 
     # -- around one entry -------------------------------------------------------------------------------------------------
 
-    async def expand(self, tenant: str, entry_id: str, *, depth: int = 1, scopes: frozenset[str] | None = None) -> Expansion:
-        """Breadth first in both directions; with `scopes` only through entries of these. Raises `NotFound` where the entry is not active."""
-        walk = _Walk(await self._begin(tenant, entry_id), MOST_NODES)
+    async def expand(
+        self, tenant: str, entry_id: str, *, depth: int = 1, scopes: frozenset[str] | None = None, superseded: bool = False
+    ) -> Expansion:
+        """Breadth first in both directions; with `scopes` only through entries of these. Raises `NotFound` where the entry is not active.
+
+        With `superseded` a `supersedes` counts of which one end is visible, and the entry may be a retired one.
+        """
+        walk = _Walk(await self._begin(tenant, entry_id, retired=superseded), MOST_NODES, superseded=superseded, now=self._placement.now())
         budget = _Budget(MOST_READ)
         for step in range(1, depth + 1):
             await self._step(tenant, walk, step, scopes, budget)
         notices = [f"more than {MOST_NODES} entries are linked; the others are left out"] * walk.is_full
-        return Expansion(tuple(walk.nodes.values()), tuple(walk.relations.values()), (*notices, *walk.notices, *budget.notices()))
+        notices += [*walk.notices, *budget.notices()]
+        return Expansion(tuple(walk.nodes.values()), tuple(walk.relations.values()), tuple(notices), frozenset(walk.retired & walk.nodes.keys()))
 
     async def density(self, tenant: str, entry_id: str, *, scopes: frozenset[str] | None = None) -> Density:
         """See `Density`. Of its neighbours the first 50 are looked behind (D118)."""
-        walk, budget = _Walk(await self._begin(tenant, entry_id), None), _Budget(MOST_READ)
+        walk, budget = _Walk(await self._begin(tenant, entry_id), None, now=self._placement.now()), _Budget(MOST_READ)
         await self._step(tenant, walk, 1, scopes, budget)
         own, near = list(walk.relations.values()), len(walk.nodes) - 1
         await self._step(tenant, walk, 2, scopes, budget, at_most=LINKS_A_SIDE)
@@ -129,8 +140,10 @@ class Graphs:
         labels = tuple(sorted({relation.label for relation in own}))
         return Density(outgoing, len(own) - outgoing, labels, near, far, verdict, (*walk.notices, *budget.notices()))
 
-    async def _begin(self, tenant: str, entry_id: str) -> Entry:
+    async def _begin(self, tenant: str, entry_id: str, *, retired: bool = False) -> Entry:
         entry = await self._entries.get(tenant, entry_id)
+        if entry is None and retired:
+            entry = (await self._entries.get_many(tenant, [entry_id], retired=True)).get(entry_id)
         if entry is None:
             raise NotFound(entry_id)
         return entry
@@ -179,7 +192,7 @@ class Graphs:
         self, tenant: str, walk: _Walk, side: Side, entry_id: str, links: _Links, scopes: frozenset[str] | None, budget: _Budget
     ) -> None:
         """Of an entry with more links than were read, read on until enough of them count, or there are no more."""
-        while links.cut and walk.counting(links.rows, side) < LINKS_A_SIDE:
+        while links.cut and len(walk.counting(links.rows, side)) < LINKS_A_SIDE:
             if budget.left <= 0:
                 budget.spent_on[entry_id] = None
                 return
@@ -190,8 +203,8 @@ class Graphs:
             links.cut = len(page) == PAGE
 
     async def _look(self, tenant: str, walk: _Walk, named: set[str], scopes: frozenset[str] | None) -> None:
-        """Which of these entries a plain read shows, in the scopes, of those that were not looked for yet."""
-        found = await self._entries.get_many(tenant, sorted(named - walk.seen))
+        """Which of these entries a plain read shows, in the scopes, of those that were not looked for yet; retired ones too where they may show."""
+        found = await self._entries.get_many(tenant, sorted(named - walk.seen), retired=walk.superseded)
         walk.know(named, {entry.id: entry for entry in found.values() if scopes is None or entry.scope.text in scopes})
 
     # -- a whole ----------------------------------------------------------------------------------------------------------
@@ -205,7 +218,7 @@ class Graphs:
         known = {row.key.id: row for row in rows if asked.known_at is None or row.created_at <= asked.known_at}
         retired = await self._superseded(asked, there, known.values())
         ends = there.keys() | retired.keys()
-        between = [relation_of(row) for row in known.values() if _ends(row) <= ends and _may_show(row, retired)]
+        between = [relation_of(row) for row in known.values() if _ends(row) <= ends and _may_show(row, retired.keys())]
         notices = [*found.degraded, *[f"more than {asked.limit} entries are there; the newest are shown"] * (found.cursor is not None)]
         return Graph(
             (*found, *retired.values()),
@@ -239,26 +252,33 @@ class Graphs:
 class _Walk:
     """What an expansion has reached."""
 
-    def __init__(self, begin: Entry, most: int | None) -> None:
+    def __init__(self, begin: Entry, most: int | None, *, now: datetime, superseded: bool = False) -> None:
         self.nodes = {begin.id: Node(begin, 0)}
         self.relations: dict[str, Relation] = {}
-        self.seen = {begin.id}
+        self.seen: set[str] = set()
+        self.retired: set[str] = set()
         self.is_full = False
         self.notices: list[str] = []
-        self._visible = {begin.id: begin}
+        self.superseded = superseded
+        self._found: dict[str, Entry] = {}
         self._most = most
+        self._now = now
+        self.know([begin.id], {begin.id: begin})
 
-    def know(self, named: Iterable[str], visible: dict[str, Entry]) -> None:
-        """These entries were looked for, and those of them are visible."""
+    def know(self, named: Iterable[str], found: Mapping[str, Entry]) -> None:
+        """These entries were looked for, and those of them were found."""
         self.seen.update(named)
-        self._visible.update(visible)
+        self._found.update(found)
+        if self.superseded:
+            self.retired.update(entry.id for entry in found.values() if entry.valid_to is not None and entry.valid_to <= self._now)
 
-    def counting(self, rows: Iterable[Record], side: Side) -> int:
-        return sum(_behind(row, side) in self._visible for row in rows)
+    def counting(self, rows: Iterable[Record], side: Side) -> list[Record]:
+        """The links that count."""
+        return [row for row in rows if _behind(row, side) in self._found and _may_show(row, self.retired)]
 
     def take(self, entry_id: str, rows: Iterable[Record], side: Side, step: int) -> None:
         """Go along the links that count, as many as do of one entry in one direction."""
-        counting = [row for row in rows if _behind(row, side) in self._visible]
+        counting = self.counting(rows, side)
         if len(counting) > LINKS_A_SIDE:
             way = "from" if side == "source_id" else "to"
             self.notices.append(f"more than {LINKS_A_SIDE} links lead {way} entry {entry_id}; the newest {LINKS_A_SIDE} count")
@@ -268,13 +288,13 @@ class _Walk:
                 if self._most is not None and len(self.nodes) >= self._most:
                     self.is_full = True
                     continue
-                self.nodes[other] = Node(self._visible[other], step)
+                self.nodes[other] = Node(self._found[other], step)
             self.relations[row.key.id] = relation_of(row)
 
 
-def _may_show(row: Record, retired: Mapping[str, Entry]) -> bool:
+def _may_show(row: Record, retired: Set[str]) -> bool:
     """Whether a relation may show: between visible ones any, else a `supersedes` of which one end is visible."""
-    hidden = len(_ends(row) & retired.keys())
+    hidden = len(_ends(row) & retired)
     return hidden == 0 or (hidden == 1 and row.fields["relation"] == SUPERSEDES)
 
 

@@ -199,3 +199,38 @@ async def test_expansions_of_drawn_graphs_are_what_a_walk_finds(memory: Memory, 
         assert sorted(shown) == sorted((a, b) for a, b in standing if min(far.get(a, 9), far.get(b, 9)) < 2)
         density = await memory.relations.density(entries[begin].id)
         assert (density.one_step, density.two_steps) == (list(far.values()).count(1), list(far.values()).count(2))
+
+
+@pytest.mark.behaviour("D117")
+async def test_an_expansion_shows_what_was_superseded_where_that_is_asked_for(memory: Memory, clock: Clock) -> None:
+    of = await written(memory, "first", "friend", "ended")
+    of["second"] = await memory.write("second", scope=USER, supersedes=[of["first"].id])
+    await memory.relations.relate(of["second"].id, "supports", of["friend"].id)
+    await memory.relations.relate(of["second"].id, "refines", of["ended"].id)
+    of["third"] = await memory.write("third", scope=USER, supersedes=[of["second"].id])
+    await memory.relations.relate(of["third"].id, "supports", of["friend"].id)
+    await memory.entries.invalidate(of["ended"].id)
+    clock.advance()
+    third = of["third"].id
+    assert reached(await memory.relations.expand(third, depth=2)) == {"third": 0, "friend": 1}
+    whole = await memory.relations.expand(third, depth=2, superseded=True)
+    assert reached(whole) == {"third": 0, "friend": 1, "second": 1}, "not what second superseded: neither end of that is visible"
+    assert whole.retired == {of["second"].id}
+    assert sorted(one.label for one in whole.relations) == ["supersedes", "supports"], "of a dimmed one no other link shows"
+    from_friend = await memory.relations.expand(of["friend"].id, superseded=True)
+    assert (reached(from_friend), from_friend.retired) == ({"friend": 0, "third": 1}, frozenset())
+    from_the_dimmed = await memory.relations.expand(of["second"].id, depth=2, superseded=True)
+    assert reached(from_the_dimmed) == {"second": 0, "third": 1, "friend": 2}, "what superseded it, and on from there"
+    assert from_the_dimmed.retired == {of["second"].id}
+    also = await memory.write("also third", scope=USER)
+    await memory.relations.relate(also.id, "supports", of["friend"].id)
+    await memory.relations.relate(also.id, "supersedes", third)
+    assert (await memory.relations.expand(third, superseded=True)).retired == {of["second"].id}, "what is only superseded is not retired"
+    elsewhere = await memory.relations.expand(third, scope=OTHER_USER, superseded=True)
+    assert reached(elsewhere) == {"third": 0}
+    await memory.delete(of["second"].id)
+    assert reached(await memory.relations.expand(third, superseded=True)) == {"third": 0, "friend": 1, "also third": 1}
+    with pytest.raises(NotFound):
+        await memory.relations.expand(of["second"].id, superseded=True)
+    with pytest.raises(InvalidInput, match="superseded"):
+        await memory.relations.expand(third, superseded="yes")  # type: ignore[arg-type]

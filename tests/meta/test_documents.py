@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 import memory
-from tests.support.readme import OPERATIONS, README, blocks, commands
+from tests.support.readme import CHAPTER, OPERATIONS, README, blocks, commands
 
 ROOT = Path(__file__).resolve().parents[2]
 PROJECT: dict[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
@@ -58,7 +58,7 @@ def test_every_install_command_of_a_page_names_an_extra_that_exists(command: str
     assert {extra for names in named for extra in names.split(",")} <= set(PROJECT["optional-dependencies"])
 
 
-@pytest.mark.parametrize("page", [README, OPERATIONS], ids=lambda page: page.stem)
+@pytest.mark.parametrize("page", [README, OPERATIONS, CHAPTER], ids=lambda page: page.stem)
 def test_every_file_a_page_links_to_exists(page: Path) -> None:
     links = re.findall(r"\]\((?!https?:)([^)#]+)\)", page.read_text())
     assert [link for link in links if not (page.parent / link).exists()] == []

@@ -8,6 +8,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 README = ROOT / "README.md"
 OPERATIONS = ROOT / "docs" / "operations.md"
+CHAPTER = ROOT / "docs" / "a-fact-changes-its-mind.md"
 
 
 def blocks(language: str, page: Path = README) -> list[str]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 from tests.unit.cli.conftest import CommandLine
@@ -50,6 +52,35 @@ def test_facts_are_linked_shown_with_their_links_and_unlinked(memory: CommandLin
     assert memory("relate", bonn, "supports", tea).exit_code != 0
     assert memory.json("unrelate", link["id"]) == {"deleted": True}
     assert memory.json("unrelate", link["id"], code=1) == {"deleted": False}
+
+
+def test_what_is_linked_to_a_fact_is_drawn(memory: CommandLine) -> None:
+    old = memory.json("write", "Ada lives in Bonn", "-s", "user:ada")["id"]
+    new = memory.json("write", "Ada lives in Bern", "-s", "user:ada", "--supersedes", old)["id"]
+    tea = memory.json("write", "tea & <cake>", "-s", "user:ada")["id"]
+    port = memory.json("write", "port", "-s", "user:ada")["id"]
+    memory.ok("relate", new, "supports", tea)
+    memory.ok("relate", tea, "refines", port)
+    assert "3 entries and 2 links" in memory.ok("graph", new, "--out", "ada.svg")
+    drawn = (memory.folder / "ada.svg").read_text(encoding="utf-8")
+    assert all(said in drawn for said in ("Ada lives in Bonn", "Ada lives in Bern", "tea &amp; &lt;cake&gt;", ">supersedes<", ">supports<"))
+    assert "port" not in titles_of(drawn)
+    assert memory.ok("graph", new) == drawn, "without a file it goes to standard output"
+    assert "4 entries" in memory.ok("graph", new, "-o", "ada.svg", "--depth", "2"), "what stood there is replaced"
+    assert "port" in titles_of((memory.folder / "ada.svg").read_text(encoding="utf-8"))
+    found = memory.json("graph", new, "--out", "again.svg")
+    assert (len(found["nodes"]), len(found["relations"]), found["retired"]) == (3, 2, [old])
+    assert (memory.folder / "again.svg").read_text(encoding="utf-8") == drawn
+    assert memory.json("graph", old)["retired"] == [old], "a retired one is drawn too, with what superseded it"
+    assert memory("graph", "unknown").exit_code == 1
+    assert memory("graph", new, "--depth", "3").exit_code == 2
+    database = (memory.folder / "memory.db").read_bytes()
+    assert memory("graph", new, "--out", "memory.db").exit_code == 2
+    assert (memory.folder / "memory.db").read_bytes() == database
+
+
+def titles_of(drawn: str) -> list[str]:
+    return re.findall(r'class="title"[^>]*>([^<]*)<', drawn)
 
 
 def test_scratchpads_are_appended_to_shown_and_cleared(memory: CommandLine) -> None:
