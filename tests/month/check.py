@@ -292,7 +292,7 @@ async def in_rounds(run: Run, workers: Sequence[int], *, dies: int | None = None
         _counted_in(done, said)
     wanted, all_of_it = Counter[str](), replace(said, begun=begun)
     for _ in range(SETTLED_AFTER):
-        one = await carried_out(run, all_of_it)
+        one = await carried_out(run, all_of_it, more=True)
         wanted.update({name: one[name] for name in DONE})
     if dies is None and +done != +wanted:
         said.wrong("of many rounds does otherwise", f"{done}, wanted {wanted}")
@@ -315,15 +315,15 @@ async def _dies(run: Run, number: int, turns: int) -> None:
     run.clock.now += LEASE
 
 
-async def carried_out(run: Run, said: Said) -> dict[str, int]:
-    """What a sweep has to do, done in the model, in the order of its jobs: what it is to report."""
+async def carried_out(run: Run, said: Said, *, more: bool = False) -> dict[str, int]:
+    """What a sweep has to do, done in the model, in the order of its jobs: what it is to report. `more`: others have been since."""
     model, owing = run.model, sessions.owing(run, said)
     expired, held = model.expired(said)
     deleted, held_by_rule = model.retire(said)
     of_sessions = await sessions.retired(run, said, owing)
     dropped, held_versions = model.let_go(said)
     moved, failing = model.move_on(said)
-    moved += await _crowded_beside(run, said, await sessions.noted(run, said, owing))
+    moved += await _crowded_beside(run, said, await sessions.noted(run, said, owing, more=more))
     held += held_by_rule + held_versions + of_sessions.held
     return {
         "still_owed": sum(len(owed) for _, owed in owing),

@@ -7,6 +7,7 @@ import logging
 import os
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -17,6 +18,7 @@ from tests.month.learning import mutants as _of_learning  # noqa: F401 - declare
 from tests.month.long import Failed, month
 from tests.month.mutants import MUTANTS, applied
 from tests.month.operations import Operation, perform
+from tests.month.rules import OVER
 from tests.month.run import Run
 from tests.month.said import Wrong
 from tests.month.sessions import mutants as _of_sessions  # noqa: F401 - declares those of sessions
@@ -164,3 +166,18 @@ async def _drawn(folder: Path) -> list[str]:
 def test_a_report_names_the_seed_and_how_to_see_it_again(tmp_path: Path) -> None:
     told = report(TOPOLOGIES["default"], Failed(7, Wrong("get differs", "x"), []), tmp_path, seconds=0)
     assert "python -m tests.month --topology default --seed 7" in told
+
+
+def test_of_rounds_each_pass_may_find_what_a_later_one_noted() -> None:
+    """Seed 32387: a session owes what a replacement dropped, and a rule ends it in the same rounds: all is noted when the judge begins to look."""
+    said = {"role": "user", "content": "a railway zq1t0x7k remember", "id": "m1"}
+    instead = {"role": "user", "content": "a volcano zq2t0x7k remember", "id": "m2"}
+    draft: dict[str, Any] = {"user": "ada", "agent": None, "namespace": None, "tags": []}
+    window: dict[str, Any] = {"session": "s2", "keep": [False], "messages": [instead], "edit": None, "meanwhile": None}
+    operations = [
+        Operation(1, "say", "acme", 0, 1.0, {"session": "s2", "messages": [said], "draft": draft}),
+        Operation(2, "replace_window", "acme", 0, 1.0, window),
+        Operation(3, "in_rounds", "acme", 0, OVER.total_seconds(), {"dies": None}),
+    ]
+    error, _ = failure_of(TOPOLOGIES["in-memory"], operations)
+    assert error is None, error

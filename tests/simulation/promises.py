@@ -131,10 +131,18 @@ class Promises:
         taken = self._taken_by(derived, source)
         if taken is None:
             return None
-        writes = [e for e in self._history.registers[source].events if e.act in (Act.CREATE, Act.UPDATE) and e.start < taken]
+        removals = list(self._removals(source))
+        ends = [r for r in removals if not r.maybe and r.act is not Act.DROP]
+
+        def is_reborn(event: Event) -> bool:
+            """Whether it may have been born again by this: on what is live nothing changes."""
+            return event.act is Act.PROMOTE and any(r.start < event.end for r in removals)
+
+        writes = [e for e in self._history.registers[source].events if (e.act in (Act.CREATE, Act.UPDATE) or is_reborn(e)) and e.start < taken]
         repeats = [w for w in writes if w.keyed and w.act is Act.CREATE and any(not o.maybe and o.end < w.start for o in writes)]
         changes = [w for w in writes if w not in repeats]
-        last = [w for w in changes if not any(not o.maybe and o.start > w.end and o.end < inf for o in changes)]
+        later = [*(o for o in changes if o.act is not Act.PROMOTE and not o.maybe), *ends]
+        last = [w for w in changes if not any(o.start > w.end and o.end < inf for o in later)]
         if not last or any(w.value in (said, ANY, None) for w in last):
             return None
         return Violation("lost", source, f"{derived.by} deleted it though it said {[w.value for w in last]} and the copy said {said} first")

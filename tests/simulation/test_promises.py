@@ -71,6 +71,25 @@ def test_a_copy_whose_original_it_took_says_its_last_text() -> None:
     assert _kinds(_promoted_away("ma")) == ["lost"]
 
 
+def test_a_copy_says_what_its_original_said_in_its_last_life() -> None:
+    """`a` was deleted after its edit, and written anew under its key: seed 119828 took the text of the former life for its last one."""
+
+    def reborn(said: str) -> History:
+        history = _promoted_away(said)
+        history.note(Event("a", Act.DELETE, None, 3.1, 3.2, by="delete"))
+        history.note(Event("a", Act.PROMOTE, "again", 3.3, 3.4, by="keyed write", keyed=True))
+        return history
+
+    assert _kinds(reborn("again")) == []
+    assert _kinds(reborn("edit")) == ["lost"]
+
+
+def test_a_write_under_a_key_that_lives_leaves_what_its_original_said() -> None:
+    history = _promoted_away("again")
+    history.note(Event("a", Act.PROMOTE, "again", 3.3, 3.4, by="keyed write", keyed=True))
+    assert "lost" in _kinds(history)
+
+
 def _told(*values: str) -> Told:
     return Told("a", 6, 7, "history", values)
 

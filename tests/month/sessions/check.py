@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -295,8 +296,9 @@ def owing(run: Run, said: Said) -> Owing:
     return found
 
 
-async def noted(run: Run, said: Said, owing: Owing) -> list[Id]:
-    """What was to be noted of these sessions is, each text once; the ids of the entries, which are known from now on."""
+async def noted(run: Run, said: Said, owing: Owing, *, more: bool = False) -> list[Id]:
+    """What was to be noted of these sessions is, each text once; the ids of the entries, which are known from now on. `more`: later sweeps have been,
+    which noted what this one let go; where that is looked for, or all entries are, others are found."""
     made: list[Id] = []
     for talk, owed in owing:
         texts = [(text, made_of(lines, summary)) for lines, summary in owed for text in notes_of(told_of(lines))]
@@ -306,7 +308,8 @@ async def noted(run: Run, said: Said, owing: Owing) -> list[Id]:
         entries = (await run.ask(None, "entries.all", scope, tenant=talk.tenant)).given()
         fresh = [e for e in entries if (talk.tenant, e.id) not in run.model.lives and e.metadata.get("created_in_session_id") == talk.id]
         fresh = [entry for entry in fresh if entry.promoted_from_id is None]
-        if sorted(entry.content for entry in fresh) != sorted(text for text, _ in texts):
+        found, wanted = Counter(entry.content for entry in fresh), Counter(text for text, _ in texts)
+        if wanted - found or (found - wanted and not more):
             raise Wrong("what is noted is otherwise", f"{talk.id}: {[entry.content for entry in fresh]}, wanted {[text for text, _ in texts]}")
         for text, lines in texts:
             entry = next(entry for entry in fresh if entry.content == text)

@@ -193,12 +193,13 @@ class Worker:
     async def _replace(self, session: Conversation, life: str, label: str, random: Random) -> None:
         """Some of what was read, and something new behind it."""
         messages = (await session.context()).messages
+        knew = 0 if session.log.seen is None else session.log.seen.state.place
         shown = [m for m in messages if m.id != SYSTEM_ID and not m.is_summary and random.random() < 0.7]
         taking = Taking(self._told.now(), life=life, knew=self._told.now(), kept=frozenset(str(message.id) for message in shown))
         self._told.takes("replace", taking)
         await asyncio.sleep(random.random() * 0.2)  # whoever has read it thinks about it
         sayings = [self._told.says(life, str(message.id), Saying(taking.begun, text=message.text)) for message in shown]
-        said = Said(taking.begun, life=life, texts=(label,))
+        said = Said(taking.begun, life=life, texts=(label,), beside=taking.kept, knew=knew)
         self._told.said.append(said)
         with self._told.calling(taking):
             try:

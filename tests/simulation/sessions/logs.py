@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from memory.ports.record import Record
-from tests.simulation.sessions.told import Taking, Told
+from tests.simulation.sessions.told import Said, Taking, Told
 
 TAKES = ("clear", "roll_back", "replace", "compaction")
 """Events by which messages leave the window together."""
@@ -125,9 +125,14 @@ class LogCheck:
     def _is_begun(self, place: int, row: Record) -> bool:
         """Whether it is of messages that were said together, some of which came before the session was closed: what was begun is ended. Of one that
         was erased since: whether it may be."""
-        texts, standing = {self._text(each) for at, each in self.rows.items() if at < place}, {self._text(each) for each in self.rows.values()}
-        begun = [set(said.texts) for said in self._told.said if texts & set(said.texts)]
+        before = {at: row for at, row in self.rows.items() if at < place}
+        texts, standing = {self._text(each) for each in before.values()}, {self._text(each) for each in self.rows.values()}
+        begun = [set(said.texts) for said in self._told.said if texts & set(said.texts) or any(self._is_of(said, at) for at in before)]
         return any(self._text(row) in said or (self.is_redacted(place) and said - standing) for said in begun)
+
+    def _is_of(self, said: Said, place: int) -> bool:
+        """Whether a replacement put it: what it handed back, and was not there any more."""
+        return place > said.knew and bool(said.beside) and (self.name(place) in said.beside or self.is_redacted(place))
 
     def _text(self, row: Record) -> str:
         body: Any = row.body

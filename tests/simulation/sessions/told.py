@@ -33,10 +33,15 @@ class Call:
 
 @dataclass(slots=True)
 class Said(Call):
-    """Messages without ids that one call handed in. `life` is the incarnation of the session that its handle was of."""
+    """Messages without ids that one call handed in. `life` is the incarnation of the session that its handle was of.
+
+    `beside`: the ids of others that it handed in with them; `knew`: the last place it knew of, behind which stands what was put by it.
+    """
 
     life: str = ""
     texts: tuple[str, ...] = ()
+    beside: frozenset[str] = frozenset()
+    knew: int = 0
 
 
 @dataclass(slots=True)
