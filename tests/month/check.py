@@ -393,6 +393,7 @@ async def _tenant(run: Run, tenant: str, worker: int, chosen: random.Random) -> 
         for order in ("newest", "oldest"):
             await retrieve(run, Asked(tenant, (scope,)), order=order, worker=worker)
         await retrieve(run, Asked(tenant, (scope,)), limit=chosen.randint(1, 5), worker=worker)
+        await paged(run, Asked(tenant, (scope,)), limit=chosen.randint(1, 9), worker=worker)
         for moment in moments:
             await retrieve(run, Asked(tenant, (scope,), known_at=moment), worker=worker)
             await retrieve(run, Asked(tenant, (scope,), as_of=moment), worker=worker)

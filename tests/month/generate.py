@@ -335,7 +335,7 @@ def _foreign(g: Generator, run: Run, tenant: str) -> Drawn | None:
 
 def _retrieve(g: Generator, run: Run, tenant: str) -> Drawn | None:
     args = {"asked": g.asked(run, tenant), "order": g.chance.choice(("newest", "oldest")), "limit": g.chance.choice((1, 2, 5, 20, 1000))}
-    args |= {"paged": True} if g.chance.random() < 0.3 else {}
+    args |= {"paged": True, "limit": g.chance.choice((1, 2, 5))} if g.chance.random() < 0.4 else {}
     return "retrieve", args | ({"session": g.chance.choice(SESSIONS)} if g.chance.random() < 0.2 else {})
 
 
