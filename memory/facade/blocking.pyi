@@ -23,6 +23,7 @@ from memory.domain.task import Run, RunPage, Task, TaskPage
 from memory.facade.access import Access, Scopes
 from memory.facade.arguments import Moment
 from memory.facade.config import MemoryConfig
+from memory.facade.delegation import Delegation
 from memory.facade.explain import RouteReport
 from memory.facade.importing import Imported, Source, Told
 from memory.facade.manager.extraction import Model
@@ -404,6 +405,7 @@ class BlockingSessions:
         expires_at: Moment | timedelta | None = ...,
     ) -> BlockingSession: ...
     def get(self, session_id: str) -> SessionInfo | None: ...
+    def delegation(self, session_id: str | None, *, scope: Scopes | None = ..., limit: int | None = ...) -> Delegation: ...
     def update(
         self,
         session_id: str,

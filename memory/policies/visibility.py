@@ -92,6 +92,8 @@ def filter_of(asked: Asked, collection: Collection, now: datetime) -> Filter | N
         Or((IsNull("valid_to"), Gt("valid_to", at or now))),
         Ge("created_at", asked.since) if asked.since else None,
         Lt("created_at", asked.before) if asked.before else None,
+        Eq("conversation_id", asked.pinned_to) if asked.pinned_to is not None else None,
+        In("scope", tuple(scope.text for scope in asked.scopes)) if asked.pinned_to is not None and asked.scopes else None,
         In("type", asked.types) if asked.types else None,
         *(Has("tags", tag) for tag in asked.tags),
         Or(tuple(Has("tags", tag) for tag in asked.any_tags)) if asked.any_tags else None,

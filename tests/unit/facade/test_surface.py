@@ -18,7 +18,7 @@ SURFACE = {
     "entries": "all history invalidate said_in",
     "relations": "all density expand graph relate related unrelate",
     "numbers": "of resolve resolve_many",
-    "sessions": "create delete end get list runs update",
+    "sessions": "create delegation delete end get list runs update",
     "scratchpads": "append clear read",
     "admin": "audit check compare distrust distrusted embed_messages erase erase_tenant erase_user export flush hold holds import_ "
     "move plan reindex release_hold roll_back route set_back stats sweep trust vacuum where why",
