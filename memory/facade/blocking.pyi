@@ -29,6 +29,7 @@ from memory.facade.arguments import Moment
 from memory.facade.artifacts import Data, Which
 from memory.facade.commands import Profile
 from memory.facade.config import MemoryConfig
+from memory.facade.delegation import Delegation
 from memory.facade.explain import RouteReport
 from memory.facade.importing import Imported, Source, Told
 from memory.facade.manager.extraction import Model
@@ -475,6 +476,7 @@ class BlockingSessions:
         expires_at: Moment | timedelta | None = ...,
     ) -> BlockingSession: ...
     def get(self, session_id: str) -> SessionInfo | None: ...
+    def delegation(self, session_id: str | None, *, scope: Scopes | None = ..., limit: int | None = ...) -> Delegation: ...
     def update(
         self,
         session_id: str,

@@ -12,8 +12,9 @@ from memory.domain.message import Message, Role
 from memory.domain.scope import Scope
 from memory.domain.session import STATUSES, SessionInfo, SessionPage
 from memory.domain.task import RunPage
-from memory.facade.access import Access
+from memory.facade.access import Access, Scopes
 from memory.facade.arguments import Moment, moment
+from memory.facade.delegation import MOST_DELEGATED, Delegation, delegation
 from memory.facade.runs import asked_runs, listed
 from memory.facade.session import Session
 from memory.orchestrator.conversations.sessions import SessionDraft, info_of
@@ -68,6 +69,16 @@ class Sessions:
         """The session as its record says, with counts that may be some seconds behind; None where there is none. `Session.info` is exact."""
         record = await self._access.engine.conversations.find(self._access.tenant, door.identifier("session_id", session_id))
         return None if record is None else info_of(record)
+
+    async def delegation(self, session_id: str | None, *, scope: Scopes | None = None, limit: int | None = None) -> Delegation:
+        """What an agent to which work of a session is given may look up: the session's own entries, those with its `conversation_id`, whatever their
+        scope, or of these scopes only; 15 at most, the newest first, each with its number, type, title and tags, and no content (D126, D128).
+
+        Nothing where no session is named, it has none, or a store or a gate fails, which is logged: no work fails for want of it (D127).
+        """
+        session = None if session_id is None else door.identifier("session_id", session_id)
+        asked = self._access.asked(scope, limit=limit, unless_told=MOST_DELEGATED, anywhere=scope is None)
+        return await delegation(self._access, session, asked)
 
     async def update(
         self,

@@ -37,6 +37,8 @@ class Asked:
     metadata: tuple[tuple[str, Scalar], ...] = ()
     """Keys of an entry's metadata, each with its value. Stores do not index them: they are judged on the record."""
     before: datetime | None = None
+    pinned_to: str | None = None
+    """The conversation whose own entries alone are asked for (D128)."""
     messages: bool = False
     """Whether what was said in the sessions of these scopes is asked for too."""
     along: Literal["created_at", "updated_at"] = "created_at"
@@ -56,5 +58,5 @@ class Asked:
 
     @property
     def where(self) -> Where:
-        """The partitions, or all of the tenant's where no scope is named."""
-        return within(*self.partitions) if self.scopes else Tenant(self.tenant)
+        """The partitions, or all of the tenant's where no scope is named, or a conversation is: its entries are few, and an index finds those."""
+        return within(*self.partitions) if self.scopes and self.pinned_to is None else Tenant(self.tenant)

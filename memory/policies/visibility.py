@@ -94,6 +94,8 @@ def filter_of(asked: Asked, collection: Collection, now: datetime) -> Filter | N
         Lt("created_at", asked.before) if asked.before else None,
         Lt("updated_at", asked.updated_before) if asked.updated_before else None,
         Or((Eq("conversation_id", asked.conversation), IsNull("conversation_id"))) if asked.conversation is not None else None,
+        Eq("conversation_id", asked.pinned_to) if asked.pinned_to is not None else None,
+        In("scope", tuple(scope.text for scope in asked.scopes)) if asked.pinned_to is not None and asked.scopes else None,
         In("type", asked.types) if asked.types else None,
         *(Has("tags", tag) for tag in asked.tags),
         Or(tuple(Has("tags", tag) for tag in asked.any_tags)) if asked.any_tags else None,

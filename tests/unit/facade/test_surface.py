@@ -19,7 +19,7 @@ SURFACE = {
     "entries": "all history invalidate said_in",
     "relations": "all density expand graph relate related unrelate",
     "numbers": "of resolve resolve_many",
-    "sessions": "create delete end get list runs update",
+    "sessions": "create delegation delete end get list runs update",
     "scratchpads": "append clear read",
     "artifacts": "delete get list put read stream",
     "commands": "run schema",

@@ -13,8 +13,11 @@ import pytest
 from memory.adapters.sql.sqlite.session import Session
 from memory.adapters.sql.sqlite.store import SqliteStore
 from memory.adapters.sql.sqlite.table import table_of
+from memory.domain.scope import Scope
 from memory.orchestrator.collections import ENTRIES, ENTRY_VERSIONS, MESSAGES
+from memory.policies.asked import Asked
 from memory.policies.ranking.fields import BESIDE
+from memory.policies.visibility import filter_of
 from memory.ports.candidates import Around, Candidates
 from memory.ports.collections import Collection
 from memory.ports.contract.collections import MORE_SAMPLES, SAMPLES
@@ -146,6 +149,19 @@ async def test_what_stands_beside_is_found_by_an_index_wherever_the_engine_asks(
     assert set((await store.candidates(asked)).ids) == {key_of(n).id for n in (1, 2, 3)}
     plans = await _plans(store, lambda: store.candidates(asked), monkeypatch)
     assert any(f"tenant=? AND {BESIDE.group}=? AND {BESIDE.number}>?" in plan for plan in plans), plans
+    await store.close()
+
+
+@pytest.mark.parametrize("scopes", [(), (Scope.parse(HERE.scope),)], ids=["tenant", "scope"])
+async def test_a_conversations_own_entries_are_found_by_an_index(file: Path, monkeypatch: pytest.MonkeyPatch, scopes: tuple[Scope, ...]) -> None:
+    store = SqliteStore(f"sqlite:///{file}")
+    await store.open((ENTRIES,))
+    await done(store, *[put(record(n, fields={"conversation_id": f"c{n}"}), collection=ENTRIES) for n in range(5)])
+    asked = Asked(HERE.tenant, scopes, pinned_to="c1")
+    query = Query(ENTRIES, asked.where, filter_of(asked, ENTRIES, T0), (Order("created_at", descending=True),), 16)
+    assert [getattr(row, "key", None) for row in (await store.query(query)).records] == [key_of(1)]
+    plan = await _plan(store, query, monkeypatch)
+    assert "(tenant=? AND conversation_id=?" in plan, plan
     await store.close()
 
 
