@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from memory.cli.command import Cli, command
+from memory.cli.numbered import id_of, ids_of, numbers_of
 from memory.cli.options import AsOfOption, KnownAtOption, MetadataOption, OptionalScope, ScopeOption, TagsOption, expiry, given, json_object, moment
 
 if TYPE_CHECKING:
@@ -51,7 +52,8 @@ async def write(
     options = given(type=kind, title=title, source=source, agent=agent, run=run, tags=tag, metadata=json_object("metadata", metadata), key=key)
     options |= given(conversation_id=conversation_id, number_in_conversation=number, speaker=speaker)
     async with cli.memory() as memory:
-        options |= given(supersedes=supersedes, on_conflict="update" if update else None)
+        options |= given(supersedes=None if supersedes is None else await ids_of(memory, supersedes))
+        options |= given(on_conflict="update" if update else None)
         entry = await memory.write(text, scope=scope, expires_at=expiry("expires", expires), revive=revive, check=check, **options)
     near = list(entry.checked.found) if entry.checked is not None else []
 
@@ -85,6 +87,7 @@ async def search(
 ) -> int:
     """Find what was remembered. Ends with 1 where nothing was found."""
     from memory.cli import show
+    from memory.domain.session import FoundMessage
 
     scopes = [scope, f"session:{session}"] if session is not None else scope
     asked = {"by": by, "since": moment("since", since), "as_of": moment("as_of", as_of), "known_at": moment("known_at", known_at)}
@@ -103,13 +106,14 @@ async def search(
             messages=messages,
             **asked,
         )
+        numbers = await numbers_of(cli, memory, (hit.entry.id for hit in found if not isinstance(hit, FoundMessage)))
     results = [show.hit_json(hit) | ({"explanation": hit.explanation} if explain else {}) for hit in found]
     for note in found.degraded:
         cli.say(f"incomplete: {note}")
 
     def people(out: Console) -> None:
         if found:
-            out.print(show.hits(found, explain=explain))
+            out.print(show.hits(found, numbers, explain=explain))
         else:
             cli.say(f"nothing found in {scope}")
         if found.left_out:
@@ -138,12 +142,13 @@ async def list_entries(
     asked = given(types=kind, tags=tag, since=moment("since", since), before=moment("before", before), cursor=cursor)
     async with cli.memory() as memory:
         page = await memory.retrieve(scope, limit=limit, order="oldest" if oldest else "newest", **asked)
+        numbers = await numbers_of(cli, memory, (entry.id for entry in page))
     for note in page.degraded:
         cli.say(f"incomplete: {note}")
 
     def people(out: Console) -> None:
         if page:
-            out.print(show.entries(page))
+            out.print(show.entries(page, numbers))
         else:
             cli.say(f"nothing in {scope}")
         if page.cursor:
@@ -155,7 +160,7 @@ async def list_entries(
 
 async def show_entry(
     cli: Cli,
-    entry_id: Annotated[str, typer.Argument(metavar="ID")],
+    entry_id: Annotated[str, typer.Argument(metavar="ID", help="Its id, or its number: #42 or 42.")],
     as_of: AsOfOption = None,
     known_at: KnownAtOption = None,
     history: Annotated[bool, typer.Option("--history", help="Every version that was kept, oldest first.")] = False,
@@ -165,16 +170,18 @@ async def show_entry(
     from memory.domain.errors import NotFound
 
     async with cli.memory() as memory:
+        entry_id = await id_of(memory, entry_id)
         entry = await memory.get(entry_id, as_of=moment("as_of", as_of), known_at=moment("known_at", known_at))
         if entry is None:
             raise NotFound(entry_id)
         copies = await memory.admin.where(entry_id)
         versions = await memory.entries.history(entry_id) if history else []
+        numbers = await numbers_of(cli, memory, [entry_id])
     places = [{"tier": copy.tier, "store": copy.store, "role": str(copy.role), "version": copy.version} for copy in copies]
     data = {**show.entry_json(entry), "copies": places, **({"history": [show.entry_json(v) for v in versions]} if history else {})}
 
     def people(out: Console) -> None:
-        out.print(show.entry_block(entry))
+        out.print(show.entry_block(entry, numbers))
         out.print(show.table("Copies", ["tier", "store", "role", "version"], [list(place.values()) for place in places], right=("version",)))
         if history:
             out.print(show.versions(versions))
@@ -199,6 +206,7 @@ async def promote(
     if tier is not None and delete_original:
         raise InvalidInput("--delete-original", "belongs to --to: a move leaves no original")
     async with cli.memory() as memory:
+        entry_ids = await ids_of(memory, entry_ids)
         if to is not None:
             target = Scope.parse(to)
             copies = [await memory.promote(entry_id, target, delete_original=delete_original) for entry_id in entry_ids]
@@ -242,7 +250,7 @@ async def forget(
             count = await memory.admin.erase(whole)
             cli.emit({"scope": whole.text, "deleted": count}, lambda out: out.print(f"{count} entries of {whole} forgotten", markup=False))
             return 0 if count else 1
-        gone = {entry_id: await memory.delete(entry_id) for entry_id in entry_ids or ()}
+        gone = {entry_id: await memory.delete(entry_id) for entry_id in await ids_of(memory, entry_ids or ())}
     lines = [f"{entry_id}  {'forgotten' if deleted else 'not found'}" for entry_id, deleted in gone.items()]
     cli.emit(
         {"deleted": [i for i, d in gone.items() if d], "not_found": [i for i, d in gone.items() if not d]},

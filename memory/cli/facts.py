@@ -7,12 +7,13 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from memory.cli.command import Cli, command
+from memory.cli.numbered import id_of, ids_of, numbers_of
 from memory.cli.options import MetadataOption, OptionalScope, TagsOption, expiry, given, json_object, moment
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-EntryId = Annotated[str, typer.Argument(metavar="ID")]
+EntryId = Annotated[str, typer.Argument(metavar="ID", help="Its id, or its number: #42 or 42.")]
 
 
 def register(app: typer.Typer) -> None:
@@ -41,8 +42,9 @@ async def update(
     changes = given(content=content, title=title, type=kind, source=source, tags=tag, metadata=json_object("metadata", metadata))
     changes |= given(expires_at=expiry("expires", expires))
     async with cli.memory() as memory:
-        entry = await memory.update(entry_id, **changes)
-    cli.emit(show.entry_json(entry), lambda out: out.print(show.entry_block(entry)))
+        entry = await memory.update(await id_of(memory, entry_id), **changes)
+        numbers = await numbers_of(cli, memory, [entry.id])
+    cli.emit(show.entry_json(entry), lambda out: out.print(show.entry_block(entry, numbers)))
 
 
 async def invalidate(
@@ -52,7 +54,7 @@ async def invalidate(
 ) -> int:
     """End the validity of entries: they are found no more, and stay readable with --as-of. Ends with 1 where one was not active."""
     async with cli.memory() as memory:
-        ended = {entry_id: await memory.entries.invalidate(entry_id, moment("when", when)) for entry_id in entry_ids}
+        ended = {one: await memory.entries.invalidate(one, moment("when", when)) for one in await ids_of(memory, entry_ids)}
     lines = [f"{entry_id}  {'ended' if done else 'not found, or ended already'}" for entry_id, done in ended.items()]
     cli.emit(
         {"ended": [one for one, done in ended.items() if done], "not_found": [one for one, done in ended.items() if not done]},
@@ -66,7 +68,7 @@ async def history(cli: Cli, entry_id: EntryId) -> None:
     from memory.cli import show
 
     async with cli.memory() as memory:
-        versions = await memory.entries.history(entry_id)
+        versions = await memory.entries.history(await id_of(memory, entry_id))
     cli.emit({"history": [show.entry_json(one) for one in versions]}, lambda out: out.print(show.versions(versions)))
 
 
@@ -80,7 +82,8 @@ async def relate(
     from memory.cli import show
 
     async with cli.memory() as memory:
-        made = await memory.relations.relate(source_id, label, target_id)
+        source, target = await ids_of(memory, [source_id, target_id])
+        made = await memory.relations.relate(source, label, target)
     cli.emit(made.to_dict(), lambda out: out.print(show.plain(f"{made.id}  {made.source_id} {made.label} {made.target_id}")))
 
 
@@ -102,7 +105,7 @@ async def related(
     from memory.cli import show
 
     async with cli.memory() as memory:
-        found = await memory.relations.expand(entry_id, depth=depth, scope=scope)
+        found = await memory.relations.expand(await id_of(memory, entry_id), depth=depth, scope=scope)
     for notice in found.notices:
         cli.say(notice)
     said = {node.entry.id: node.entry.title or node.entry.content for node in found.nodes}

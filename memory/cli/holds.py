@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from memory.cli.command import Cli, command
+from memory.cli.numbered import id_of
 
 if TYPE_CHECKING:
     from memory.domain.hold import LegalHold
@@ -27,13 +28,14 @@ async def place(
     reason: Annotated[str, typer.Option("--reason", metavar="TEXT", help="Why.")],
     scope: Annotated[str | None, typer.Option("--scope", "-s", metavar="KIND:ID", help="Over a scope.")] = None,
     user: Annotated[str | None, typer.Option("--user", metavar="ID", help="Over a user: their scope, and the sessions with them.")] = None,
-    entry: Annotated[str | None, typer.Option("--entry", metavar="ID", help="Over an entry.")] = None,
+    entry: Annotated[str | None, typer.Option("--entry", metavar="ID", help="Over an entry, by its id or its number.")] = None,
     whole_tenant: Annotated[bool, typer.Option("--whole-tenant", help="Over all of the tenant.")] = False,
     by: Annotated[str | None, typer.Option("--by", metavar="NAME", help="Who places it.")] = None,
 ) -> None:
     """Hold a scope, a user, an entry or the whole tenant: nothing and nobody deletes what is under it."""
     async with cli.memory() as memory:
-        placed = await memory.admin.hold(name, reason=reason, scope=scope, user=user, entry_id=entry, tenant=whole_tenant, placed_by=by)
+        held = None if entry is None else await id_of(memory, entry)
+        placed = await memory.admin.hold(name, reason=reason, scope=scope, user=user, entry_id=held, tenant=whole_tenant, placed_by=by)
     cli.emit(placed.to_dict(), lambda out: _show(out, [placed]))
 
 

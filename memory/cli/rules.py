@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from memory.cli.command import Cli, command
+from memory.cli.numbered import id_of
 
 if TYPE_CHECKING:
     from memory.facade.why import WhyReport
@@ -50,10 +51,10 @@ def _show_plan(out: Any, made: Plan) -> None:
         out.print(show.plain(f"- not asked: {sentence}", "yellow"))
 
 
-async def why(cli: Cli, entry_id: Annotated[str, typer.Argument(metavar="ID")]) -> None:
+async def why(cli: Cli, entry_id: Annotated[str, typer.Argument(metavar="ID", help="Its id, or its number: #42 or 42.")]) -> None:
     """Which rules will act on an entry, when, and why the others do not."""
     async with cli.memory() as memory:
-        report = await memory.admin.why(entry_id)
+        report = await memory.admin.why(await id_of(memory, entry_id))
     cli.emit(report.to_dict(), lambda out: _show_why(out, report))
 
 

@@ -81,13 +81,14 @@ def entry_json(entry: Entry) -> dict[str, Any]:
     return entry.to_dict()
 
 
-def entry_block(entry: Entry) -> Group:
+def entry_block(entry: Entry, numbers: Mapping[str, int]) -> Group:
     """An entry in full."""
     lines: list[Text] = []
     if entry.title:
         lines.append(plain(entry.title, "bold"))
     lines.append(plain(entry.content))
     facts: dict[str, object] = {
+        "number": _number(entry.id, numbers),
         "id": entry.id,
         "scope": entry.scope.text,
         "type": entry.type,
@@ -110,12 +111,25 @@ def entry_block(entry: Entry) -> Group:
     return Group(*lines)
 
 
-def entries(listed: Iterable[Entry], limit: int = 200) -> Table:
+def _number(entry_id: str, numbers: Mapping[str, int]) -> str:
+    """What people may type instead of an id, where it has a number."""
+    return f"#{numbers[entry_id]}" if entry_id in numbers else ""
+
+
+def entries(listed: Iterable[Entry], numbers: Mapping[str, int], limit: int = 200) -> Table:
     """Entries, a row each: the beginning of what they say, and what they are."""
     rows = []
     for entry in listed:
         about = " · ".join(
-            str(said) for said in (entry.id, entry.type, ", ".join(entry.tags), entry.expires_at and f"until {moment(entry.expires_at)}") if said
+            str(said)
+            for said in (
+                _number(entry.id, numbers),
+                entry.id,
+                entry.type,
+                ", ".join(entry.tags),
+                entry.expires_at and f"until {moment(entry.expires_at)}",
+            )
+            if said
         )
         title = [plain(entry.title, "bold")] if entry.title else []
         rows.append([moment(entry.created_at), tier(entry.tier), Group(*title, plain(entry.content, limit=limit), plain(about, "dim"))])
@@ -135,17 +149,17 @@ def hit_json(hit: FoundEntry | FoundMessage) -> dict[str, Any]:
     return {"score": hit.score, "entry": entry_json(hit.entry)}
 
 
-def hits(found: Sequence[FoundEntry | FoundMessage], *, explain: bool, limit: int | None = 400) -> Table:
+def hits(found: Sequence[FoundEntry | FoundMessage], numbers: Mapping[str, int], *, explain: bool, limit: int | None = 400) -> Table:
     """Search results, best first; explained, each with how it came to its place."""
     rows = []
     for place, hit in enumerate(found, start=1):
-        in_tier, said = _said(hit, limit)
+        in_tier, said = _said(hit, numbers, limit)
         body = Group(*said, *(explained(hit.explanation) if explain else []))
         rows.append([str(place), f"{hit.score:.4f}", in_tier, body])
     return table("", ["#", "score", "tier", "what was found"], rows, right=("#", "score"))
 
 
-def _said(hit: FoundEntry | FoundMessage, limit: int | None) -> tuple[Text, list[Text]]:
+def _said(hit: FoundEntry | FoundMessage, numbers: Mapping[str, int], limit: int | None) -> tuple[Text, list[Text]]:
     """The tier and the text of a hit, and what it is."""
     if isinstance(hit, FoundMessage):
         by = hit.speaker or hit.message.role.value
@@ -153,7 +167,7 @@ def _said(hit: FoundEntry | FoundMessage, limit: int | None) -> tuple[Text, list
         return tier("mid"), [plain(hit.message.text, limit=limit), about]
     entry = hit.entry
     title = [plain(entry.title, "bold")] if entry.title else []
-    about = plain(f"{entry.id} · {entry.scope.text} · {moment(entry.created_at)}", "dim")
+    about = plain(" · ".join(filter(None, (_number(entry.id, numbers), entry.id, entry.scope.text, moment(entry.created_at)))), "dim")
     return tier(entry.tier), [*title, plain(entry.content, limit=limit), about]
 
 

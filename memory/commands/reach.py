@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Protocol
 
+from memory.domain.artifact import Artifact
 from memory.domain.entry import Entry, EntryType
 
 TYPES = tuple(EntryType)
@@ -114,6 +115,12 @@ class Reach(Protocol):
     async def expand(self, entry_id: str, depth: int) -> Reached: ...
 
     async def density(self, entry_id: str) -> Linked: ...
+
+    async def artifact(self, named: str) -> Artifact | None:
+        """What is known of an artifact that may be read. Raises `InvalidInput` where it is an entry that is named."""
+
+    async def beginning(self, artifact_id: str, most: int) -> bytes:
+        """Of an artifact's bytes the first, at most so many."""
 
     async def add(self, kind: str, title: str, content: str, supersedes: Sequence[str]) -> tuple[Entry, Sequence[str]]:
         """Write an entry, in the place of others. The entry, and what is to be said beside it."""

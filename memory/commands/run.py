@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from memory.commands import parse, render
+from memory.commands.escape import one_line
 from memory.commands.reach import MOST_BODY_BYTES, MOST_ENTRIES, MOST_HITS, MOST_SUPERSEDED, Reach
 from memory.domain.entry import Entry
 from memory.domain.errors import InvalidInput, MemoryTiersError
@@ -113,7 +114,10 @@ async def _density(reach: Reach, command: parse.Density) -> _Answer:
 
 
 async def _read(reach: Reach, command: parse.ReadArtifact) -> _Answer:
-    raise _Refused("artifacts are not there")
+    found = await reach.artifact(command.id)
+    if found is None:
+        raise _Refused(f"artifact {_shown(command.id)} not found")
+    return _Answer(render.artifact(found, await reach.beginning(found.id, MOST_BODY_BYTES)))
 
 
 async def _scratchpad(reach: Reach, command: parse.Scratchpad) -> _Answer:
@@ -134,7 +138,7 @@ async def _add_entry(reach: Reach, command: parse.AddEntry) -> _Answer:
     added, notes = await reach.add(command.type, command.title, content, superseded)
     numbers = await reach.numbers([added.id, *superseded])
     place = f", in the place of {_names(superseded, numbers)}" if superseded else ""
-    return _Answer("\n".join([f"OK: entry {render.name(added.id, numbers)} added{place}", *notes]))
+    return _Answer("\n".join([f"OK: entry {render.name(added.id, numbers)} added{place}", *map(one_line, notes)]))
 
 
 async def _add_link(reach: Reach, command: parse.AddLink) -> _Answer:

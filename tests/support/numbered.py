@@ -21,7 +21,7 @@ SCOPES = (Scope.user("ada"), Scope.session("s1"), Scope.org("o1"))
 
 
 async def misnumbered(engine: Engine) -> list[str]:
-    """What is not as it is to be once all is swept, a sentence each: a number is of one thing, a thing has one, both are there, and all are counted."""
+    """What is not as it is to be once all is swept, a sentence each: a number is of one thing, a thing has one, both are there, all are counted."""
     numbers, wrong = await _all(engine, NUMBERS), list[str]()
     last = {row.key.tenant: int(str(row.fields["last"])) for row in await _all(engine, COUNTERS)}
     things = [Key(row.key.tenant, str(row.fields["entry_id"])) for row in numbers]
@@ -31,9 +31,9 @@ async def misnumbered(engine: Engine) -> list[str]:
     wrong += [f"#{number} of {tenant} is none that was counted" for tenant, number in given if not 1 <= number <= last.get(tenant, 0)]
     for row, at in zip(numbers, await engine.placement.locate_many(ENTRIES, things) if things else (), strict=True):
         if at.record is None:
-            wrong.append(f"#{row.fields['number']} is of {at.key.id}, which is gone")
+            wrong.append(f"#{row.fields['number']!r} is of {at.key.id}, which is gone")
         elif at.record.scope != row.scope:
-            wrong.append(f"#{row.fields['number']} lies in {row.scope}, its entry in {at.record.scope}")
+            wrong.append(f"#{row.fields['number']!r} lies in {row.scope}, its entry in {at.record.scope}")
     return wrong
 
 

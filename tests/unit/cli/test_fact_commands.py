@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from memory import StoreUnavailable
+from memory.orchestrator.numbers import Numbers
 from tests.unit.cli.conftest import CommandLine
 
 pytestmark = pytest.mark.backend("sqlite")
@@ -50,6 +52,42 @@ def test_facts_are_linked_shown_with_their_links_and_unlinked(memory: CommandLin
     assert memory("relate", bonn, "supports", tea).exit_code != 0
     assert memory.json("unrelate", link["id"]) == {"deleted": True}
     assert memory.json("unrelate", link["id"], code=1) == {"deleted": False}
+
+
+@pytest.mark.behaviour("D114")
+def test_entries_are_named_by_the_numbers_they_are_shown_with(memory: CommandLine) -> None:
+    bonn, tea = [memory.json("write", text, "-s", "user:ada", "--title", text)["id"] for text in ("Bonn", "tea")]
+    assert memory.json("list", "-s", "user:ada")["entries"][0]["id"] == tea
+    assert memory("show", "#1").exit_code == 1, "programs are shown none, so none is given"
+    listed = memory.ok("list", "-s", "user:ada")
+    assert f"#1 · {bonn}" in listed
+    assert f"#2 · {tea}" in listed
+    assert f"#2 · {tea}" in memory.ok("search", "tea", "-s", "user:ada")
+    assert memory.json("update", "2", "--content", "green tea")["id"] == tea
+    assert "#2" in memory.ok("show", "# 2")
+    assert [one["content"] for one in memory.json("history", "#2")["history"]] == ["tea", "green tea"]
+    assert memory.json("relate", "#1", "supports", "2")["target_id"] == tea
+    assert [node["entry"]["id"] for node in memory.json("related", "#1")["nodes"]] == [bonn, tea]
+    assert memory.json("why", "#1")["entry_id"] == bonn
+    assert memory.json("promote", "#1", "--to", "org:o")["promoted"][0]["promoted_from_id"] == bonn
+    assert memory.json("hold", "place", "case", "--reason", "r", "--entry", "#1")["of"] == bonn
+    memory.ok("hold", "release", "case")
+    assert memory.json("write", "Berlin", "-s", "user:ada", "--supersedes", "#1")["content"] == "Berlin"
+    assert memory.json("invalidate", "#2", "#9", code=1) == {"ended": [tea], "not_found": ["#9"]}
+    assert memory.json("forget", "#2", "7", code=1) == {"deleted": [tea], "not_found": ["7"]}
+    assert memory("show", "#2").exit_code == 1
+    assert memory("show", "#two").exit_code == 2
+
+
+def test_entries_are_shown_without_numbers_where_none_can_be_had(memory: CommandLine, monkeypatch: pytest.MonkeyPatch) -> None:
+    entry = memory.json("write", "tea", "-s", "user:ada")["id"]
+
+    async def fails(*_: object) -> dict[str, int]:
+        raise StoreUnavailable("main", "is read only")
+
+    monkeypatch.setattr(Numbers, "of", fails)
+    result = memory("list", "-s", "user:ada")
+    assert (result.exit_code, entry in result.stdout, "without numbers" in result.stderr) == (0, True, True)
 
 
 def test_scratchpads_are_appended_to_shown_and_cleared(memory: CommandLine) -> None:

@@ -1,0 +1,38 @@
+"""Entries as people name them: `#42`, typed where an id may be and shown beside it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from memory.cli.command import Cli
+    from memory.facade.memory import Memory
+
+_NUMBER = re.compile(r"\s*#.*|\s*[0-9]{1,18}\s*", re.DOTALL)
+
+
+async def ids_of(memory: Memory, typed: Sequence[str]) -> list[str]:
+    """The ids of what was typed (D114): of `#42` and `42` what they name; else as it is, like a number that names nothing, which the call says."""
+    numbers = [text for text in typed if _NUMBER.fullmatch(text)]
+    named = dict(zip(numbers, await memory.numbers.resolve_many(numbers), strict=True)) if numbers else {}
+    return [found.id if (found := named.get(text)) is not None else text for text in typed]
+
+
+async def id_of(memory: Memory, typed: str) -> str:
+    """See `ids_of`."""
+    return (await ids_of(memory, [typed]))[0]
+
+
+async def numbers_of(cli: Cli, memory: Memory, ids: Iterable[str]) -> dict[str, int]:
+    """The numbers to show people beside these ids: none to programs, and none where they cannot be had just now."""
+    from memory.domain.errors import MemoryTiersError
+
+    if cli.json or not (asked := list(ids)):
+        return {}
+    try:
+        return await memory.numbers.of(asked)
+    except MemoryTiersError as error:
+        cli.say(f"without numbers: {error}")
+        return {}
