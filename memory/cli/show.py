@@ -99,6 +99,7 @@ def entry_block(entry: Entry) -> Group:
         "origins": ", ".join(entry.origins or ()),
         "said by": entry.speaker,
         "said in": " ".join(str(said) for said in (entry.conversation_id, entry.number_in_conversation) if said is not None),
+        "artifact": _artifact(entry),
         "metadata": ", ".join(f"{name}={value}" for name, value in entry.metadata.items()),
         "created": entry.created_at,
         "updated": entry.updated_at if entry.updated_at != entry.created_at else None,
@@ -108,6 +109,13 @@ def entry_block(entry: Entry) -> Group:
     }
     lines += [Text.assemble((f"  {name:<15}", "dim"), plain(value)) for name, value in facts.items() if value]
     return Group(*lines)
+
+
+def _artifact(entry: Entry) -> str:
+    """What an entry points to."""
+    if entry.artifact is None:
+        return entry.artifact_id or ""
+    return f"{entry.artifact.path} ({entry.artifact.media_type}, {size(entry.artifact.size)}), {entry.artifact.id}"
 
 
 def entries(listed: Iterable[Entry], limit: int = 200) -> Table:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
@@ -9,7 +10,7 @@ from typing import Literal, get_args
 
 from memory.domain import door
 from memory.domain.entry import Entry, EntryDraft, EntryType
-from memory.domain.errors import InvalidInput, NotOpen
+from memory.domain.errors import InvalidInput, NotOpen, StoreError
 from memory.domain.scope import Scope, ScopeKind
 from memory.facade.arguments import Moment, consistency_of, flag, moment, scope_of, stages_of
 from memory.facade.config import MemoryConfig
@@ -19,6 +20,7 @@ from memory.orchestrator.calling import called
 from memory.orchestrator.checking import Decide
 from memory.orchestrator.collections import SYSTEM_TENANT
 from memory.orchestrator.conversations.finding import WAYS, By
+from memory.orchestrator.conversations.manifests import artifact_of
 from memory.orchestrator.deliveries import Consistency
 from memory.orchestrator.engine import Engine
 from memory.orchestrator.retrieval.searching import FoundEntry, SearchResult
@@ -26,6 +28,8 @@ from memory.orchestrator.superseding import Superseded
 from memory.policies.asked import Asked, Scalar
 from memory.policies.pages import place_of
 from memory.policies.ranking.preferences import Preferences
+
+log = logging.getLogger(__name__)
 
 RETRIEVE_LIMIT = 20  # A30
 SEARCH_LIMIT = 10
@@ -115,8 +119,11 @@ class Access:
         if decide is not None and not (checks and callable(decide)):
             raise InvalidInput("decide", "must be a function" if checks else "is asked where check=True")
         revived, waits = flag("revive", revive), consistency_of(consistency)
-        if door.one_of("on_conflict", on_conflict, get_args(OnConflict)) == "update":
+        updates = door.one_of("on_conflict", on_conflict, get_args(OnConflict)) == "update"
+        if updates:
             _check_upsert(draft, superseded, checks)
+        await self.refuse_unknown_artifacts([draft.artifact_id])
+        if updates:
             return await self.engine.entries.upsert(self.tenant, draft, waits)
         if superseded.ids:
             return (await self.engine.superseding.write(self.tenant, draft, superseded, revive=revived, consistency=waits))[0]
@@ -125,6 +132,25 @@ class Access:
             entry, checked = await self.engine.checking.write(self.tenant, draft, asks, revive=revived, consistency=waits)
             return entry.with_check(checked)
         return await self.engine.entries.write(self.tenant, draft, revive=revived, consistency=waits)
+
+    async def refuse_unknown_artifacts(self, artifact_ids: Sequence[str | None]) -> None:
+        """Raise `InvalidInput` where one of these is no artifact of the tenant (D6)."""
+        named = list(dict.fromkeys(one for one in artifact_ids if one is not None))
+        known = await self.engine.conversations.manifests.known(self.tenant, named) if named else set()
+        for one in named:
+            if one not in known:
+                raise InvalidInput("artifact_id", f"there is no artifact {one[:64]}: nothing was written")
+
+    async def with_artifact(self, entry: Entry) -> Entry:
+        """The entry with what is known of its artifact; without, where that is gone or cannot be read."""
+        if entry.artifact_id is None:
+            return entry
+        try:
+            found = await self.engine.conversations.manifests.get(self.tenant, entry.artifact_id)
+        except StoreError as error:
+            log.info("entry %s is shown without its artifact: %s", entry.id, error)
+            return entry
+        return entry if found is None else entry.with_artifact(artifact_of(found))
 
     def asked(
         self,

@@ -277,9 +277,10 @@ NOT_PLAYED = frozenset({"artifacts", "claims", "messages", "passages", "log.firs
 """Of their steps: large texts, tasks, what is found by words and by meaning, what is read of a session's beginning once in its life, imports."""
 BESIDE = frozenset(
     {"forms.read", "forms.written", "supersede.home", "distrust.read", "distrust.put", "take_back.begin", "take_back.end", "take_back.find"}
+    | {"referrers.find", "referrers.clear"}
 )
-"""Steps of the engine that no run is aimed at: histories of their own are, `tests/unit/orchestrator/test_forms.py` and `test_trust.py` there; or
-runs of their own, `tests.simulation.superseding`."""
+"""Steps of the engine that no run is aimed at: histories of their own are, `tests/unit/orchestrator/test_forms.py` and `test_trust.py` there, and
+`test_manifests.py` of conversations; or runs of their own, `tests.simulation.superseding`."""
 _ERASES = ("erase.begin", "erase.raise", "erase.delete", "erase.end", "owed.settle")
 """Steps of the engine's that end a session, or what it owes."""
 
