@@ -63,13 +63,13 @@ def listed(found: Listed, tag: str | None, numbers: Numbers, now: datetime) -> s
     return _lines([*(line(entry, numbers, now) for entry in found.entries), *_notes([*more, *found.notes])])
 
 
-def entry(shown: Entry, around: Around, numbers: Numbers, now: datetime, attached: str | None = None) -> str:
+def entry(shown: Entry, around: Around, numbers: Numbers, now: datetime) -> str:
     """An entry with its text, what is attached and its links (D113)."""
     sides = [
         ("outgoing:", [f"- {link.label} → {_other(link.target_id, around, numbers)}" for link in around.outgoing]),
         ("incoming:", [f"- {_other(link.source_id, around, numbers)} → {link.label}" for link in around.incoming]),
     ]
-    parts = [line(shown, numbers, now), shown.content] + ([attached] if attached else [])
+    parts = [line(shown, numbers, now), shown.content] + ([attached(around.artifact)] if around.artifact is not None else [])
     parts += ["\n".join([head, *links]) for head, links in sides if links]
     parts += _notes(["more links are there; the newest are shown"]) if around.more else []
     return "\n\n".join(part for part in parts if part)

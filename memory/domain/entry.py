@@ -88,7 +88,7 @@ class Entry(BaseModel):
         object.__setattr__(made, "__dict__", values)
         object.__setattr__(made, "__pydantic_fields_set__", set(values))
         object.__setattr__(made, "__pydantic_extra__", None)
-        object.__setattr__(made, "__pydantic_private__", {"_checked": None})
+        object.__setattr__(made, "__pydantic_private__", {"_checked": None, "_artifact": None})
         return made
 
     @property

@@ -48,8 +48,8 @@ class Commands:
         [found] = await memory.commands.run("/mem search tea", scope="user:ada")
         print(found.text)
 
-    `/mem entries`, `entry`, `search`, `expand`, `density`, `add entry … /endmem`, `add link`, `invalidate`, `write`, `scratchpad` and `clear`;
-    `/mem` alone says how each is used. There is none that deletes (D122).
+    `/mem entries`, `entry`, `search`, `expand`, `density`, `add entry … /endmem`, `add link`, `invalidate`, `read`, `write`, `scratchpad` and
+    `clear`; `/mem` alone says how each is used. There is none that deletes (D122).
     """
 
     def __init__(self, access: Access) -> None:
@@ -74,7 +74,8 @@ class Commands:
         What is added goes to `scope`, comes from the source `agent` and from the `agent` that is named, and is pinned to `conversation`, a session
         that must be there. What is read, linked to, superseded or counted is of `reads`: of that scope unless told, of scopes that are named, or with
         `reads="tenant"` of all. `agent` is also whose scratchpad it is; without, it is the one that all share. `profile` says what a search does by
-        itself; `advisor` is asked by it in place of the memory's own.
+        itself; `advisor` is asked by it in place of the memory's own,
+        which is the one that enriches what is added.
         """
         if not isinstance(text, str):
             raise InvalidInput("text", f"must be text, not {type(text).__name__}")

@@ -23,10 +23,12 @@ from memory.facade.numbers import Numbers
 from memory.facade.relations import Relations
 from memory.facade.scratchpads import Scratchpads
 from memory.facade.written import WriteOptions
+from memory.orchestrator.collections import ENTRIES
 from memory.orchestrator.relations import Relation
 from memory.policies.ranking.preferences import Preferences
 from memory.ports.advisor import Advisor
-from memory.ports.query import Tenant
+from memory.ports.query import Eq, Query, Tenant, within
+from memory.ports.record import Partition
 
 log = logging.getLogger(__name__)
 
@@ -94,7 +96,8 @@ class MemoryReach:
 
     # -- links ------------------------------------------------------------------------------------------------------------
 
-    async def around(self, entry_id: str) -> asked_by.Around:
+    async def around(self, entry: Entry) -> asked_by.Around:
+        entry_id, artifact = entry.id, (await self.access.with_artifact(entry)).artifact
         relations, tenant = self.access.engine.relations, self.access.tenant
         self.access.engine.accesses.note(tenant, [entry_id])  # it is read
         outgoing = await relations.related(tenant, source_id=entry_id, limit=READ_LINKS)
@@ -108,7 +111,7 @@ class MemoryReach:
         sides = (shown_from[:most], shown_to[:most])
         named = {one.target_id for one in sides[0]} | {one.source_id for one in sides[1]}
         more = max(len(shown_from), len(shown_to)) > most or max(len(outgoing), len(incoming)) >= READ_LINKS
-        return asked_by.Around(*sides, {end: readable[end] for end in named}, more)
+        return asked_by.Around(*sides, {end: readable[end] for end in named}, more, artifact)
 
     async def expand(self, entry_id: str, depth: int) -> asked_by.Reached:
         found = await Relations(self.access).expand(entry_id, depth=depth, scope=self.reads)
@@ -125,7 +128,9 @@ class MemoryReach:
         if referent is not None and referent.kind == "entry":
             raise InvalidInput("id", f"{named} is an entry, not an artifact")
         found = None if named.isdigit() else await Artifacts(self.access).get(named)
-        return found if found is not None and self._may_read_of(found.session_id) else None
+        if found is None or self._may_read_of(found.session_id) or await self._is_pointed_to(found.id):
+            return found
+        return None
 
     async def beginning(self, artifact_id: str, most: int) -> bytes:
         data = b""
@@ -138,7 +143,7 @@ class MemoryReach:
 
     # -- writing ----------------------------------------------------------------------------------------------------------
 
-    async def add(self, kind: str, title: str, content: str, supersedes: Sequence[str]) -> tuple[Entry, Sequence[str]]:
+    async def add(self, kind: str, title: str, content: str, supersedes: Sequence[str], artifact: str | None) -> tuple[Entry, Sequence[str]]:
         if self.conversation is not None and await self.access.engine.conversations.find(self.access.tenant, self.conversation) is None:
             raise InvalidInput("conversation", f"{self.conversation!r} is not there: nothing was written")
         options: WriteOptions = {
@@ -148,6 +153,7 @@ class MemoryReach:
             "agent": self.agent,
             "conversation_id": self.conversation,
             "supersedes": supersedes,
+            "artifact_id": artifact,
             **self.enriched,
         }
         written = await self.access.remember(content, self.scope, options, None)
@@ -189,6 +195,14 @@ class MemoryReach:
     def _may_read_of(self, session_id: str) -> bool:
         """Whether what a session has may be read."""
         return self.reads is None or session_id == self.conversation or Scope.session(session_id) in self.reads
+
+    async def _is_pointed_to(self, artifact_id: str) -> bool:
+        """Whether an entry that may be read points to it."""
+        engine, tenant = self.access.engine, self.access.tenant
+        partitions = [Partition(tenant, scope.text) for scope in self.reads or ()]
+        asked = Query(ENTRIES, within(*partitions), Eq("artifact_id", artifact_id), limit=READ_LINKS)
+        ids = [row.key.id for store in engine.topology.homes for row in (await engine.placement.page("commands.pointing", store, asked)).records]
+        return any(self._may_read(one) for one in (await engine.entries.get_many(tenant, ids)).values())
 
     def _whose(self, shared: bool) -> str | None:
         return None if shared else self.agent

@@ -435,6 +435,26 @@ async def test_an_artifact_is_read_by_its_id_within_reach(memory: Memory) -> Non
     assert await said(memory, f"/mem read {text.id}", reads="tenant") == f"ERR: artifact {text.id} not found"
 
 
+@pytest.mark.behaviour("D6", "D18", "D113", "D119")
+async def test_an_entry_points_to_an_artifact_which_is_shown_with_it_and_may_then_be_read(memory: Memory) -> None:
+    await memory.sessions.create("talk")
+    report = await memory.artifacts.put("talk", "report.md", b"# Findings", media_type="text/markdown")
+    add = f"/mem add entry reference Report --artifact #{report.id}\nthe report\n/endmem"
+    assert await said(memory, add) == f"ERR: artifact {report.id} not found"
+    assert await said(memory, "/mem add entry reference Report --artifact #4711\nx\n/endmem") == "ERR: artifact #4711 not found"
+    assert await said(memory, "/mem entries") == "(no entries)", "nothing was written"
+    entry = await added(memory, add, conversation="talk")
+    assert entry.artifact_id == report.id
+    named = await name(memory, entry)
+    block = f"artifact: {report.id}  report.md  (text/markdown, 10 bytes)"
+    head = f"- {named}  [reference] ({DATE})  Report  (source: agent)"
+    assert await said(memory, f"/mem entry {named}") == f"{head}\n\nthe report\n\n{block}"
+    assert await said(memory, f"/mem read {report.id}") == f"{block}\n\n# Findings", "an entry that may be read points to it"
+    assert (await said(memory, f"/mem read {report.id}", scope=OTHER_USER)).startswith("ERR: ")
+    await memory.artifacts.delete(report.id)
+    assert await said(memory, f"/mem entry {named}") == f"{head}\n\nthe report"
+
+
 @pytest.mark.behaviour("D100", "D101", "D104", "D108", "D109")
 async def test_an_advisor_tags_what_is_added_and_says_what_gives_way(config: dict[str, Any], clock: Clock) -> None:
     def advises(prompt: Prompt) -> str:
