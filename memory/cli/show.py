@@ -100,6 +100,7 @@ def entry_block(entry: Entry, numbers: Mapping[str, int]) -> Group:
         "origins": ", ".join(entry.origins or ()),
         "said by": entry.speaker,
         "said in": " ".join(str(said) for said in (entry.conversation_id, entry.number_in_conversation) if said is not None),
+        "artifact": _artifact(entry),
         "metadata": ", ".join(f"{name}={value}" for name, value in entry.metadata.items()),
         "created": entry.created_at,
         "updated": entry.updated_at if entry.updated_at != entry.created_at else None,
@@ -114,6 +115,13 @@ def entry_block(entry: Entry, numbers: Mapping[str, int]) -> Group:
 def _number(entry_id: str, numbers: Mapping[str, int]) -> str:
     """What people may type instead of an id, where it has a number."""
     return f"#{numbers[entry_id]}" if entry_id in numbers else ""
+
+
+def _artifact(entry: Entry) -> str:
+    """What an entry points to."""
+    if entry.artifact is None:
+        return entry.artifact_id or ""
+    return f"{entry.artifact.path} ({entry.artifact.media_type}, {size(entry.artifact.size)}), {entry.artifact.id}"
 
 
 def entries(listed: Iterable[Entry], numbers: Mapping[str, int], limit: int = 200) -> Table:

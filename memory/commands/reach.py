@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Protocol
 
+from memory.domain.artifact import Artifact
 from memory.domain.entry import Entry, EntryType
 
 TYPES = tuple(EntryType)
@@ -56,6 +57,8 @@ class Around:
     incoming: Sequence[Link]
     others: Mapping[str, Entry | None]
     more: bool = False
+    artifact: Artifact | None = None
+    """To which the entry points."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,7 +110,7 @@ class Reach(Protocol):
     async def listed(self, types: Sequence[str], tag: str | None, limit: int) -> Listed:
         """The newest entries of these types, with this tag."""
 
-    async def around(self, entry_id: str) -> Around: ...
+    async def around(self, entry: Entry) -> Around: ...
 
     async def search(self, query: str, limit: int, *, rerank: bool) -> Hits: ...
 
@@ -115,7 +118,13 @@ class Reach(Protocol):
 
     async def density(self, entry_id: str) -> Linked: ...
 
-    async def add(self, kind: str, title: str, content: str, supersedes: Sequence[str]) -> tuple[Entry, Sequence[str]]:
+    async def artifact(self, named: str) -> Artifact | None:
+        """What is known of an artifact that may be read. Raises `InvalidInput` where it is an entry that is named."""
+
+    async def beginning(self, artifact_id: str, most: int) -> bytes:
+        """Of an artifact's bytes the first, at most so many."""
+
+    async def add(self, kind: str, title: str, content: str, supersedes: Sequence[str], artifact: str | None) -> tuple[Entry, Sequence[str]]:
         """Write an entry, in the place of others. The entry, and what is to be said beside it."""
 
     async def link(self, source_id: str, label: str, target_id: str) -> None: ...

@@ -12,6 +12,7 @@ from datetime import datetime
 from memory.commands.escape import begun, escaped, one_line
 from memory.commands.parse import Command
 from memory.commands.reach import MOST_BODY_BYTES, Around, Hits, Link, Linked, Listed, Noted, Reached
+from memory.domain.artifact import Artifact
 from memory.domain.entry import Entry
 
 END = "[END MEMORY]"
@@ -62,13 +63,13 @@ def listed(found: Listed, tag: str | None, numbers: Numbers, now: datetime) -> s
     return _lines([*(line(entry, numbers, now) for entry in found.entries), *_notes([*more, *found.notes])])
 
 
-def entry(shown: Entry, around: Around, numbers: Numbers, now: datetime, attached: str | None = None) -> str:
+def entry(shown: Entry, around: Around, numbers: Numbers, now: datetime) -> str:
     """An entry with its text, what is attached and its links (D113)."""
     sides = [
         ("outgoing:", [f"- {link.label} → {_other(link.target_id, around, numbers)}" for link in around.outgoing]),
         ("incoming:", [f"- {_other(link.source_id, around, numbers)} → {link.label}" for link in around.incoming]),
     ]
-    parts = [line(shown, numbers, now), shown.content] + ([attached] if attached else [])
+    parts = [line(shown, numbers, now), shown.content] + ([attached(around.artifact)] if around.artifact is not None else [])
     parts += ["\n".join([head, *links]) for head, links in sides if links]
     parts += _notes(["more links are there; the newest are shown"]) if around.more else []
     return "\n\n".join(part for part in parts if part)
@@ -113,6 +114,29 @@ def density(entry_id: str, found: Linked, numbers: Numbers) -> str:
             *_named(found.notes, numbers),
         ]
     )
+
+
+def attached(found: Artifact) -> str:
+    """What is known of an artifact, in a line (D18)."""
+    return f"artifact: {found.id}  {one_line(found.path)}  ({one_line(found.media_type)}, {found.size:,} bytes)"
+
+
+def artifact(found: Artifact, data: bytes) -> str:
+    """An artifact with its text, or the beginning of it; of one that is no text what is known of it."""
+    text = data.decode(errors="ignore") if is_text(data) else None
+    if text is None:
+        return _lines([attached(found), "(it is not text)"])
+    cut = [f"(the first {len(data):,} bytes)"] if len(data) < found.size else []
+    return _lines([attached(found), *cut, "", text.removesuffix("\n")])
+
+
+def is_text(data: bytes) -> bool:
+    """Whether these bytes are UTF-8, but for a character that is cut off at the end."""
+    try:
+        data.decode()
+    except UnicodeDecodeError as error:
+        return error.reason == "unexpected end of data"
+    return True
 
 
 def noted(found: Noted) -> str:

@@ -7,7 +7,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from memory.commands import parse, render
+from memory.commands.escape import one_line
 from memory.commands.reach import MOST_BODY_BYTES, MOST_ENTRIES, MOST_HITS, MOST_SUPERSEDED, Reach
+from memory.domain.artifact import Artifact
 from memory.domain.entry import Entry
 from memory.domain.errors import InvalidInput, MemoryTiersError
 from memory.domain.shown import Shown
@@ -78,6 +80,13 @@ async def _found(reach: Reach, *named: str, missing: str = "entry {} not found")
     return [found[one] for one in named]
 
 
+async def _artifact(reach: Reach, named: str) -> Artifact:
+    found = await reach.artifact(named)
+    if found is None:
+        raise _Refused(f"artifact {_shown(named)} not found")
+    return found
+
+
 # -- reading --------------------------------------------------------------------------------------------------------------
 
 
@@ -89,7 +98,7 @@ async def _entries(reach: Reach, command: parse.ListEntries) -> _Answer:
 
 async def _entry(reach: Reach, command: parse.ShowEntry) -> _Answer:
     [shown] = await _found(reach, command.id)
-    around = await reach.around(shown.id)
+    around = await reach.around(shown)
     numbers = await reach.numbers([shown.id, *around.others])
     return _Answer(render.entry(shown, around, numbers, reach.now))
 
@@ -113,7 +122,8 @@ async def _density(reach: Reach, command: parse.Density) -> _Answer:
 
 
 async def _read(reach: Reach, command: parse.ReadArtifact) -> _Answer:
-    raise _Refused("artifacts are not there")
+    found = await _artifact(reach, command.id)
+    return _Answer(render.artifact(found, await reach.beginning(found.id, MOST_BODY_BYTES)))
 
 
 async def _scratchpad(reach: Reach, command: parse.Scratchpad) -> _Answer:
@@ -125,16 +135,15 @@ async def _scratchpad(reach: Reach, command: parse.Scratchpad) -> _Answer:
 
 async def _add_entry(reach: Reach, command: parse.AddEntry) -> _Answer:
     content = _body(command.body, "entry")
-    if command.artifact is not None:
-        raise _Refused("artifacts are not there: nothing was written")
     if len(command.supersedes) > MOST_SUPERSEDED:
         raise _Refused(f"at most {MOST_SUPERSEDED} entries are superseded at once, not {len(command.supersedes)}: nothing was written")
     old = await _found(reach, *command.supersedes, missing=f"{GONE}: nothing was written") if command.supersedes else []
     superseded = list(dict.fromkeys(one.id for one in old))
-    added, notes = await reach.add(command.type, command.title, content, superseded)
+    artifact = None if command.artifact is None else (await _artifact(reach, command.artifact)).id
+    added, notes = await reach.add(command.type, command.title, content, superseded, artifact)
     numbers = await reach.numbers([added.id, *superseded])
     place = f", in the place of {_names(superseded, numbers)}" if superseded else ""
-    return _Answer("\n".join([f"OK: entry {render.name(added.id, numbers)} added{place}", *notes]))
+    return _Answer("\n".join([f"OK: entry {render.name(added.id, numbers)} added{place}", *map(one_line, notes)]))
 
 
 async def _add_link(reach: Reach, command: parse.AddLink) -> _Answer:

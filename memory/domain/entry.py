@@ -10,6 +10,7 @@ from typing import Annotated, Any
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PrivateAttr, ValidationInfo, field_validator, model_validator
 
 from memory.domain import door
+from memory.domain.artifact import Artifact
 from memory.domain.checked import Checked
 from memory.domain.errors import InvalidInput
 from memory.domain.provenance import check_name, check_origins
@@ -77,6 +78,7 @@ class Entry(BaseModel):
     version: int
     tier: str
     _checked: Checked | None = PrivateAttr(default=None)
+    _artifact: Artifact | None = PrivateAttr(default=None)
 
     @classmethod
     def as_stored(cls, **values: Any) -> Entry:
@@ -86,7 +88,7 @@ class Entry(BaseModel):
         object.__setattr__(made, "__dict__", values)
         object.__setattr__(made, "__pydantic_fields_set__", set(values))
         object.__setattr__(made, "__pydantic_extra__", None)
-        object.__setattr__(made, "__pydantic_private__", {"_checked": None})
+        object.__setattr__(made, "__pydantic_private__", {"_checked": None, "_artifact": None})
         return made
 
     @property
@@ -100,14 +102,27 @@ class Entry(BaseModel):
         told._checked = checked
         return told
 
+    @property
+    def artifact(self) -> Artifact | None:
+        """Of an entry that `get` read, what is known of the artifact it points to (D18). None of one that points to none, or to one that is gone,
+        and of entries in lists, which have the id."""
+        return self._artifact
+
+    def with_artifact(self, artifact: Artifact) -> Entry:
+        """The same entry, which tells of its artifact."""
+        told = self.model_copy()
+        told._artifact = artifact
+        return told
+
     def __repr_args__(self) -> Any:
         """What tells it from others, in one line."""
         said = {"id": self.id, "scope": self.scope.text, "type": self.type.value, "title": self.title, "content": self.content, "tags": self.tags}
         return [(name, Brief(value)) for name, value in {**said, "tier": self.tier, "version": self.version}.items() if value not in (None, [])]
 
     def to_dict(self) -> dict[str, Any]:
-        """Every field as JSON, the scope in its canonical form."""
-        return {**self.model_dump(mode="json"), "scope": self.scope.text}
+        """Every field as JSON, the scope in its canonical form; with the artifact, where that was read."""
+        said = {**self.model_dump(mode="json"), "scope": self.scope.text}
+        return said if self._artifact is None else said | {"artifact": self._artifact.to_dict()}
 
     def is_active(self, now: datetime) -> bool:
         """Whether its window contains now (decision D32)."""
@@ -117,7 +132,7 @@ class Entry(BaseModel):
 WHERE_SAID = ("conversation_id", "number_in_conversation", "speaker")
 """In which conversation an entry was said, the how-manieth it was there, and by whom. A promotion keeps it too."""
 CARRIED = ("artifact_id", "number", *WHERE_SAID)
-"""What an entry may say of the artifact it stands for, which nothing here sets yet, and of where it was said. Edits, exports and imports keep it."""
+"""What an entry may say of the artifact it points to, of its number, and of where it was said. Edits, exports and imports keep it."""
 
 
 def _name(value: object, info: ValidationInfo) -> str | None:
@@ -151,6 +166,7 @@ class EntryDraft(door.Checked):
     conversation_id: Name = None
     number_in_conversation: Whole = None
     speaker: Name = None
+    artifact_id: Name = None
     agent: Name = None
     run: Name = None
     origins: tuple[str, ...] = ()
@@ -232,7 +248,6 @@ class ImportedDraft(EntryDraft):
     promoted_from_id: Name = None
     compacted_from_ids: tuple[str, ...] | None = None
     contributors: tuple[Contributor, ...] | None = None
-    artifact_id: Name = None
     number: Whole = None
 
     @field_validator("valid_from", "valid_to", mode="before")
@@ -291,6 +306,7 @@ PATCHABLE: dict[str, Callable[[Any], Any]] = {
     "source": check_source,
     "agent": lambda value: check_name("agent", value),
     "run": lambda value: check_name("run", value),
+    "artifact_id": lambda value: check_name("artifact_id", value),
     "origins": check_origins,
     "tags": door.tags,
     "metadata": lambda value: door.json_object("metadata", value),

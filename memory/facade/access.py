@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import timedelta
@@ -11,7 +12,7 @@ from typing import Literal, get_args
 from memory.domain import door
 from memory.domain.enriched import PASSES, Enrichment, ManuallySuperseded, Pass, Written
 from memory.domain.entry import Entry, EntryDraft, EntryType
-from memory.domain.errors import InvalidInput, NotFound, NotOpen
+from memory.domain.errors import InvalidInput, NotFound, NotOpen, StoreError
 from memory.domain.scope import Scope, ScopeKind
 from memory.facade.arguments import Moment, consistency_of, flag, length, moment, scope_of, stages_of
 from memory.facade.config import MemoryConfig
@@ -21,6 +22,7 @@ from memory.facade.written import HowWritten, OnConflict, WriteOptions, divided
 from memory.orchestrator.calling import called
 from memory.orchestrator.collections import SYSTEM_TENANT
 from memory.orchestrator.conversations.finding import WAYS, By
+from memory.orchestrator.conversations.manifests import artifact_of
 from memory.orchestrator.engine import Engine
 from memory.orchestrator.entry_records import entry_of
 from memory.orchestrator.retrieval.searching import FoundEntry, SearchResult
@@ -30,6 +32,8 @@ from memory.policies.pages import place_of
 from memory.policies.ranking.preferences import Preferences
 from memory.ports.advisor import Advisor
 from memory.ports.record import Key
+
+log = logging.getLogger(__name__)
 
 RETRIEVE_LIMIT = 20  # A30
 BROWSE_LIMIT = 50  # D49
@@ -133,6 +137,8 @@ class Access:
         wanted = self._wanted(how, updates=updates, superseding=bool(superseded.ids) or checks)
         if updates:
             _check_upsert(draft, superseded, checks)
+        await self.refuse_unknown_artifacts([draft.artifact_id])
+        if updates:
             return await self.engine.entries.upsert(self.tenant, draft, waits), (), ()
         steps = self.engine.enriching.owed(wanted)
         if superseded.ids:
@@ -155,6 +161,25 @@ class Access:
             if (getattr(self.config.enrichment, of) if asked is None else asked) and not updates and not (superseding and of == "auto_supersede"):
                 wanted.append(of)
         return wanted
+
+    async def refuse_unknown_artifacts(self, artifact_ids: Sequence[str | None]) -> None:
+        """Raise `InvalidInput` where one of these is no artifact of the tenant (D6)."""
+        named = list(dict.fromkeys(one for one in artifact_ids if one is not None))
+        known = await self.engine.conversations.manifests.known(self.tenant, named) if named else set()
+        for one in named:
+            if one not in known:
+                raise InvalidInput("artifact_id", f"there is no artifact {one[:64]}: nothing was written")
+
+    async def with_artifact(self, entry: Entry) -> Entry:
+        """The entry with what is known of its artifact; without, where that is gone or cannot be read."""
+        if entry.artifact_id is None:
+            return entry
+        try:
+            found = await self.engine.conversations.manifests.get(self.tenant, entry.artifact_id)
+        except StoreError as error:
+            log.info("entry %s is shown without its artifact: %s", entry.id, error)
+            return entry
+        return entry if found is None else entry.with_artifact(artifact_of(found))
 
     def asked(
         self,

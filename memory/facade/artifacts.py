@@ -107,18 +107,19 @@ async def _opened(data: object) -> tuple[AsyncGenerator[bytes, None], int | None
             raise InvalidInput("data", "must be contiguous")
         return _alone(data), memoryview(data).nbytes
     if isinstance(data, os.PathLike):
-        file = await asyncio.to_thread(_open, data)
-        return _read(file, closes=True), os.fstat(file.fileno()).st_size
+        size = await asyncio.to_thread(_size_at, data)
+        return _read_at(data), size
     if isinstance(data, AsyncIterable):
         return _checked(data), None
     if callable(getattr(data, "read", None)):
-        return _read(data, closes=False), _size_of(data)
+        return _read(data), _size_of(data)
     raise InvalidInput("data", f"must be bytes, a Path, an open file, or an async iterable of bytes, not {type(data).__name__}")
 
 
-def _open(path: os.PathLike[str]) -> BinaryIO:
+def _size_at(path: os.PathLike[str]) -> int:
     try:
-        return open(path, "rb")
+        with open(path, "rb") as file:
+            return os.fstat(file.fileno()).st_size
     except OSError as error:
         raise InvalidInput("data", f"cannot be read: {error}") from error
 
@@ -127,13 +128,18 @@ async def _alone(data: bytes | bytearray | memoryview) -> AsyncGenerator[bytes, 
     yield memoryview(data).cast("B")  # type: ignore[misc]
 
 
-async def _read(file: Any, *, closes: bool) -> AsyncGenerator[bytes, None]:
+async def _read_at(path: os.PathLike[str]) -> AsyncGenerator[bytes, None]:
+    file = await asyncio.to_thread(open, path, "rb")
     try:
-        while piece := await asyncio.to_thread(file.read, PIECE):
-            yield _bytes(piece)
+        async for piece in _read(file):
+            yield piece
     finally:
-        if closes:
-            file.close()
+        file.close()
+
+
+async def _read(file: Any) -> AsyncGenerator[bytes, None]:
+    while piece := await asyncio.to_thread(file.read, PIECE):
+        yield _bytes(piece)
 
 
 async def _checked(data: AsyncIterable[bytes]) -> AsyncGenerator[bytes, None]:

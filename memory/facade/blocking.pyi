@@ -150,6 +150,7 @@ class BlockingMemory:
         conversation_id: str | None = ...,
         number_in_conversation: int | None = ...,
         speaker: str | None = ...,
+        artifact_id: str | None = ...,
         agent: str | None = ...,
         run: str | None = ...,
         origins: Sequence[str] = ...,
@@ -183,6 +184,7 @@ class BlockingMemory:
         origins: Sequence[str] = ...,
         tags: Sequence[str] = ...,
         metadata: Mapping[str, Any] = ...,
+        artifact_id: str | None = ...,
         expires_at: Moment | timedelta | None = ...,
         consistency: Consistency | None = ...,
     ) -> Entry: ...
@@ -282,6 +284,7 @@ class BlockingScopedMemory:
         conversation_id: str | None = ...,
         number_in_conversation: int | None = ...,
         speaker: str | None = ...,
+        artifact_id: str | None = ...,
         agent: str | None = ...,
         run: str | None = ...,
         origins: Sequence[str] = ...,

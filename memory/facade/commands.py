@@ -8,6 +8,7 @@ from typing import Any, Literal, TypedDict
 from memory.commands.run import Result, answer
 from memory.commands.schema import DESCRIPTION, NAME, PARAMETERS
 from memory.domain import door
+from memory.domain.enriched import PASSES
 from memory.domain.errors import InvalidInput
 from memory.domain.scope import Scope
 from memory.domain.shapes.tools import Shape, tool_as
@@ -16,6 +17,7 @@ from memory.facade.arguments import flag, scope_of
 from memory.facade.build import as_advisor
 from memory.facade.reach import MemoryReach
 from memory.facade.wanted import preferences
+from memory.facade.written import WriteOptions
 from memory.ports.advisor import Advisor, Prompt
 
 TENANT = "tenant"
@@ -34,6 +36,10 @@ class Profile(TypedDict, total=False):
     """90."""
     age_floor: float
     """What the oldest counts at least: 0.5."""
+    auto_tag: bool
+    """Have the memory's advisor give what is added tags; as configured."""
+    auto_supersede: bool
+    """Have it say which older entries give way to what is added; as configured."""
 
 
 class Commands:
@@ -42,8 +48,8 @@ class Commands:
         [found] = await memory.commands.run("/mem search tea", scope="user:ada")
         print(found.text)
 
-    `/mem entries`, `entry`, `search`, `expand`, `density`, `add entry … /endmem`, `add link`, `invalidate`, `write`, `scratchpad` and `clear`;
-    `/mem` alone says how each is used. There is none that deletes (D122).
+    `/mem entries`, `entry`, `search`, `expand`, `density`, `add entry … /endmem`, `add link`, `invalidate`, `read`, `write`, `scratchpad` and
+    `clear`; `/mem` alone says how each is used. There is none that deletes (D122).
     """
 
     def __init__(self, access: Access) -> None:
@@ -68,7 +74,8 @@ class Commands:
         What is added goes to `scope`, comes from the source `agent` and from the `agent` that is named, and is pinned to `conversation`, a session
         that must be there. What is read, linked to, superseded or counted is of `reads`: of that scope unless told, of scopes that are named, or with
         `reads="tenant"` of all. `agent` is also whose scratchpad it is; without, it is the one that all share. `profile` says what a search does by
-        itself; `advisor` is asked in place of the memory's own.
+        itself; `advisor` is asked by it in place of the memory's own,
+        which is the one that enriches what is added.
         """
         if not isinstance(text, str):
             raise InvalidInput("text", f"must be text, not {type(text).__name__}")
@@ -89,6 +96,7 @@ class Commands:
                 decay_floor=wanted.get("age_floor") if wanted.get("age_decay", True) else None,
             ),
             flag("profile.search_expand", wanted.get("search_expand", False)),
+            _enriched(wanted),
             None if advisor is None else as_advisor(advisor),
         )
         return await answer(reach, text)
@@ -102,6 +110,14 @@ def _reads(given: Scopes | Literal["tenant"] | None, scope: Scope) -> tuple[Scop
     if given == TENANT:
         return None
     return (scope,) if given is None else tuple(dict.fromkeys(scopes_of(given)))
+
+
+def _enriched(profile: Profile) -> WriteOptions:
+    wanted: WriteOptions = {}
+    for of in PASSES:
+        if of in profile:
+            wanted[of] = flag(f"profile.{of}", profile[of])
+    return wanted
 
 
 def _profile(given: Profile | None) -> Profile:

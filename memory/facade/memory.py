@@ -295,6 +295,7 @@ class Memory:
         conversation_id: str | None = None,
         number_in_conversation: int | None = None,
         speaker: str | None = None,
+        artifact_id: str | None = None,
         agent: str | None = None,
         run: str | None = None,
         origins: Sequence[str] = (),
@@ -331,6 +332,8 @@ class Memory:
         a `timedelta` from the write on, is hidden, not deleted (A36).
         Of what was said in a conversation `conversation_id`, `number_in_conversation` and `speaker` say where and by whom, for good; `content` is the
         speaker's own words, without the name. What was said just before and after helps to find them.
+        `artifact_id` points to a file of a session (`memory.artifacts`), which must be there, else nothing is written (D6); it is cleared when that
+        is deleted (D19).
         `source`, `agent` and `run` say where it comes from and who writes it, `origins` what else went into it (`"source:web:example.com"`): by these
         it is found again when one of them turns out not to be trusted (`memory.admin.distrust`).
 
@@ -351,6 +354,7 @@ class Memory:
             conversation_id=conversation_id,
             number_in_conversation=number_in_conversation,
             speaker=speaker,
+            artifact_id=artifact_id,
             agent=agent,
             run=run,
             origins=origins,
@@ -396,7 +400,9 @@ class Memory:
         `revive` and `consistency` are those of `write`, for all of them.
         """
         checked = [draft_of(d) async for d in paced(door.sequence("drafts", drafts))]
-        return await self._engine.entries.write_many(self.tenant, checked, revive=flag("revive", revive), consistency=consistency_of(consistency))
+        revived, waits = flag("revive", revive), consistency_of(consistency)
+        await self._access.refuse_unknown_artifacts([draft.artifact_id for draft in checked])
+        return await self._engine.entries.write_many(self.tenant, checked, revive=revived, consistency=waits)
 
     async def update(
         self,
@@ -411,10 +417,11 @@ class Memory:
         origins: Sequence[str] = _UNSET,
         tags: Sequence[str] = _UNSET,
         metadata: Mapping[str, Any] = _UNSET,
+        artifact_id: str | None = _UNSET,
         expires_at: Moment | timedelta | None = _UNSET,
         consistency: Consistency | None = None,
     ) -> Entry:
-        """Change an active entry: tags are replaced, metadata merged, `expires_at=None` clears the expiry; what is not given stays.
+        """Change an active entry: tags are replaced, metadata merged; None clears the expiry and `artifact_id` (D15); what is not given stays.
 
         `source`, `agent`, `run` and `origins` say who changes it and what that comes of; whom they take the place of stays among its origins.
 
@@ -431,10 +438,13 @@ class Memory:
             "origins": origins,
             "tags": tags,
             "metadata": metadata,
+            "artifact_id": artifact_id,
             "expires_at": expires_at,
         }
         changes = check_patch({name: value for name, value in given.items() if value is not _UNSET})
-        return await self._engine.entries.update(self.tenant, id_of(entry_id), changes, consistency_of(consistency))
+        changed, waits = id_of(entry_id), consistency_of(consistency)
+        await self._access.refuse_unknown_artifacts([changes.get("artifact_id")])
+        return await self._engine.entries.update(self.tenant, changed, changes, waits)
 
     async def delete(self, entry_id: str) -> bool:
         """Erase an entry with its kept versions and relations. True when there was one; again is no error (A55)."""
@@ -443,7 +453,7 @@ class Memory:
     # -- reading ------------------------------------------------------------------------------------------------------
 
     async def get(self, entry_id: str, *, as_of: Moment | None = None, known_at: Moment | None = None) -> Entry | None:
-        """The entry, or None where none is visible.
+        """The entry, or None where none is visible. `entry.artifact` is what is known of the artifact it points to, as that is now (D18).
 
         `as_of` asks what was true then, also for entries retired since; `known_at` asks what was stored then, before later edits:
         an entry is known from its `updated_at` on, or where it was given a `created_at` of its own, from when it was written.
@@ -451,7 +461,7 @@ class Memory:
         entry = await self._engine.entries.get(self.tenant, id_of(entry_id), as_of=moment("as_of", as_of), known_at=moment("known_at", known_at))
         if entry is not None and as_of is None and known_at is None:
             self._engine.accesses.note(self.tenant, [entry.id])
-        return entry
+        return None if entry is None else await self._access.with_artifact(entry)
 
     async def retrieve(
         self,

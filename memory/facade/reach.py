@@ -3,23 +3,32 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
+from contextlib import aclosing
 from dataclasses import dataclass
 from datetime import datetime
 from itertools import islice
+from typing import cast
 
 from memory.commands import reach as asked_by
 from memory.domain import door
-from memory.domain.entry import Entry, EntryDraft
-from memory.domain.errors import InvalidInput
+from memory.domain.artifact import Artifact
+from memory.domain.enriched import Written
+from memory.domain.entry import Entry
+from memory.domain.errors import InvalidInput, StoreError
 from memory.domain.scope import Scope
 from memory.facade.access import Access, Scopes
+from memory.facade.artifacts import Artifacts
+from memory.facade.numbers import Numbers
 from memory.facade.relations import Relations
 from memory.facade.scratchpads import Scratchpads
+from memory.facade.written import WriteOptions
+from memory.orchestrator.collections import ENTRIES
 from memory.orchestrator.relations import Relation
 from memory.policies.ranking.preferences import Preferences
 from memory.ports.advisor import Advisor
-from memory.ports.query import Tenant
+from memory.ports.query import Eq, Query, Tenant, within
+from memory.ports.record import Partition
 
 log = logging.getLogger(__name__)
 
@@ -41,6 +50,8 @@ class MemoryReach:
     agent: str | None
     preferred: Preferences
     expands: bool
+    enriched: WriteOptions
+    """What an advisor does for what is added, where that is said."""
     advisor: Advisor | None
 
     @property
@@ -50,17 +61,24 @@ class MemoryReach:
     # -- which entries ----------------------------------------------------------------------------------------------------
 
     async def find(self, named: Sequence[str]) -> Mapping[str, Entry]:
-        found = await self.access.engine.entries.get_many(self.access.tenant, named)
-        return {one: found[one] for one in named if one in found and self._may_read(found[one])}
+        found = await Numbers(self.access).resolve_many(named)
+        ids = {one: referent.id for one, referent in zip(named, found, strict=True) if referent is not None and referent.kind == "entry"}
+        there = await self.access.engine.entries.get_many(self.access.tenant, ids.values())
+        return {one: there[entry_id] for one, entry_id in ids.items() if entry_id in there and self._may_read(there[entry_id])}
 
     async def numbers(self, ids: Iterable[str]) -> Mapping[str, int]:
-        return {}
+        try:
+            return await Numbers(self.access).of(list(ids))
+        except StoreError as error:
+            log.warning("entries are shown by their ids: no running numbers could be told (%s)", error)
+            return {}
 
     async def listed(self, types: Sequence[str], tag: str | None, limit: int) -> asked_by.Listed:
         for one in types:
             door.one_of("type filter", one, asked_by.TYPES)
         tags = None if tag is None else [tag]
-        asked = self.access.asked(self.reads, types=types, tags=tags, limit=limit, unless_told=limit, anywhere=self.reads is None)
+        everywhere = self.reads is None
+        asked = self.access.asked(self.reads, types=types, tags=tags, limit=limit, unless_told=limit, along="updated_at", anywhere=everywhere)
         page = await self.access.engine.browsing.browse(asked)
         return asked_by.Listed(page, page.cursor is not None, page.degraded)
 
@@ -78,7 +96,8 @@ class MemoryReach:
 
     # -- links ------------------------------------------------------------------------------------------------------------
 
-    async def around(self, entry_id: str) -> asked_by.Around:
+    async def around(self, entry: Entry) -> asked_by.Around:
+        entry_id, artifact = entry.id, (await self.access.with_artifact(entry)).artifact
         relations, tenant = self.access.engine.relations, self.access.tenant
         self.access.engine.accesses.note(tenant, [entry_id])  # it is read
         outgoing = await relations.related(tenant, source_id=entry_id, limit=READ_LINKS)
@@ -92,7 +111,7 @@ class MemoryReach:
         sides = (shown_from[:most], shown_to[:most])
         named = {one.target_id for one in sides[0]} | {one.source_id for one in sides[1]}
         more = max(len(shown_from), len(shown_to)) > most or max(len(outgoing), len(incoming)) >= READ_LINKS
-        return asked_by.Around(*sides, {end: readable[end] for end in named}, more)
+        return asked_by.Around(*sides, {end: readable[end] for end in named}, more, artifact)
 
     async def expand(self, entry_id: str, depth: int) -> asked_by.Reached:
         found = await Relations(self.access).expand(entry_id, depth=depth, scope=self.reads)
@@ -102,21 +121,55 @@ class MemoryReach:
         found = await Relations(self.access).density(entry_id, scope=self.reads)
         return asked_by.Linked(found.outgoing, found.incoming, found.labels, found.one_step, found.two_steps, found.verdict, found.notices)
 
+    # -- artifacts --------------------------------------------------------------------------------------------------------
+
+    async def artifact(self, named: str) -> Artifact | None:
+        [referent] = await Numbers(self.access).resolve_many([named])
+        if referent is not None and referent.kind == "entry":
+            raise InvalidInput("id", f"{named} is an entry, not an artifact")
+        found = None if named.isdigit() else await Artifacts(self.access).get(named)
+        if found is None or self._may_read_of(found.session_id) or await self._is_pointed_to(found.id):
+            return found
+        return None
+
+    async def beginning(self, artifact_id: str, most: int) -> bytes:
+        data = b""
+        async with aclosing(cast("AsyncGenerator[bytes, None]", Artifacts(self.access).stream(artifact_id))) as pieces:
+            async for piece in pieces:
+                data += piece[: most - len(data)]
+                if len(data) == most:
+                    break
+        return data
+
     # -- writing ----------------------------------------------------------------------------------------------------------
 
-    async def add(self, kind: str, title: str, content: str, supersedes: Sequence[str]) -> tuple[Entry, Sequence[str]]:
-        draft = EntryDraft(
-            scope=self.scope,
-            content=content,
-            type=kind,
-            title=title,
-            source=SOURCE,
-            agent=self.agent,
-            conversation_id=self.conversation,
-        )
+    async def add(self, kind: str, title: str, content: str, supersedes: Sequence[str], artifact: str | None) -> tuple[Entry, Sequence[str]]:
         if self.conversation is not None and await self.access.engine.conversations.find(self.access.tenant, self.conversation) is None:
             raise InvalidInput("conversation", f"{self.conversation!r} is not there: nothing was written")
-        return await self.access.write(draft, revive=False, consistency=None, supersedes=supersedes), []
+        options: WriteOptions = {
+            "type": kind,
+            "title": title,
+            "source": SOURCE,
+            "agent": self.agent,
+            "conversation_id": self.conversation,
+            "supersedes": supersedes,
+            "artifact_id": artifact,
+            **self.enriched,
+        }
+        written = await self.access.remember(content, self.scope, options, None)
+        return written.entry, await self._told(written)
+
+    async def _told(self, written: Written) -> list[str]:
+        """What was done for an entry that was added (D109)."""
+        lines = []
+        if written.auto_tag is not None:
+            lines.append(f"tags by {written.auto_tag.model}: {', '.join(written.auto_tag.added) or written.auto_tag.note}")
+        if written.supersede is not None:
+            gone = written.supersede.invalidated
+            numbers = await self.numbers(gone)
+            named = ", ".join(f"#{numbers[one]}" if one in numbers else one for one in gone)
+            lines.append(f"superseded by {written.supersede.model}: {named or written.supersede.note}")
+        return lines
 
     async def link(self, source_id: str, label: str, target_id: str) -> None:
         await Relations(self.access).relate(source_id, label, target_id)
@@ -138,6 +191,18 @@ class MemoryReach:
 
     def _may_read(self, entry: Entry) -> bool:
         return self.reads is None or entry.scope in self.reads
+
+    def _may_read_of(self, session_id: str) -> bool:
+        """Whether what a session has may be read."""
+        return self.reads is None or session_id == self.conversation or Scope.session(session_id) in self.reads
+
+    async def _is_pointed_to(self, artifact_id: str) -> bool:
+        """Whether an entry that may be read points to it."""
+        engine, tenant = self.access.engine, self.access.tenant
+        partitions = [Partition(tenant, scope.text) for scope in self.reads or ()]
+        asked = Query(ENTRIES, within(*partitions), Eq("artifact_id", artifact_id), limit=READ_LINKS)
+        ids = [row.key.id for store in engine.topology.homes for row in (await engine.placement.page("commands.pointing", store, asked)).records]
+        return any(self._may_read(one) for one in (await engine.entries.get_many(tenant, ids)).values())
 
     def _whose(self, shared: bool) -> str | None:
         return None if shared else self.agent

@@ -37,6 +37,7 @@ class WriteOptions(HowWritten, total=False):
     source: str | None
     tags: Sequence[str]
     metadata: Mapping[str, Any] | None
+    artifact_id: str | None
     created_at: Moment | None
     expires_at: Moment | timedelta | None
     conversation_id: str | None

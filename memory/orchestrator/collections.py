@@ -23,7 +23,7 @@ _ENTRY_FIELDS = (
     Field("tags", FieldType.TAGS, indexed=True),
     Field("source", FieldType.TEXT),
     Field("confidence", FieldType.REAL),
-    Field("artifact_id", FieldType.TEXT),
+    Field("artifact_id", FieldType.TEXT, indexed=True),
     Field("conversation_id", FieldType.TEXT),
     Field("number_in_conversation", FieldType.INTEGER),
     Field("speaker", FieldType.TEXT),

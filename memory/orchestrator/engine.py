@@ -41,6 +41,7 @@ from memory.orchestrator.placement import Placement
 from memory.orchestrator.planned import Plan, Planner, plan_of
 from memory.orchestrator.promotion import Promotion
 from memory.orchestrator.quotas import Quotas
+from memory.orchestrator.referrers import Referrers
 from memory.orchestrator.reindexing import Reindexing
 from memory.orchestrator.relations import Relations
 from memory.orchestrator.remaking import Remaking
@@ -149,6 +150,8 @@ class Engine:
             onward=onward,
             trust=self.trust,
         )
+        self.referrers = Referrers(self.placement, cache=self.cache, deliveries=self.deliveries)
+        self.conversations.manifests.on_gone = self.referrers.clear
         self.scratchpads = Scratchpads(self.placement, outbox=self.outbox, turns=self.turns, holds=self.erasure.holds)
         self.tenants = Tenants(self.placement, self.erasure, self.conversations.sessions)
         self.dangling = Dangling(self.placement, self.erasure)

@@ -176,7 +176,7 @@ def changed(record: Record, changes: dict[str, Any], *, version: int) -> Record:
     if "type" in changes:
         fields["type"] = changes["type"].value
     before = all_in(fields)
-    for name in (*ORIGIN_KINDS, "valid_to"):
+    for name in (*ORIGIN_KINDS, "valid_to", "artifact_id"):
         if name in changes:
             fields[name] = changes[name]
     _note_writer(fields, body, before, changes)
@@ -260,7 +260,7 @@ def _turned_back(step: Record) -> Sequence[int]:
 
 def restated(record: Record, draft: EntryDraft, *, version: int) -> Record:
     """The record once it says what the draft says, and nothing else of what it said but when it was created; itself where it says that already."""
-    wanted = {name: getattr(draft, name) for name in ("content", "title", "type", "tags", "metadata", *ORIGIN_KINDS, *WHERE_SAID)}
+    wanted = {name: getattr(draft, name) for name in ("content", "title", "type", "tags", "metadata", "artifact_id", *ORIGIN_KINDS, *WHERE_SAID)}
     wanted["expires_at"] = expiry(draft.expires_at, moment(version))
     says = entry_of(record)
     changes = {name: value for name, value in wanted.items() if value != getattr(says, name)}
@@ -280,13 +280,14 @@ def request_digest(draft: EntryDraft, supersedes: Sequence[str] = ()) -> str:
     left_out = {"key", "scope", "agent", "run", "origins"}
     if not isinstance(draft, ImportedDraft):  # whose digests had it always
         left_out |= {name for name in WHERE_SAID if isinstance(draft, MessageDraft) or getattr(draft, name) is None}
+        left_out |= {"artifact_id"} if draft.artifact_id is None else set()
     asked = draft.model_dump(mode="json", exclude=left_out) | {"scope": draft.scope.text}
     if supersedes:
         asked["supersedes"] = sorted(supersedes)
     return blake2b(json.dumps(asked, sort_keys=True, ensure_ascii=False).encode(), digest_size=16).hexdigest()
 
 
-_OWN = (*ORIGIN_KINDS, *WHERE_SAID, "type", "tags", "valid_to")
+_OWN = (*ORIGIN_KINDS, *WHERE_SAID, "artifact_id", "type", "tags", "valid_to")
 
 
 def _said_of(record: Record) -> dict[tuple[str, str], Any]:

@@ -18,7 +18,7 @@ from memory.orchestrator.collections import ARTIFACTS, MANIFESTS
 from memory.orchestrator.conversations import manifests
 from memory.ports.query import Query, Tenant
 from tests.acceptance.conftest import TOPOLOGIES
-from tests.acceptance.support import watching
+from tests.acceptance.support import USER, watching
 from tests.support.backends import marks_of, run_here
 from tests.support.placings import MONTHS, forget
 
@@ -221,3 +221,77 @@ async def test_what_is_too_large_is_refused_and_leaves_nothing(config: dict[str,
         assert await memory.artifacts.read(kept.id) == b"x" * 1_000
         assert await chunks(memory) == 2
         assert await memory._access.engine.conversations.reservations.reserved(memory.tenant) == 1_000
+
+
+# -- entries that point to artifacts ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.behaviour("D6", "D14", "D15", "D18")
+async def test_an_entry_points_to_an_artifact_and_a_read_of_it_tells_of_that(memory: Memory) -> None:
+    await memory.sessions.create("s1")
+    first, second = [await memory.artifacts.put("s1", path, path.encode()) for path in ("a", "b")]
+    entry = await memory.write("The findings.", scope=USER, artifact_id=first.id)
+    (other,) = await memory.write_many([{"content": "More of them.", "scope": USER, "artifact_id": first.id}])
+    assert (entry.artifact_id, entry.artifact) == (first.id, None)
+    found = await memory.get(entry.id)
+    assert found is not None
+    assert found.artifact == first
+    assert found.to_dict() == entry.to_dict() | {"artifact": first.to_dict()}
+    assert [(one.artifact_id, one.artifact) for one in await memory.retrieve(USER)] == [(first.id, None)] * 2
+    first = await memory.artifacts.put("s1", "a", b"replaced")
+    assert (await memory.get(other.id)).artifact == first  # type: ignore[union-attr]
+    assert (await memory.update(entry.id, content="Other findings.")).artifact_id == first.id
+    assert (await memory.update(entry.id, artifact_id=second.id)).artifact_id == second.id
+    assert (await memory.get(entry.id)).artifact == second  # type: ignore[union-attr]
+    assert (await memory.update(entry.id, artifact_id=None)).artifact_id is None
+    assert (await memory.get(entry.id)).artifact is None  # type: ignore[union-attr]
+    keyed = [await memory.write("x", scope=USER, key="k", artifact_id=one, on_conflict="update") for one in (first.id, second.id, None)]
+    assert [one.artifact_id for one in keyed] == [first.id, second.id, None]
+
+
+@pytest.mark.behaviour("D6", "D15")
+async def test_an_artifact_that_is_not_there_is_refused_and_nothing_is_written(memory: Memory) -> None:
+    await memory.sessions.create("s1")
+    entry = await memory.write("The findings.", scope=USER)
+    gone = await memory.artifacts.put("s1", "a", b"a")
+    await memory.artifacts.delete(gone.id)
+    async with memory.for_tenant("another") as another:
+        await another.sessions.create("s1")
+        theirs = await another.artifacts.put("s1", "a", b"a")
+    for unknown in (gone.id, theirs.id, entry.id, "no id"):
+        with pytest.raises(InvalidInput, match="artifact_id: there is no artifact"):
+            await memory.write("x", scope=USER, artifact_id=unknown)
+        with pytest.raises(InvalidInput, match="artifact_id: there is no artifact"):
+            await memory.scoped(USER).write("x", artifact_id=unknown)
+        with pytest.raises(InvalidInput, match="artifact_id: there is no artifact"):
+            await memory.write("x", scope=USER, artifact_id=unknown, key="k", on_conflict="update")
+        with pytest.raises(InvalidInput, match="artifact_id: there is no artifact"):
+            await memory.write_many([{"content": "y", "scope": USER}, {"content": "x", "scope": USER, "artifact_id": unknown}])
+        with pytest.raises(InvalidInput, match="artifact_id: there is no artifact"):
+            await memory.update(entry.id, artifact_id=unknown)
+    assert await memory.retrieve(USER) == [entry]
+
+
+@pytest.mark.behaviour("D19")
+@pytest.mark.parametrize("how", ["artifact", "session"])
+async def test_what_pointed_to_an_artifact_that_is_deleted_stays_and_points_to_none(memory: Memory, how: str) -> None:
+    await memory.sessions.create("s1")
+    await memory.sessions.create("s2")
+    artifact, other = [await memory.artifacts.put(session, "a", b"a") for session in ("s1", "s2")]
+    entry = await memory.write("The findings.", scope=USER, artifact_id=artifact.id)
+    retired = await memory.write("Former findings.", scope=USER, artifact_id=artifact.id)
+    edited = await memory.update((await memory.write("Findings.", scope=USER, artifact_id=artifact.id)).id, content="All findings.")
+    apart = await memory.write("Others.", scope=USER, artifact_id=other.id)
+    await memory.entries.invalidate(retired.id)
+    before = {one.id: (await memory.entries.history(one.id))[-1] for one in (entry, retired, edited)}
+    await (memory.artifacts.delete(artifact.id) if how == "artifact" else memory.sessions.delete("s1"))
+    for one in before.values():
+        history = await memory.entries.history(one.id)
+        assert history[-1] == one.model_copy(update={"artifact_id": None}), "nothing else of it has changed"
+        assert len(history) == 1 + (one.id != entry.id), "no version is kept of that"
+    found = await memory.get(entry.id)
+    assert found is not None
+    assert (found.artifact_id, found.artifact) == (None, None)
+    assert {one.artifact_id for one in await memory.retrieve(USER)} == {None, other.id}
+    assert (await memory.get(apart.id)).artifact == other  # type: ignore[union-attr]
+    assert (await memory.update(entry.id, content="Still findings.")).artifact_id is None

@@ -12,7 +12,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import logging
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -33,7 +33,7 @@ from memory.orchestrator.split import CONVERSATION
 from memory.orchestrator.steps import step
 from memory.orchestrator.turns import Patience
 from memory.orchestrator.versions import version_at
-from memory.ports.query import Eq, Order, Query, Tenant, within
+from memory.ports.query import Eq, In, Order, Query, Tenant, within
 from memory.ports.record import Corrupt, FieldValue, Key, Owed, Partition, Record, Stored, Tombstone
 from memory.ports.store import Store
 from memory.ports.writes import Absent, AtVersion, Delete, Outcome, Put, Status
@@ -44,9 +44,11 @@ CHUNK_BYTES = 2**20
 """Of an artifact in one record: every store takes that."""
 PORTION = 4
 """Chunks that are put, or read, in one call: so much of an artifact is in memory."""
-DELETED_AT_ONCE = 100
+DELETED_AT_ONCE = ASKED_AT_ONCE = 100
 DROP, DROP_CHUNKS = "artifact.drop", "artifact.drop_chunks"
 """The steps that drop an upload which no manifest names any more, and that delete the chunks of one which was given up."""
+CLEAR = "artifact.clear"
+"""What the deletion of an artifact owes: no entry points to it any more."""
 
 
 @dataclass(slots=True)
@@ -74,6 +76,9 @@ class Manifests:
         self._outbox = outbox
         self._holds = erasure.holds
         self._most_bytes = most_bytes
+        self.on_gone: Callable[[str, str], Awaitable[None]] = _nothing
+        """Told of the tenant's artifact that is gone, until it has seen to what points to it."""
+        outbox.register(CLEAR, self._clear_noted)
         outbox.register(DROP, self._drop_noted)
         outbox.register(DROP_CHUNKS, self._drop_chunks_noted)
         outbox.register(LOOK, self._look_noted)
@@ -140,6 +145,8 @@ class Manifests:
             for put, outcome in zip(puts, outcomes, strict=True):
                 if outcome.applied or (outcome.status is Status.CONFLICT and isinstance(outcome.stored, Record)):  # a driver's second attempt
                     continue
+                if isinstance(outcome.stored, Tombstone):
+                    raise Lapsed("the upload was given up")
                 if not await self._is_of_before(upload, outcome):
                     raise StoreError(self._store.name, "has something else where a part of an artifact belongs")
                 again.append(replace(put, record=replace(put.record, generation=upload.life.generation)))
@@ -275,6 +282,10 @@ class Manifests:
         await self._reservations.give_back(tenant, said["upload"])
         return True
 
+    async def _clear_noted(self, pending: Pending, owed: Owed) -> bool:
+        await self.on_gone(pending.owner.key.tenant, owed.data["artifact"])
+        return True
+
     async def _drop_chunks_noted(self, pending: Pending, owed: Owed) -> bool:
         said = owed.data
         await self._delete_chunks(pending.store, pending.owner.key.tenant, said["scope"], said["upload"], said["bytes"])
@@ -290,6 +301,8 @@ class Manifests:
         kind, _, session_id = partition.scope.partition(":")
         if kind == CONVERSATION:
             for reservation in await self._reservations.of_session(partition, session_id, generation):
+                if reservation.fields.get("artifact_id") is not None:
+                    await self.on_gone(partition.tenant, str(reservation.fields["artifact_id"]))
                 await self._reservations.give_back(partition.tenant, str(reservation.fields["upload"]))
 
     # -- reading ------------------------------------------------------------------------------------------------------
@@ -306,6 +319,18 @@ class Manifests:
         for key in page.corrupt:
             raise CorruptRecord(self._store.name, key.id, "a manifest")
         return None
+
+    async def known(self, tenant: str, artifact_ids: Sequence[str]) -> set[str]:
+        """Those of these ids under which there is an artifact."""
+        found = list[Record]()
+        named = [one for one in artifact_ids if ids.is_id(one)]
+        for start in range(0, len(named), ASKED_AT_ONCE):
+            asked = In("artifact_id", tuple(named[start : start + ASKED_AT_ONCE]))
+            query = Query(MANIFESTS, Tenant(tenant), asked, limit=self._placement.settings.page)
+            pages = self._placement.pages("artifacts.find", self._store, query)
+            found += [row async for page in pages for row in page.records if isinstance(row, Record)]
+        lives = {one: await self._is_of_its_session(row) for one, row in {_life_of(row): row for row in found}.items()}
+        return {str(row.fields["artifact_id"]) for row in found if lives[_life_of(row)]}
 
     async def at(self, tenant: str, session_id: str, path: str) -> Record | None:
         """The manifest of what a session has under this path; None where there is none, or no such session."""
@@ -392,13 +417,22 @@ class Manifests:
             await patience.wait()
 
     def _deletion(self, manifest: Record) -> Delete:
-        owed = (*manifest.owed, _to_drop(manifest))
+        artifact_id = str(manifest.fields["artifact_id"])
+        owed = (*manifest.owed, Owed(f"{CLEAR}:{artifact_id}", CLEAR, {"artifact": artifact_id}), _to_drop(manifest))
         return Delete(MANIFESTS, manifest.key, self._placement.next_version(manifest.version), AtVersion(manifest.version), owed=owed)
 
 
 def _key(life: Life, path: str) -> Key:
     """Where the manifest of a path stands in this life of the session."""
     return Key(life.tenant, ids.derived_id(life.tenant, life.scope, "artifact", life.incarnation, path))
+
+
+def _life_of(manifest: Record) -> tuple[str, str]:
+    return manifest.scope, str(manifest.fields["incarnation"])
+
+
+async def _nothing(tenant: str, artifact_id: str) -> None:
+    """Nothing points to artifacts."""
 
 
 def _chunk_id(tenant: str, scope: str, upload: str, number: int) -> str:

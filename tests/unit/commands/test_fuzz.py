@@ -7,17 +7,21 @@ of has to be there at the end.
 from __future__ import annotations
 
 import random
+import re
 from collections import Counter
 from collections.abc import Callable, Sequence
 
 import pytest
 
-from memory import Memory, Scope
-from memory.commands import Result, commands_in
-from memory.commands.escape import escaped, unescaped
+from memory import Memory, MemoryTiersError, Scope
+from memory.commands import Result, commands_in, escape, parse, render, run
+from memory.commands.escape import escaped
 from memory.commands.parse import Wrong
+from tests.support.slips import Slip
 
 INPUTS = 10_000
+ODD_TEXT = re.compile("[\x00\ud800-\udfff]")
+"""What no store takes: then nothing is written."""
 ROUND = 100
 """Inputs to one scope."""
 BREAKS = ("\n", "\r\n", "\r", "\x0b", "\x0c", "\x1c", "\x1d", "\x1e", "\x85", "\u2028", "\u2029")
@@ -123,17 +127,18 @@ class Drawn:
     def prose(self) -> str:
         return f"{self.draw.choice(['> ', 'x', '- ', '.', '[', '//'])}{self.draw.choice([*LOOKS, *self.says])}"
 
-    def whole(self) -> tuple[str, list[str]]:
-        """An input of whole parts, and the verbs of its commands."""
+    def whole(self) -> tuple[str, list[str], list[str]]:
+        """An input of whole parts, the verbs of its commands, and the texts of entries that it adds."""
         draw = self.draw
-        parts, verbs = list[str](), list[str]()
+        parts, verbs, texts = list[str](), list[str](), list[str]()
         for _ in range(draw.randrange(1, 4)):
             kind = draw.randrange(5)
             if kind == 0:
                 parts.append(self.prose())
                 continue
             if kind == 1:
-                parts.append(f"/mem add entry user {draw.choice(LOOKS)} x\n{self.text()}/endmem")
+                texts.append(f"{self.text()}{draw.choice(LOOKS)}\n.")
+                parts.append(f"/mem add entry user {draw.choice(LOOKS)} x\n{escaped(texts[-1])}\n/endmem")
                 verbs.append("add entry")
             elif kind == 2:
                 parts.append(f"/mem write\n{self.text()}/endmem")
@@ -145,7 +150,7 @@ class Drawn:
         if draw.randrange(5) == 0:
             parts.append(f"/mem {draw.choice(['add entry user t', 'write'])}\n{self.text()}")
             verbs.append("unclosed")
-        return draw.choice(["\n", "\r\n", "\r", "\u2028"]).join(parts), verbs
+        return draw.choice(["\n", "\r\n", "\r", "\u2028"]).join(parts), verbs, texts
 
     def soup(self) -> str:
         draw = self.draw
@@ -187,6 +192,13 @@ def read_frames(text: str) -> list[tuple[str, list[str]]]:
     return frames
 
 
+async def added(memory: Memory, found: Sequence[Result]) -> list[str]:
+    """The texts of the entries that were added, as they are stored."""
+    named = [hit[1] for one in found if (hit := re.match(r"\[/mem add entry .*\]\nOK: entry #(\d+) added", one.text))]
+    referents = await memory.numbers.resolve_many(named)
+    return [entry.content for one in referents if one is not None and (entry := await memory.get(one.id)) is not None]
+
+
 def check(text: str, found: Sequence[Result], done: Counter[str]) -> None:
     commands = commands_in(text)
     assert [one.command for one in found] == [one.said for one in commands]
@@ -204,29 +216,57 @@ def check(text: str, found: Sequence[Result], done: Counter[str]) -> None:
         done["wrong" if isinstance(command, Wrong) else "error" if result.is_error else "done"] += 1
 
 
-@pytest.mark.behaviour("D123", "D124", "D114")
-async def test_ten_thousand_inputs_raise_nothing_and_are_answered_in_frames_and_nothing_stored_is_run() -> None:
+async def played(rounds: int) -> Counter[str]:
+    """So many rounds of inputs, each to a scope of its own; how many commands were answered in which way."""
     done = Counter[str]()
     async with Memory("memory://", embedder="none", accept_loss=True) as memory:
         witness = await memory.write("the witness", scope="user:witness")
         await memory.scratchpads.append("the witness")
         shared = await memory.scratchpads.read()
-        for turn in range(INPUTS // ROUND):
+        for turn in range(rounds):
             scope = Scope.user(f"u{turn}")
-            texts = Drawn(-turn - 1, [""], witness.id)
+            others = Drawn(-turn - 1, [""], witness.id)
             stored = [
-                await memory.write(texts.text().replace("\x00", "").encode(errors="replace").decode(), scope=scope, title="x") for _ in range(3)
+                await memory.write(others.text().replace("\x00", "").encode(errors="replace").decode(), scope=scope, title="x") for _ in range(3)
             ]
             drawn = Drawn(turn, [one.id for one in stored], witness.id)
             for n in range(ROUND):
-                text, verbs = drawn.whole() if n % 2 else (drawn.soup(), None)
+                text, verbs, texts = drawn.whole() if n % 2 else (drawn.soup(), None, [])
                 found = await memory.commands.run(text, scope=scope, reads=[scope, "user:witness"], agent=f"a{turn}")
                 check(text, found, done)
                 if verbs is not None:
                     assert [verb_of(one) for one in found] == verbs, repr(text)
-                assert unescaped(escaped(text)) == text
+                    assert await added(memory, found) == [one for one in texts if not ODD_TEXT.search(one)]
+                assert escape.unescaped(escaped(text)) == text
         assert await memory.get(witness.id) == witness
         assert (await memory.scratchpads.read()).content == shared.content
         assert not [one async for one in memory.entries.all() if one.title == "WITNESS"]
-    assert min(done.values()) > 2_000, done
+    return done
+
+
+@pytest.mark.behaviour("D123", "D124", "D114")
+async def test_ten_thousand_inputs_raise_nothing_and_are_answered_in_frames_and_nothing_stored_is_run() -> None:
+    done = await played(INPUTS // ROUND)
     assert set(done) == {"wrong", "error", "done"}
+    assert min(done.values()) > 1_000, done
+
+
+SLIPS = [
+    Slip(render, "framed", "escaped(text)", "text"),
+    Slip(escape, "escaped", "text.splitlines(keepends=True)", r're.split("(?<=\n)", text)'),
+    Slip(escape, "unescaped", "text.splitlines(keepends=True)", r're.split("(?<=\n)", text)'),
+    Slip(escape, "one_line", '" ".join(text.split())', "text"),
+    Slip(parse, "commands_in", "if number < behind:", "if False:"),
+    Slip(parse, "commands_in", "_opens(said) or", "False or"),
+    Slip(parse, "_body", 'unescaped("".join(lines))', '"".join(lines)'),
+    Slip(parse, "_body", "len(last[0].splitlines()[0])", "0"),
+    Slip(run, "_error", "True, False)", "True, True)"),
+    Slip(run, "_body", "if text is None:", "if False:"),
+]
+"""Careless edits, each of which shows in the first inputs."""
+
+
+@pytest.mark.parametrize("slip", SLIPS, ids=lambda slip: f"{slip.function}: {slip.old}")
+async def test_a_slip_in_the_language_shows(slip: Slip) -> None:
+    with slip.applied(), pytest.raises((AssertionError, MemoryTiersError, AttributeError)):
+        await played(10)

@@ -1,0 +1,144 @@
+"""Commands on artifacts: the files of sessions."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from memory.cli.command import Cli, command
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    from memory.domain.artifact import Artifact
+
+SessionId = Annotated[str, typer.Argument(metavar="SESSION", help="Whose it is.")]
+Which = Annotated[str, typer.Argument(metavar="ID|PATH", help="The artifact's id; with --session its path.")]
+InSession = Annotated[str | None, typer.Option("--session", "-s", metavar="ID", help="The session that has it under this path.")]
+
+
+def register(app: typer.Typer) -> None:
+    artifact = typer.Typer(help="Artifacts: files of sessions, each under a path.", no_args_is_help=True)
+    command(artifact, "put")(put)
+    command(artifact, "get")(get)
+    command(artifact, "list")(list_artifacts)
+    command(artifact, "delete")(delete)
+    app.add_typer(artifact, name="artifact")
+
+
+async def put(
+    cli: Cli,
+    session_id: SessionId,
+    file: Annotated[str, typer.Argument(metavar="FILE", help="What to put; - reads standard input.")],
+    path: Annotated[str | None, typer.Option(metavar="PATH", help="Under which path; by default the file's name. Needed for standard input.")] = None,
+    media_type: Annotated[str | None, typer.Option(metavar="TYPE", help="Such as text/markdown; by default what the path's ending says.")] = None,
+) -> None:
+    """Put a file into a session, in the place of what it has under the path."""
+    import mimetypes
+
+    from memory.cli import show
+    from memory.domain.artifact import ANY_MEDIA_TYPE
+    from memory.domain.errors import InvalidInput
+
+    if file == "-" and path is None:
+        raise InvalidInput("path", "say under which path (--path): standard input has no name")
+    named = path or Path(file).name
+    kind = media_type or mimetypes.guess_type(named)[0] or ANY_MEDIA_TYPE
+    async with cli.memory() as memory:
+        stored = await memory.artifacts.put(session_id, named, sys.stdin.buffer if file == "-" else Path(file), media_type=kind)
+    cli.emit(stored.to_dict(), lambda out: out.print(show.plain(f"{stored.id}  {stored.path}, {show.size(stored.size)}")))
+
+
+async def get(
+    cli: Cli,
+    which: Which,
+    session: InSession = None,
+    output: Annotated[
+        str | None, typer.Option("--output", "-o", metavar="FILE", help="Where to; - is standard output. By default its path, from here.")
+    ] = None,
+    force: Annotated[bool, typer.Option("--force", help="Also where there is a file.")] = False,
+) -> int:
+    """Write an artifact to a file, or to standard output. Ends with 1 where there is none."""
+    from memory.cli import show
+    from memory.domain.errors import InvalidInput
+
+    if cli.json and output == "-":
+        raise InvalidInput("output", "standard output holds JSON (--json): name a file")
+    async with cli.memory() as memory:
+        found = await memory.artifacts.get(_which(which, session))
+        if found is None:
+            cli.say("there is no such artifact")
+            return 1
+        target = None if output == "-" else _target(found, output, force=force)
+        await _write(memory.artifacts.stream(found.id), target)
+    if target is not None:
+        told: dict[str, Any] = {**found.to_dict(), "file": str(target)}
+        cli.emit(told, lambda out: out.print(show.plain(f"{target}: {show.size(found.size)}")))
+    return 0
+
+
+async def list_artifacts(
+    cli: Cli,
+    session_id: SessionId,
+    limit: Annotated[int, typer.Option("--limit", "-n", help="At most so many.")] = 50,
+    cursor: Annotated[str | None, typer.Option(metavar="CURSOR", help="Go on behind a page, by what it said last.")] = None,
+) -> int:
+    """What a session has. Ends with 1 where that is nothing."""
+    from memory.cli import show
+
+    async with cli.memory() as memory:
+        page = await memory.artifacts.list(session_id, limit=limit, cursor=cursor)
+    rows = [[one.id, one.path, one.media_type, show.size(one.size), show.moment(one.updated_at)] for one in page.artifacts]
+    cli.emit(page.to_dict(), lambda out: out.print(show.table("", ["id", "path", "type", "size", "updated"], rows, right=("size",))))
+    if page.cursor is not None:
+        cli.say(f"more: --cursor {page.cursor}")
+    return 0 if page.artifacts else 1
+
+
+async def delete(cli: Cli, which: Which, session: InSession = None) -> int:
+    """Delete an artifact; entries that point to it stay, and point to none. Ends with 1 where there is none."""
+    from memory.cli import show
+
+    async with cli.memory() as memory:
+        deleted = await memory.artifacts.delete(_which(which, session))
+    cli.emit({"deleted": deleted}, lambda out: out.print(show.plain("Deleted." if deleted else "There is no such artifact.")))
+    return 0 if deleted else 1
+
+
+def _which(which: str, session: str | None) -> str | tuple[str, str]:
+    return which if session is None else (session, which)
+
+
+def _target(artifact: Artifact, output: str | None, *, force: bool) -> Path:
+    """The file to write. An artifact's own path leads nowhere but below the current folder, by whatever links."""
+    from memory.domain.artifact import check_path
+    from memory.domain.errors import InvalidInput
+
+    target = Path(output) if output is not None else Path(check_path(artifact.path))
+    if output is None and not target.resolve().is_relative_to(Path.cwd().resolve()):
+        raise InvalidInput("output", f"{artifact.path[:60]!r} leads out of this folder: name a file (--output)")
+    if target.exists() and not force:
+        raise InvalidInput("output", f"{target} is there already (--force replaces it)")
+    return target
+
+
+async def _write(pieces: AsyncIterator[bytes], target: Path | None) -> None:
+    """Write them as they come. A file takes its name once it is whole."""
+    if target is None:
+        async for piece in pieces:
+            sys.stdout.buffer.write(piece)
+        sys.stdout.buffer.flush()
+        return
+    target.parent.mkdir(parents=True, exist_ok=True)
+    partial = target.with_name(f".{target.name[:200]}.{os.getpid()}.part")
+    try:
+        with partial.open("xb") as file:
+            async for piece in pieces:
+                file.write(piece)
+        partial.replace(target)
+    finally:
+        partial.unlink(missing_ok=True)

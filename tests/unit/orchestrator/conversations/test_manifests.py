@@ -1,0 +1,318 @@
+"""Artifacts where stores fail, writers die and others are first: what is read is one upload, and room is counted once."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import AsyncIterator, Iterator
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from datetime import timedelta
+from unittest.mock import patch
+
+import pytest
+
+from memory.domain.artifact import Artifact
+from memory.domain.errors import Conflict, Contended, CorruptRecord, NotFound, QuotaExceeded, StoreError, StoreUnavailable
+from memory.orchestrator.collections import ARTIFACTS
+from memory.orchestrator.conversations import manifests
+from memory.orchestrator.conversations.manifests import artifact_of
+from memory.orchestrator.conversations.sessions import SessionDraft
+from memory.orchestrator.conversations.uploads import delete_chunks
+from memory.orchestrator.engine import Engine
+from memory.policies.quotas import Quota
+from memory.ports.writes import Always, Put
+from tests.support.reserved import assert_reserved
+from tests.unit.orchestrator.world import DURABLE, TENANT, World
+
+MOST = 100
+FILES = Quota(name="files", per="tenant", artifact_bytes=MOST)
+LAPSED = timedelta(hours=3)
+STEPS = (
+    "artifacts.reserved",
+    "artifacts.balance",
+    "artifacts.reservation",
+    "artifacts.return",
+    "artifacts.put",
+    "artifacts.name",
+    "artifacts.delete",
+    "artifacts.drop",
+    "artifacts.read",
+    "artifacts.find",
+    "owed.settle",
+)
+
+
+@pytest.fixture(autouse=True)
+def small() -> Iterator[None]:
+    """Chunks of ten bytes, put and read two at a time."""
+    with patch.object(manifests, "CHUNK_BYTES", 10), patch.object(manifests, "PORTION", 2):
+        yield
+
+
+@pytest.fixture(params=[True, False], ids=["atomic", "not-atomic"])
+async def world(request: pytest.FixtureRequest) -> AsyncIterator[World]:
+    async with World(mid=replace(DURABLE, atomic=request.param), quotas=[FILES]) as opened:
+        await session(opened.engine)
+        yield opened
+
+
+async def session(engine: Engine, session_id: str = "s1") -> None:
+    await engine.conversations.create(TENANT, SessionDraft(session_id))
+
+
+async def put(engine: Engine, data: bytes, path: str = "a", *, known: bool = True, session_id: str = "s1") -> Artifact:
+    async def pieces() -> AsyncIterator[bytes]:
+        yield data
+
+    return await engine.conversations.manifests.put(TENANT, session_id, path, "text/plain", pieces(), len(data) if known else None)
+
+
+async def read(engine: Engine, path: str = "a", session_id: str = "s1") -> bytes | None:
+    found = await engine.conversations.manifests.at(TENANT, session_id, path)
+    return None if found is None else b"".join([data async for data in engine.conversations.manifests.stream(found)])
+
+
+async def delete(engine: Engine, path: str = "a", session_id: str = "s1") -> bool:
+    found = await engine.conversations.manifests.at(TENANT, session_id, path)
+    return found is not None and await engine.conversations.manifests.delete(TENANT, artifact_of(found).id)
+
+
+async def swept(world: World) -> Engine:
+    """Another process once every store answers, leases have lapsed and sweeps have done what is owed."""
+    world.heal()
+    engine = await world.another_process()
+    for _ in range(4):
+        world.clock.advance(LAPSED)
+        await engine.maintenance.sweep()
+    assert await engine.maintenance.owed() == 0
+    return engine
+
+
+@pytest.mark.parametrize("fails", ["fails_before", "fails_after"])
+@pytest.mark.parametrize("step", STEPS)
+@pytest.mark.parametrize("known", [True, False])
+async def test_an_upload_that_fails_leaves_the_old_or_the_new_and_no_room_is_lost(world: World, fails: str, step: str, known: bool) -> None:
+    old, new = b"old" * 11, b"new" * 12
+    await put(world.engine, old)
+    getattr(world.mid, fails).add(step)
+    said = None
+    try:
+        await put(world.engine, new, known=known)
+    except StoreError as error:
+        said = error
+    world.heal()
+    reader = await world.another_process()
+    there = await read(reader)
+    assert there == new if said is None else there in (old, new)
+    await assert_reserved(reader, TENANT, settled=False)
+    engine = await swept(world)
+    assert await read(engine) == there
+    await assert_reserved(engine, TENANT)
+
+
+@pytest.mark.parametrize("fails", ["fails_before", "fails_after"])
+@pytest.mark.parametrize("step", STEPS)
+async def test_a_deletion_that_fails_leaves_all_of_it_or_nothing(world: World, fails: str, step: str) -> None:
+    await put(world.engine, b"x" * 33)
+    getattr(world.mid, fails).add(step)
+    with suppress(StoreError):
+        await delete(world.engine)
+    world.heal()
+    there = await read(await world.another_process())
+    assert there in (None, b"x" * 33)
+    engine = await swept(world)
+    assert await read(engine) == there
+    await assert_reserved(engine, TENANT)
+
+
+async def test_of_two_uploads_that_each_would_have_room_one_is_refused(world: World) -> None:
+    """Another process reserves between the look at the balance and its change."""
+    other = await world.another_process()
+    world.mid.before["artifacts.balance"] = lambda: put(other, b"y" * 60, "b")
+    with pytest.raises(QuotaExceeded):
+        await put(world.engine, b"x" * 60)
+    assert (await read(other), await read(other, "b")) == (None, b"y" * 60)
+    await assert_reserved(other, TENANT)
+    assert await delete(other, "b")
+    await put(world.engine, b"x" * 100)
+    await assert_reserved(await swept(world), TENANT)
+
+
+async def test_a_writer_that_slept_until_a_sweep_gave_its_upload_up_is_told(world: World) -> None:
+    await put(world.engine, b"old" * 10)
+
+    async def sleeps() -> None:
+        world.clock.advance(LAPSED)
+        await (await world.another_process()).maintenance.sweep()
+
+    for step in ("artifacts.put", "artifacts.name"):
+        world.mid.before[step] = sleeps
+        with pytest.raises(StoreUnavailable, match="put it again"):
+            await put(world.engine, b"new" * 10, known=False)
+        await assert_reserved(await swept(world), TENANT)
+        assert await read(world.engine) == (b"old" * 10 if step == "artifacts.put" else None)
+    await put(world.engine, b"new" * 10)
+    assert await read(world.engine) == b"new" * 10
+
+
+async def test_a_slow_upload_that_goes_on_is_not_given_up(world: World) -> None:
+    sweeper = await world.another_process()
+
+    async def slowly() -> AsyncIterator[bytes]:
+        for _ in range(4):
+            yield b"x" * 20
+            world.clock.advance(timedelta(minutes=50))
+            await sweeper.maintenance.sweep()
+
+    await world.engine.conversations.manifests.put(TENANT, "s1", "a", "text/plain", slowly(), 80)
+    assert await read(world.engine) == b"x" * 80
+    await assert_reserved(await swept(world), TENANT)
+
+
+async def test_who_reads_gets_one_upload_whole_or_is_told(world: World) -> None:
+    await put(world.engine, b"old" * 10)
+    found = await world.engine.conversations.manifests.at(TENANT, "s1", "a")
+    assert found is not None
+    reading = world.engine.conversations.manifests.stream(found)
+    first = await anext(reading)
+    world.mid.fails_before.add("artifacts.drop")
+    await put(world.engine, b"new" * 10)
+    world.heal()
+    assert first + b"".join([data async for data in reading]) == b"old" * 10, "its chunks are there still"
+    await swept(world)
+    with pytest.raises(Conflict, match="read it again"):
+        _ = [data async for data in world.engine.conversations.manifests.stream(found)]
+    await delete(world.engine)
+    with pytest.raises(NotFound):
+        _ = [data async for data in world.engine.conversations.manifests.stream(found)]
+
+
+@pytest.mark.parametrize("how", ["altered", "lost", "unreadable"])
+async def test_bytes_that_are_not_what_was_put_are_not_passed_off_as_that(world: World, how: str) -> None:
+    await put(world.engine, b"x" * 40)
+    chunk = (await world.rows(world.mid, ARTIFACTS))[2]
+    if how == "altered":
+        await world.mid.apply([Put(ARTIFACTS, replace(chunk, fields={**chunk.fields, "data": b"y" * 10}), Always())])
+    elif how == "lost":
+        await delete_chunks(world.engine.placement, world.mid, [chunk.key])
+    else:
+        world.mid.state.damage("artifacts", chunk.key)
+    with pytest.raises(CorruptRecord):
+        await read(world.engine)
+
+
+async def test_of_a_session_that_ends_meanwhile_nothing_is_left(world: World) -> None:
+    other = await world.another_process()
+
+    async def ended() -> None:
+        await other.conversations.sessions.delete(TENANT, "s1")
+        await session(other)
+
+    for step in ("artifacts.balance", "artifacts.reservation", "artifacts.put", "artifacts.name"):
+        world.mid.before[step] = ended
+        with pytest.raises((NotFound, StoreUnavailable)):
+            await put(world.engine, b"x" * 30)
+        assert await read(world.engine) is None
+        await assert_reserved(await swept(world), TENANT)
+    await put(world.engine, b"y" * 100)
+    assert await read(world.engine) == b"y" * 100
+
+
+# -- a drawn history -------------------------------------------------------------------------------------------------------
+
+
+@dataclass
+class Told:
+    """What callers know: of each path, what may stand there."""
+
+    may_be: dict[tuple[str, str], set[bytes | None]] = field(default_factory=dict)
+
+    def of(self, place: tuple[str, str]) -> set[bytes | None]:
+        return self.may_be.setdefault(place, {None})
+
+
+FAILED = (StoreError, Contended)
+
+
+async def act(engine: Engine, drawn: random.Random, told: Told, number: int) -> None:
+    """One act of one process; afterwards what may be known of it."""
+    place = (drawn.choice(["s1", "s2"]), drawn.choice("ab"))
+    before, data = set(told.of(place)), f"{number}-".encode() * drawn.randint(0, 14)
+    kind = drawn.choice(["put", "put", "put", "stream", "delete", "read", "read", "end"])
+    if kind == "end":
+        if drawn.random() < 0.2:
+            await end(engine, place[0], told)
+    elif kind == "read":
+        with suppress(StoreUnavailable):
+            assert await read(engine, place[1], place[0]) in before, "what was never there, or not acknowledged to be gone"
+    elif kind == "delete":
+        try:
+            await delete(engine, place[1], place[0])
+            told.may_be[place] = {None}
+        except FAILED:
+            told.of(place).add(None)
+    else:
+        try:
+            await put(engine, data, place[1], known=kind == "put", session_id=place[0])
+            told.may_be[place] = {data}
+        except FAILED:
+            told.of(place).add(data)
+        except QuotaExceeded:
+            pass
+
+
+async def end(engine: Engine, session_id: str, told: Told) -> None:
+    """Delete a session, and have one of its id again."""
+    for path in "ab":
+        told.of((session_id, path)).add(None)
+    with suppress(*FAILED):
+        await engine.conversations.sessions.delete(TENANT, session_id)
+        told.may_be |= {(session_id, path): {None} for path in "ab"}
+    with suppress(StoreError, Conflict):
+        await session(engine, session_id)
+
+
+async def history(seed: int, acts: int = 60) -> None:
+    """Acts of two processes on stores that fail now and then, each at one of its calls; in the end all is judged."""
+    drawn, told = random.Random(seed), Told()  # noqa: S311 - a history that can be drawn again
+    async with World(mid=replace(DURABLE, atomic=bool(seed % 2)), quotas=[FILES]) as world:
+        engines = [world.engine, await world.another_process()]
+        for name in ("s1", "s2"):
+            await session(world.engine, name)
+        for number in range(acts):
+            step, fails = drawn.choice(STEPS), drawn.choice(["fails_before", "fails_after"])
+            if drawn.random() < 0.4:
+                getattr(world.mid, fails).add(step)
+                if drawn.random() < 0.5:
+                    _ends_after_one(world, step, fails)
+            engine = drawn.choice(engines)
+            try:
+                await act(engine, drawn, told, number)
+            finally:
+                world.heal()
+            if drawn.random() < 0.1:
+                world.clock.advance(LAPSED * drawn.random())
+                await engine.maintenance.sweep()
+            await assert_reserved(engine, TENANT, settled=False)
+            assert await engine.conversations.reservations.reserved(TENANT) <= MOST
+        engine = await swept(world)
+        for (session_id, path), may_be in told.may_be.items():
+            assert await read(engine, path, session_id) in may_be
+        await assert_reserved(engine, TENANT)
+
+
+def _ends_after_one(world: World, step: str, fails: str) -> None:
+    """The store fails once, and answers what comes next."""
+
+    async def second() -> None:
+        getattr(world.mid, fails).discard(step)
+
+    async def first() -> None:
+        world.mid.before[step] = second
+
+    world.mid.before[step] = first
+
+
+@pytest.mark.parametrize("seed", range(12))
+async def test_a_drawn_history_loses_nothing_and_counts_each_upload_once(seed: int) -> None:
+    await history(seed)
