@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import io
 import json
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 
-from memory import Entry, InvalidInput, Memory, NotFound, Scope, Written
+from memory import Entry, InvalidInput, Memory, MemoryTiersError, NotFound, Scope, Written
 from memory.domain.enriched import AdviceCost, AutoSupersede, AutoTag, Enrichment
 from memory.ports.advisor import Advice, Prompt
 from tests.acceptance.support import OTHER_USER, SESSION, USER, Clock, watching
@@ -393,6 +394,23 @@ async def test_under_a_key_it_is_done_once_and_told_again(config: dict[str, Any]
         await memory.delete(written.entry.id)
         again = await memory.remember("Ada lives in Beja", **asked, revive=True)
         assert again.auto_tag == written.auto_tag
+
+
+async def test_an_export_carries_the_tags_the_notes_and_who_made_the_link(config: dict[str, Any], clock: Clock) -> None:
+    async with Memory(config, clock=clock, advisor=Scripted("sea", lambda shown: "1\nShe has moved.")) as memory:
+        await memory.write("Ada lives in Lisbon", scope=USER)
+        written = await memory.remember("Ada lives in Porto", scope=USER, auto_tag=True, auto_supersede=True)
+        lines = [line async for line in memory.admin.export()]
+        clock.advance()
+        file = io.BytesIO("\n".join(map(json.dumps, lines)).encode())
+        async with Memory("memory://", embedder="none", clock=clock, tenant=memory.tenant) as other:
+            await other.admin.import_(file, same_ids=True)
+            assert await other.enrichment(written.entry.id) == await memory.enrichment(written.entry.id)
+            assert await other.relations.related(label="supersedes") == await memory.relations.related(label="supersedes")
+        lines[-1]["note"] = 7
+        async with Memory("memory://", embedder="none", clock=clock) as other:
+            with pytest.raises(MemoryTiersError, match="note: must be text"):
+                await other.admin.import_(io.BytesIO("\n".join(map(json.dumps, lines)).encode()))
 
 
 @pytest.mark.behaviour("D27")
