@@ -282,7 +282,9 @@ class Import:
             if isinstance(item, Link):
                 link = self._ids.link(item)
                 relations = self._engine.relations
-                self._report.relations += await relations.restore(self._tenant, link.source_id, link.label, link.target_id, link.created_at)
+                self._report.relations += await relations.restore(
+                    self._tenant, link.source_id, link.label, link.target_id, link.created_at, link.said
+                )
             elif isinstance(item, Pad):
                 await self._restore_pad(item)
             elif isinstance(item, Row) and item.kind.collection is ARTIFACTS:

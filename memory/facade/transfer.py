@@ -44,7 +44,7 @@ from memory.orchestrator.conversations.carrying import Moving, check_carried
 from memory.orchestrator.conversations.onward import LEAVE, is_to_be_asked
 from memory.orchestrator.entry_records import entry_of
 from memory.orchestrator.kinds import KINDS, Kind
-from memory.orchestrator.relations import LABELS, Relation
+from memory.orchestrator.relations import LABELS, MADE_BY, NOTE, Relation
 from memory.orchestrator.scratchpads import CAP, Scratchpad
 from memory.orchestrator.transfer import SAID, AsItWas, carried, id_here, noted_of
 from memory.policies.routing import TIERS
@@ -113,6 +113,8 @@ class Link:
     label: str
     target_id: str
     created_at: datetime
+    said: Mapping[str, JsonValue] | None = None
+    """Of one that an advisor had made: who that was, and why."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -318,7 +320,8 @@ def exported_scratchpad(pad: Scratchpad) -> dict[str, Any]:
 def exported_relation(relation: Relation) -> dict[str, Any]:
     """A relation as an export writes it, after the entries it links."""
     ends = {"source_id": relation.source_id, "label": relation.label, "target_id": relation.target_id}
-    return {"format": RELATION_FORMAT, **ends, "created_at": relation.created_at.isoformat()}
+    said = {name: value for name in _SAID_OF_LINKS if (value := getattr(relation, name)) is not None}
+    return {"format": RELATION_FORMAT, **ends, "created_at": relation.created_at.isoformat(), **said}
 
 
 def exported(entry: Entry, noted: Mapping[str, JsonValue] | None = None) -> dict[str, Any]:
@@ -524,15 +527,20 @@ def _version(field: str, value: object) -> int:
     return value
 
 
+_SAID_OF_LINKS = (MADE_BY, NOTE)
+MAX_SAID_BYTES = 2_000
+
+
 def _link(found: Mapping[str, Any], line: int) -> Link:
     known = ("format", "source_id", "label", "target_id", "created_at")
     for field in (*known, *found):
-        if field not in known:
-            raise InvalidInput(field, f"is no part of a relation (known: {', '.join(known)})")
+        if field not in (*known, *_SAID_OF_LINKS):
+            raise InvalidInput(field, f"is no part of a relation (known: {', '.join((*known, *_SAID_OF_LINKS))})")
         if field not in found:
             raise InvalidInput(field, "is missing from the exported relation")
     ends = {end: door.identifier(end, found[end]) for end in ("source_id", "target_id")}
-    return Link(line, **ends, label=door.one_of("label", found["label"], LABELS), created_at=door.time("created_at", found["created_at"]))
+    said = {name: door.text(name, found[name], max_bytes=MAX_SAID_BYTES) for name in _SAID_OF_LINKS if name in found}
+    return Link(line, **ends, label=door.one_of("label", found["label"], LABELS), created_at=door.time("created_at", found["created_at"]), said=said)
 
 
 def _pad(found: Mapping[str, Any], line: int) -> Pad:

@@ -63,10 +63,19 @@ class Relations:
         self._generations = generations
         self._outbox = outbox
 
-    async def relate(self, tenant: str, source_id: str, label: str, target_id: str, *, restored_from: datetime | None = None) -> Relation:
+    async def relate(
+        self,
+        tenant: str,
+        source_id: str,
+        label: str,
+        target_id: str,
+        *,
+        restored_from: datetime | None = None,
+        said: Mapping[str, JsonValue] | None = None,
+    ) -> Relation:
         """Link two active entries; the same link again is a `Conflict` that names the first (D40).
 
-        `restored_from` is when an exported link was made: its ends may have been retired since.
+        `restored_from` is when an exported link was made: its ends may have been retired since. `said`: see `make`.
         """
         door.one_of("relation", label, LABELS)
         if source_id == target_id:
@@ -76,7 +85,7 @@ class Relations:
             await self._entries.live_record(tenant, target_id, active=restored_from is None)
         except NotFound:
             raise InvalidInput("relation", "both entries must exist, be active and belong to this tenant") from None  # decision D39
-        return await self.make(source, label, target_id, restored_from)
+        return await self.make(source, label, target_id, restored_from, said)
 
     async def make(
         self, source: Record, label: str, target_id: str, made: datetime | None = None, said: Mapping[str, JsonValue] | None = None
@@ -89,13 +98,15 @@ class Relations:
         await self._check_ends(tenant, record, source.key.id, target_id)
         return relation_of(record)
 
-    async def restore(self, tenant: str, source_id: str, label: str, target_id: str, made: datetime) -> bool:
+    async def restore(
+        self, tenant: str, source_id: str, label: str, target_id: str, made: datetime, said: Mapping[str, JsonValue] | None = None
+    ) -> bool:
         """Link two entries as they were linked where they were exported, also retired ones.
 
         False, and nothing done, where they are linked so already or one of them is gone: expired since, or deleted after an earlier import.
         """
         try:
-            await self.relate(tenant, source_id, label, target_id, restored_from=made)
+            await self.relate(tenant, source_id, label, target_id, restored_from=made, said=said)
         except Conflict:
             return False
         except InvalidInput as refused:

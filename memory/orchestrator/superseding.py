@@ -229,6 +229,8 @@ class Superseding:
             try:
                 there = await self._entries.live_record(key.tenant, entry_id)
             except NotFound:
+                if version is not None and not await self._ended(key.tenant, entry_id, at):
+                    await self._relations.unlink(key, SUPERSEDES, entry_id)
                 continue
             except CorruptRecord as error:  # it keeps no other from giving way, and the step is owed until it is erased
                 unreadable = error
@@ -244,8 +246,20 @@ class Superseding:
                 log.debug("%s was linked to %s before", key.id, entry_id)
             except (InvalidInput, NotFound):  # one of them is gone
                 log.debug("%s cannot be linked to %s", key.id, entry_id)
-            if not await self._entries.retire(key.tenant, entry_id, at, version, origins=origins) and version is not None:
+            retired = await self._entries.retire(key.tenant, entry_id, at, version, origins=origins)
+            if not retired and version is not None and not await self._ended(key.tenant, entry_id, at):
                 await self._relations.unlink(key, SUPERSEDES, entry_id)
         if unreadable is not None:
             raise unreadable
         return True
+
+    async def _ended(self, tenant: str, entry_id: str, at: datetime) -> bool:
+        """Whether an entry ended at this moment: by this step, carried out before or by another process just now. What something else retired is not
+        linked to this one, though whoever was at the step before may have linked it."""
+        try:
+            there = await self._entries.live_record(tenant, entry_id, active=False)
+        except NotFound:
+            return False
+        start: Any = there.fields["valid_from"]
+        ended: bool = there.fields.get("valid_to") == max(start, at)
+        return ended

@@ -43,14 +43,14 @@ SLIPS: dict[str, Slip] = {
     "a-step-is-done-once-one-of-several-is": Slip(
         superseding,
         "Superseding._supersede",
-        "            await self._relations.unlink(key, SUPERSEDES, entry_id)\n",
-        "            await self._relations.unlink(key, SUPERSEDES, entry_id)\n        return True\n",
+        "        retired = await self._entries.retire(key.tenant, entry_id, at, version, origins=origins)\n",
+        "        await self._entries.retire(key.tenant, entry_id, at, version, origins=origins)\n        return True\n",
     ),
     "a-link-is-made-and-nothing-retired": Slip(
         superseding,
         "Superseding._supersede",
-        "if not await self._entries.retire(key.tenant, entry_id, at, version, origins=origins) and version is not None:",
-        "if False:",
+        "retired = await self._entries.retire(key.tenant, entry_id, at, version, origins=origins)",
+        "retired = True",
     ),
     "others-are-retired-without-a-link": Slip(
         superseding, "Superseding._supersede", 'await self._relations.make(source, SUPERSEDES, entry_id, at, data.get("said"))', "pass"

@@ -26,6 +26,7 @@ from memory.policies.asked import Asked
 from memory.policies.promotion import DEFAULT_RULES, CustomRule, PromotionRule
 from memory.policies.quotas import Quota
 from memory.policies.retention import RetentionRule
+from memory.ports.advisor import Advisor
 from memory.ports.capabilities import Capabilities
 from memory.ports.clock import system_clock
 from memory.ports.collections import Collection
@@ -131,8 +132,9 @@ class World:
         settings: EngineSettings | None = None,
         kinds: Kinds = KINDS,
         passages: Where = "home",
+        advisor: Advisor | None = None,
     ) -> None:
-        self.clock = Clock()
+        self.clock, self.advisor = Clock(), advisor
         self.short, self.mid, self.long = (Flaky(name, can, self.clock) for name, can in (("short", short), ("mid", mid), ("long", long)))
         self.embedder, self.rules, self.settings, self.kinds, self.passages = embedder, rules, settings, kinds, passages
         self.policies, self.retention, self.quotas = policies, retention, quotas
@@ -163,6 +165,7 @@ class World:
             settings=settings,
             kinds=kinds,
             passages=passages,
+            advisor=self.advisor,
         )
 
     async def another_process(self) -> Engine:
