@@ -61,7 +61,7 @@ class Seen:
 
     nonce: str
     cleared: int
-    bytes: int
+    length: int
     size: int
     parts: int
     said: bytes | None
@@ -126,7 +126,7 @@ class Run:
             self.broken.append(f"{act.label} stands as {said!r}")
         if seen.size > CAP:
             self.broken.append(f"with {act.label} there are {seen.size} bytes, of at most {CAP}")
-        if (size := sum(self.seen[at].bytes for at in range(seen.cleared + 1, place + 1) if at in self.seen)) != seen.size:
+        if (size := sum(self.seen[at].length for at in range(seen.cleared + 1, place + 1) if at in self.seen)) != seen.size:
             self.broken.append(f"{act.label} says {seen.size} bytes, and there are {size}")
         taken = 0 if before is None else before.cleared
         if seen.cleared != (taken if act.text else max(act.saw or 0, taken)):
@@ -234,7 +234,7 @@ class Worker:
         found = await self.engine.scratchpads.read(TENANT, AGENT)
         last = max(self.run.seen, default=0)
         could = [self.run.content(place) for place in range(first, last + 1)]
-        cleared = any(not self.run.seen[place].bytes for place in range(first + 1, last + 1))
+        cleared = any(not self.run.seen[place].length for place in range(first + 1, last + 1))
         if (found.content.encode(), found.damaged) not in could and not (found.damaged and cleared):
             self.run.broken.append(f"{found.content!r} is read ({found.damaged}), and {could} stood there")
 

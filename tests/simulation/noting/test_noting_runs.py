@@ -40,7 +40,7 @@ def test_nothing_is_broken_under_faults(capsys: pytest.CaptureFixture[str]) -> N
     assert sum(len(world.plan.struck) for world in runs.values()) > SEEDS
     assert sum(world.acknowledged for world in runs.values()) > 10 * SEEDS
     rows = [row for world in runs.values() for row in world.seen.values()]
-    assert sum(row.bytes == 0 for row in rows) > SEEDS / 2, "clearings"
+    assert sum(row.length == 0 for row in rows) > SEEDS / 2, "clearings"
     assert sum(row.parts > 1 for row in rows) > SEEDS, "appends in parts"
     assert sum(act.outcome == "refused" for world in runs.values() for act in world.acts) > SEEDS / 2, "appends for which there is no room"
 
