@@ -189,13 +189,16 @@ class Scratchpads:
                 await patience.wait()
 
     async def _at_its_place(self, row: Record) -> Outcome:
-        """Put the row where nothing stands, or over what an erasure left; once more where the store did not say what came of it."""
+        """Put the row where nothing stands, or over what an erasure left; once more where the store did not say what came of it.
+
+        Not over what a clearing left: who was slow finds its place taken, cleared and deleted, and its row would be behind what was cleared.
+        """
         archive = self._placement.topology.archive
         try:
             outcome = await self._placement.write_one("scratchpad.put", archive, Put(SCRATCHPADS, row, Absent()))
         except StoreUnavailable:
             outcome = await self._placement.write_one("scratchpad.put", archive, Put(SCRATCHPADS, row, Absent()))
-        if isinstance(gone := outcome.stored, Tombstone):
+        if isinstance(gone := outcome.stored, Tombstone) and (await self._end(row.partition)).place < _number(row, "place"):
             later = replace(row, version=max(row.version, gone.version + 1))
             outcome = await self._placement.write_one("scratchpad.put", archive, Put(SCRATCHPADS, later, AtVersion(gone.version)))
         return outcome

@@ -77,6 +77,23 @@ async def test_who_is_overtaken_knows_what_the_other_wrote(world: World) -> None
         assert await noted(world) == ["d", "e", "f"]
 
 
+@pytest.mark.behaviour("D130", "D132")
+async def test_who_is_slow_does_not_append_where_a_clearing_has_deleted(world: World) -> None:
+    """Between its look at the end and its put another process takes the place, clears it, and deletes the row: a seed of the simulation found it."""
+    other = await world.another_process()
+    await append(world, "one")
+
+    async def is_faster() -> None:
+        await other.scratchpads.append(TENANT, AGENT, "two")
+        assert await other.scratchpads.clear(TENANT, AGENT)
+
+    world.mid.before["scratchpad.put"] = is_faster
+    await append(world, "three")
+    assert await noted(world) == ["three"]
+    await append(world, "four")
+    assert await noted(world) == ["three", "four"]
+
+
 async def test_of_a_long_text_for_which_there_is_no_room_nothing_is_stored(world: World) -> None:
     with patch.object(scratchpads, "CAP", 120), patch.object(scratchpads, "PART_BYTES", 30):
         await append(world, "a" * 40)

@@ -1,0 +1,335 @@
+"""Runs of scratchpads: the real engine on an in-memory store, several processes that append, clear and read, faults at every call.
+
+Every row that ever stood is remembered by its place as soon as it does. What was acknowledged is in exactly one of them, what was refused in none,
+each says how large all is then, and a clearing takes what whoever cleared had seen. Once nothing is owed any more what was cleared is gone, parts and
+all.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import traceback
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from datetime import timedelta
+from random import Random
+from typing import Any
+from unittest.mock import patch
+
+from memory.adapters.in_memory import InMemoryStore
+from memory.domain.errors import Contended, MemoryTiersError, ScratchpadFull, StoreError
+from memory.orchestrator import scratchpads
+from memory.orchestrator.collections import SCRATCHPADS
+from memory.orchestrator.engine import Engine
+from memory.orchestrator.scratchpads import Scratchpad
+from memory.orchestrator.topology import Topology
+from memory.ports.record import Record
+from tests.simulation.faults import CLOCK_ERROR, LATEST, FaultPlan, Process, Server, WorkerCrashed
+from tests.simulation.faulty_store import FaultyStore
+from tests.simulation.loop import OWNER, START, SimulatedClock, SimulatedLoop, run, seeded
+from tests.simulation.setup import SETTINGS
+from tests.simulation.world import HOME
+
+TENANT, AGENT = "acme", "builder"
+CAP, PART_BYTES = 420, 64
+"""So small that a few appends fill it, and that what is longer than a line stands in parts."""
+WORKERS, ACTS_EACH, ROUNDS = 3, 8, 12
+MEETING = 60.0
+"""Seconds from one moment at which workers meet to the next."""
+STEPS = ("scratchpad.end", "scratchpad.put", "scratchpad.part", "scratchpad.drop", "scratchpad.size", "scratchpad.read", "scratchpad.find")
+"""What faults strike more readily at."""
+WEIGHTS = {"append": 9, "long": 5, "clear": 3, "read": 4, "sweep": 2}
+
+
+@dataclass(slots=True)
+class Act:
+    """One append or clearing."""
+
+    label: str
+    text: str = ""
+    outcome: str = "unknown"
+    begun: float = 0.0
+    size: int = 0
+    saw: int | None = None
+    """The last place when it first looked."""
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """A row as it stood when it came."""
+
+    nonce: str
+    cleared: int
+    length: int
+    size: int
+    parts: int
+    said: bytes | None
+    """What it says; None where its parts are not all there."""
+
+
+@dataclass(slots=True)
+class Run:
+    """Everything of one run that its workers share, and what was seen in the store."""
+
+    seed: int
+    loop: SimulatedLoop
+    plan: FaultPlan
+    server: Server
+    acts: list[Act] = field(default_factory=list)
+    by_nonce: dict[str, Act] = field(default_factory=dict)
+    seen: dict[int, Seen] = field(default_factory=dict)
+    """By place."""
+    told: int = 0
+    """The last place of which somebody was told."""
+    broken: list[str] = field(default_factory=list)
+    acknowledged: int = 0
+
+    def process(self, name: str, error: float = 0.0) -> Process:
+        return Process(name, self.loop, SimulatedClock(self.loop, error, CLOCK_ERROR), self.plan, lambda what: self.look())
+
+    def engine(self, process: Process) -> Engine:
+        client = FaultyStore(self.server, process, [self.server])
+        bits = seeded(self.seed, 5, *process.name.encode()).getrandbits
+        return Engine(Topology(short=client, mid=client, long=client), clock=process.clock, settings=SETTINGS, random_bits=bits)
+
+    def standing(self) -> list[Record]:
+        return [row for row in self.server.store.state.everything(SCRATCHPADS.name) if isinstance(row, Record)]
+
+    # -- what holds at every moment -----------------------------------------------------------------------------------
+
+    def look(self) -> None:
+        rows = self.standing()
+        by_key = {row.key: row for row in rows}
+        for row in sorted((row for row in rows if "place" in row.fields), key=lambda row: _number(row, "place")):
+            place, nonce = _number(row, "place"), str(row.fields["nonce"])
+            if place not in self.seen:
+                keys = [scratchpads._part_key(row.partition, nonce, number) for number in range(_number(row, "parts"))]
+                self._came(place, row, [_data(by_key[key]) for key in keys if key in by_key])
+            elif self.seen[place].nonce != nonce:
+                self.broken.append(f"at place {place} something else stands than did")
+
+    def _came(self, place: int, row: Record, parts: list[bytes]) -> None:
+        nonce, number = str(row.fields["nonce"]), _number(row, "parts")
+        act = self.by_nonce[nonce]
+        whole = not number or (len(parts) == number and sum(map(len, parts)) == _number(row, "bytes"))
+        said = b"".join(parts) if number else _data(row)
+        seen = self.seen[place] = Seen(nonce, _number(row, "cleared"), _number(row, "bytes"), _number(row, "size"), number, said if whole else None)
+        before = self.seen.get(place - 1)
+        if place > 1 and before is None:
+            self.broken.append(f"{act.label} stands at place {place}, and nothing before it")
+        if any(at != place and one.nonce == nonce for at, one in self.seen.items()):
+            self.broken.append(f"{act.label} stands at two places")
+        if not whole and not self._slept(act):
+            self.broken.append(f"{act.label} stands at place {place} before its parts do")
+        if whole and act.text and (said.count(b"\n") != 2 or not said.endswith(f"\n{act.text}\n".encode())):
+            self.broken.append(f"{act.label} stands as {said!r}")
+        if seen.size > CAP:
+            self.broken.append(f"with {act.label} there are {seen.size} bytes, of at most {CAP}")
+        if (size := sum(self.seen[at].length for at in range(seen.cleared + 1, place + 1) if at in self.seen)) != seen.size:
+            self.broken.append(f"{act.label} says {seen.size} bytes, and there are {size}")
+        taken = 0 if before is None else before.cleared
+        if seen.cleared != (taken if act.text else max(act.saw or 0, taken)):
+            self.broken.append(f"with {act.label} all is cleared up to {seen.cleared}; it saw {act.saw}, and was after {taken}")
+
+    def _slept(self, act: Act) -> bool:
+        """Whether a sweep may have taken its parts before its row came: that is told to who appended."""
+        return self.loop.time() - act.begun > SETTINGS.mark_life.total_seconds() / 2 - 2 * CLOCK_ERROR
+
+    def content(self, place: int) -> tuple[bytes, int]:
+        """What stands there once the row at this place does, and how many appends of it cannot be read."""
+        rows = [self.seen[at] for at in range(self.seen[place].cleared + 1, place + 1)] if place else []
+        return b"".join(row.said or b"" for row in rows), sum(row.said is None for row in rows)
+
+    # -- what holds in the end ----------------------------------------------------------------------------------------
+
+    def judge(self, found: Scratchpad) -> None:
+        self.look()
+        for act in self.acts:
+            rows = [row for row in self.seen.values() if self.by_nonce[row.nonce] is act]
+            if act.outcome == "done" and len(rows) != 1:
+                self.broken.append(f"{act.label} was acknowledged, and is in {len(rows)} rows")
+            if act.outcome == "refused" and rows:
+                self.broken.append(f"{act.label} was refused, and is there")
+            if act.text and len(copies := [row for row in self.seen.values() if row.said and f"[{act.label}]".encode() in row.said]) > 1:
+                self.broken.append(f"{act.label} is there {len(copies)} times")
+            if act.text and act.outcome == "done" and any(row.size != act.size for row in rows):
+                self.broken.append(f"{act.label} was told {act.size} bytes")
+        last = max(self.seen, default=0)
+        cleared = self.seen[last].cleared if last else 0
+        standing = {_number(row, "place") for row in self.standing() if "place" in row.fields}
+        if standing != {*range(cleared + 1, last + 1)}:
+            self.broken.append(f"after {cleared} of {last} were cleared {sorted(standing)} stand")
+        left = {str(row.fields["nonce"]) for row in self.standing() if "place" not in row.fields}
+        if left - {self.seen[place].nonce for place in standing}:
+            self.broken.append("parts are left of which no row stands")
+        if (found.content.encode(), found.damaged) != self.content(last):
+            self.broken.append(f"in the end {found.content!r} is read ({found.damaged}), and {self.content(last)} stands")
+
+
+class Worker:
+    """One process."""
+
+    def __init__(self, run: Run, process: Process) -> None:
+        self.run, self.process, self.engine = run, process, run.engine(process)
+        self.act: Act | None = None
+        pads: Any = self.engine.scratchpads
+        put, end = pads._put, pads._end
+
+        async def noticed(partition: Any, nonce: str, of: Any) -> Any:
+            assert self.act is not None
+            run.by_nonce[nonce] = self.act
+            return await put(partition, nonce, of)
+
+        async def looked(partition: Any) -> Any:
+            found = await end(partition)
+            if self.act is not None and self.act.saw is None:
+                self.act.saw = found.place
+            return found
+
+        pads._put, pads._end = noticed, looked
+
+    async def perform(self, kind: str, label: str, random: Random) -> None:
+        with suppress(StoreError, Contended):
+            await getattr(self, f"_{kind}")(label, random)
+            self.run.acknowledged += 1
+
+    def _begun(self, label: str, text: str = "") -> Act:
+        self.act = Act(label, text, begun=self.run.loop.time())
+        self.run.acts.append(self.act)
+        return self.act
+
+    async def _append(self, label: str, random: Random, beyond: str = "") -> None:
+        act = self._begun(label, f"[{label}] noted{beyond}")
+        try:
+            act.size = await self.engine.scratchpads.append(TENANT, AGENT, act.text)
+            act.outcome = "done"
+        except ScratchpadFull as full:
+            act.outcome = "refused"
+            if full.held + full.asked <= CAP:
+                self.run.broken.append(f"{label} was refused, though there was room: {full}")
+            if full.held and full.held not in {row.size for row in self.run.seen.values()}:
+                self.run.broken.append(f"{label} was refused for {full.held} bytes, which never stood there")
+
+    async def _long(self, label: str, random: Random) -> None:
+        await self._append(label, random, " " + " ".join(f"{label}:{n}" for n in range(8 + random.randrange(12))))
+
+    async def _meet(self, label: str, random: Random) -> None:
+        """All workers at one moment."""
+        await asyncio.sleep(MEETING - self.run.loop.time() % MEETING + random.random() * 0.002)
+        await getattr(self, random.choice(("_append", "_append", "_long", "_long", "_clear", "_swept")))(label, random)
+
+    async def _clear(self, label: str, random: Random) -> None:
+        act = self._begun(label)
+        cleared = await self.engine.scratchpads.clear(TENANT, AGENT)
+        if cleared:
+            act.outcome = "done"
+        elif act.saw and self.run.seen[act.saw].size:
+            self.run.broken.append(f"{label} found it empty, with {self.run.seen[act.saw].size} bytes in it")
+
+    async def _read(self, label: str, random: Random) -> None:
+        """What is read stood there at some moment of the reading."""
+        self.act = None
+        first = max(self.run.seen, default=0)
+        found = await self.engine.scratchpads.read(TENANT, AGENT)
+        last = max(self.run.seen, default=0)
+        could = [self.run.content(place) for place in range(first, last + 1)]
+        cleared = any(not self.run.seen[place].length for place in range(first + 1, last + 1))
+        if (found.content.encode(), found.damaged) not in could and not (found.damaged and cleared):
+            self.run.broken.append(f"{found.content!r} is read ({found.damaged}), and {could} stood there")
+
+    async def _sweep(self, label: str, random: Random, within: float = 100.0) -> None:
+        self.act = None
+        await asyncio.sleep(random.random() * within)
+        await self.engine.maintenance.sweep()
+
+    async def _swept(self, label: str, random: Random) -> None:
+        """While others are in the middle of an append."""
+        await self._sweep(label, random, within=random.choice((0.01, 1.0, LATEST)))
+
+
+def _data(row: Record) -> bytes:
+    data = row.fields.get("data")
+    return data if isinstance(data, bytes) else b""
+
+
+def _number(row: Record, name: str) -> int:
+    return int(str(row.fields.get(name) or 0))
+
+
+@contextmanager
+def small() -> Iterator[None]:
+    with patch.object(scratchpads, "CAP", CAP), patch.object(scratchpads, "PART_BYTES", PART_BYTES):
+        yield
+
+
+def played(seed: int) -> Run:
+    """One run; the same seed is the same run."""
+    random, loop = seeded(seed, 6), SimulatedLoop(seed * 1000 + 11)
+    server = Server(InMemoryStore("store", capabilities=HOME, clock=lambda: START + timedelta(seconds=loop.time())))
+    plan = FaultPlan(seed=seed, rate=random.choice((0.0, 0.02, 0.05)), rare=frozenset(STEPS), most=12)
+    world = Run(seed, loop, plan, server)
+    try:
+        with small():
+            run(world.loop, _all(world))
+    except Exception as error:  # noqa: BLE001 - whatever it is, the run did not end well, and which seed it was matters
+        world.broken.append("stuck: " + "".join(traceback.format_exception(error)))
+    return world
+
+
+async def _all(world: Run) -> None:
+    async with asyncio.TaskGroup() as group:
+        for number in range(WORKERS):
+            group.create_task(_worker(world, f"w{number}", number))
+    world.plan.active = False
+    await asyncio.sleep(2 * LATEST + 1)  # what is still on the network arrives
+    process = world.process("auditor")
+    OWNER.set(process)
+    engine = world.engine(process)
+    await engine.open()
+    await asyncio.sleep(SETTINGS.mark_life.total_seconds() + 4 * CLOCK_ERROR)  # parts of which no row came
+    for _ in range(ROUNDS):
+        await asyncio.sleep(100)  # longer than any lease
+        report = await engine.maintenance.sweep()
+        if report.ran and not (report.finished or report.still_owed or report.moved or report.waiting):
+            break
+    else:
+        world.broken.append(f"after {ROUNDS} sweeps without a fault there is still work to do: {report}")
+    world.judge(await engine.scratchpads.read(TENANT, AGENT))
+
+
+async def _worker(world: Run, name: str, number: int) -> None:
+    """One worker through its acts. When its process dies, another takes its place, with nothing but the store."""
+    random = seeded(world.seed, 3, number)
+    kinds, odds = list(WEIGHTS), list(WEIGHTS.values())
+    todo = [(f"{name}.{n}", random.choices(kinds, odds)[0]) for n in range(ACTS_EACH)]
+    todo[2], todo[5] = (f"{name}.2", "meet"), (f"{name}.5", "meet")
+    life = 0
+    while todo:
+        life += 1
+        process = world.process(f"{name}.{life}", (random.random() - 0.5) * 0.2)
+        await process.lives(_live(world, process, todo, 1000 * number))
+        await asyncio.sleep(random.random() ** 3 * 10 if process.dead else 0)
+
+
+async def _live(world: Run, process: Process, todo: list[tuple[str, str]], numbers: int) -> None:
+    OWNER.set(process)
+    with suppress(WorkerCrashed):
+        worker = Worker(world, process)
+        process.begin(numbers)
+        while not await _opened(worker):  # noqa: ASYNC110
+            await asyncio.sleep(1)
+        while todo and not process.dead:
+            label, act = todo.pop(0)
+            process.begin(numbers + 1 + len(todo))
+            random = seeded(world.seed, 8, *label.encode())
+            await asyncio.sleep(random.random() ** 4 * 0.2)
+            await process.performs(worker.perform(act, label, random))
+
+
+async def _opened(worker: Worker) -> bool:
+    try:
+        await worker.engine.open()
+    except MemoryTiersError:
+        return False
+    return True
