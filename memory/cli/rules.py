@@ -39,11 +39,22 @@ def _show_plan(out: Any, made: Plan) -> None:
 
     if not made.planned:
         out.print("No rule takes anything now.")
-    alike = show.grouped(made.planned, lambda one: (one.rule, one.action, one.because, one.tier, one.to, one.collection))
-    for (rule, action, because, tier, to, collection), some in alike.items():
-        goes = Text.assemble(" from ", show.tier(tier), " to ", show.tier(to)) if to else Text.assemble(" in ", show.tier(tier)) if tier else Text("")
+    alike = show.grouped(made.planned, lambda one: (one.rule, one.action, one.because, one.tier, one.to, one.collection, one.depends))
+    for (rule, action, because, tier, to, collection, depends), some in alike.items():
+        onto = show.plain(to) if action == "copy" else show.tier(to)
+        goes = Text.assemble(" from ", show.tier(tier), " to ", onto) if to else Text.assemble(" in ", show.tier(tier)) if tier else Text("")
         what = collection.replace("_", " ")
-        out.print(Text.assemble(f"{action} {len(some):,} ({what})", goes, " by ", show.plain(rule), ": ", show.plain(because)))
+        out.print(
+            Text.assemble(
+                f"{action} {len(some):,} ({what})",
+                goes,
+                " by ",
+                show.plain(rule),
+                ": ",
+                show.plain(because),
+                show.plain("".join(f"; {said}" for said in depends)),
+            )
+        )
         out.print(show.table("", ["id", "tenant and scope"], [[one.id, f"{one.tenant}\n{one.scope}"] for one in some[:LISTED]]))
         if len(some) > LISTED:
             out.print(f"and {len(some) - LISTED:,} more; --json lists them all")

@@ -74,33 +74,7 @@ class Derivation:
             source = await self._entries.live_record(tenant, entry_id)
         except NotFound:  # promoted before, and the original deleted with it: a repeat of that call
             return await self._promoted(tenant, entry_id, target, asked)
-        origin = entry_of(source)
-        check_promotion(origin.scope, target)
-        metadata = dict(origin.metadata)
-        if origin.scope.kind is ScopeKind.SESSION:
-            metadata.setdefault("created_in_session_id", origin.scope.id)
-        said = {name: getattr(origin, name) for name in WHERE_SAID}
-        wanted = {"content": origin.content, "tags": origin.tags} | (overrides or {})
-        if "metadata" in wanted:  # laid over the source's: provenance is never stripped (A88)
-            metadata = door.json_object("metadata", metadata | wanted["metadata"])
-        wanted["metadata"] = metadata
-        # Checked when it was written, and again where overridden: what could be stored can be promoted, empty content too (A52).
-        draft = EntryDraft.model_construct(
-            scope=target, type=origin.type, title=origin.title, expires_at=origin.expires_at, **came_of(origin), **said, **wanted
-        )
-        [draft] = await self._entries.trust.let_in(tenant, [draft], derived=True)
-        now = self._placement.now()
-        record = record_of(
-            draft,
-            key=_promoted_key(tenant, entry_id, target),
-            version=version_at(now),
-            now=now,
-            tier=self._placement.kinds.of(ENTRIES).route(target.kind).tier,
-            promoted_from_id=entry_id,
-            compacted_from_ids=origin.compacted_from_ids,
-            contributors=None if origin.contributors is None else [c.model_dump() for c in origin.contributors],
-        )
-        record = replace(record, body={**record.body, COPIED_VERSION: source.version, OVERRIDES: asked})
+        record = await self._copy_of(tenant, source, target, overrides or {}, gated=True)
 
         def check(there: Record) -> None:
             _check_overrides(there, asked)
@@ -112,6 +86,51 @@ class Derivation:
                 )
 
         return await self._store(record, [source] if delete_original else [], check, revive=revive, consistency=consistency)
+
+    async def foreseen(self, tenant: str, entry_id: str, target: Scope) -> Record | None:
+        """The copy that `promote` would make now without `revive`; None where one was made before, deleted ones too. Nothing is written, and what
+        `decided_when_made` names is not asked. Raises `NotFound` and `InvalidScopePromotion` as `promote` does."""
+        record = await self._copy_of(tenant, await self._entries.live_record(tenant, entry_id), target, {}, gated=False)
+        there = await self._placement.locate(ENTRIES, record.key, born_in=self._placement.topology.home(record.tier))
+        return record if there.record is None and there.tombstone is None else None
+
+    def decided_when_made(self, tenant: str, target: Scope) -> tuple[str, ...]:
+        """What decides besides, when a copy into this scope is made: whether it is, and what goes for it."""
+        quotas = [quota for quota in self._entries.quotas.quotas if quota.is_for(tenant, target.text)]
+        rooms = [
+            f"if quota '{one.name}' has room for it" if one.then == "refuse" else f"quota '{one.name}' may evict others for it" for one in quotas
+        ]
+        return (*rooms, *(["if the write gate lets it in"] if self._entries.trust.gates.write is not None else []))
+
+    async def _copy_of(self, tenant: str, source: Record, target: Scope, overrides: dict[str, Any], *, gated: bool) -> Record:
+        origin = entry_of(source)
+        check_promotion(origin.scope, target)
+        metadata = dict(origin.metadata)
+        if origin.scope.kind is ScopeKind.SESSION:
+            metadata.setdefault("created_in_session_id", origin.scope.id)
+        said = {name: getattr(origin, name) for name in WHERE_SAID}
+        wanted = {"content": origin.content, "tags": origin.tags} | overrides
+        if "metadata" in wanted:  # laid over the source's: provenance is never stripped (A88)
+            metadata = door.json_object("metadata", metadata | wanted["metadata"])
+        wanted["metadata"] = metadata
+        # Checked when it was written, and again where overridden: what could be stored can be promoted, empty content too (A52).
+        draft = EntryDraft.model_construct(
+            scope=target, type=origin.type, title=origin.title, expires_at=origin.expires_at, **came_of(origin), **said, **wanted
+        )
+        if gated:
+            [draft] = await self._entries.trust.let_in(tenant, [draft], derived=True)
+        now = self._placement.now()
+        record = record_of(
+            draft,
+            key=_promoted_key(tenant, source.key.id, target),
+            version=version_at(now),
+            now=now,
+            tier=self._placement.kinds.of(ENTRIES).route(target.kind).tier,
+            promoted_from_id=source.key.id,
+            compacted_from_ids=origin.compacted_from_ids,
+            contributors=None if origin.contributors is None else [c.model_dump() for c in origin.contributors],
+        )
+        return replace(record, body={**record.body, COPIED_VERSION: source.version, OVERRIDES: _digest(overrides)})
 
     async def _promoted(self, tenant: str, entry_id: str, target: Scope, asked: str) -> Entry:
         """What an entry that is gone was promoted to; raises `NotFound` naming that entry where it was not."""

@@ -200,7 +200,7 @@ class Engine:
             erasure=self.erasure,
             conversations=self.conversations,
             counter=self.conversations.counter,
-            end_session=self.promotion.end_session,
+            promotion=self.promotion,
             rules=retention,
         )
         self.planners: list[Planner] = [self.retention, self.promotion]

@@ -11,6 +11,7 @@ from memory.domain.entry import Entry
 from memory.domain.errors import StoreError
 from memory.orchestrator.collections import ENTRIES
 from memory.orchestrator.entry_records import entry_of
+from memory.orchestrator.foreseen import Foreseen, Walk
 from memory.orchestrator.placement import Placement
 from memory.orchestrator.ranks import OLDEST_FIRST, STANDING, Ranks
 from memory.policies.facts import Facts, Fields, Rank
@@ -66,7 +67,7 @@ class Judging:
         """Those that are asked on this event."""
         return [rule for rule in self.of_tier(tier) if rule.answers(event)]
 
-    async def everywhere(self, now: datetime, missed: Missed) -> AsyncIterator[tuple[Collection, list[Judged]]]:
+    async def everywhere(self, now: datetime, missed: Missed, ahead: Foreseen | None = None) -> AsyncIterator[tuple[Collection, list[Judged]]]:
         """What a sweep is to do with the records of every tenant. The last tier comes first: what goes into a tier is not asked about again there."""
         for tier in reversed(TIERS):
             asked = self.of("sweep", tier)
@@ -74,13 +75,13 @@ class Judging:
             tenants = sorted({tenant for names in named if names is not None for tenant in names})
             wheres: Sequence[Where] = [Everywhere()] if None in named else [Tenant(tenant) for tenant in tenants]
             for where in wheres if asked else ():
-                async for judged in self.judged("sweep", where, [self._placement.topology.home(tier)], now, missed, tier):
+                async for judged in self.judged("sweep", where, [self._placement.topology.home(tier)], now, missed, tier, ahead):
                     yield judged
 
     async def judged(
-        self, event: Event, where: Where, stores: Sequence[Store], now: datetime, missed: Missed, tier: str = ""
+        self, event: Event, where: Where, stores: Sequence[Store], now: datetime, missed: Missed, tier: str = "", ahead: Foreseen | None = None
     ) -> AsyncIterator[tuple[Collection, list[Judged]]]:
-        """Every record once, page by page; with a tier, those that some rule takes from it.
+        """Every record once, page by page; with a tier, those that some rule takes from it. With `ahead`, as they will be then.
 
         Stores are asked in the direction records move, and none is asked about twice: what moved before is met again further on.
         """
@@ -88,7 +89,7 @@ class Judging:
             asked_about = set[Key]()
             for store in stores:
                 try:
-                    async for page in self._in_store(collection, event, where, store, now, missed, tier):
+                    async for page in self._in_store(collection, event, where, store, now, missed, tier, ahead):
                         fresh = [one for one in page if one.row.key not in asked_about]
                         asked_about |= {one.row.key for one in fresh}
                         yield collection, fresh
@@ -96,36 +97,49 @@ class Judging:
                     missed.stores.append(str(error))
 
     async def _in_store(
-        self, collection: Collection, event: Event, where: Where, store: Store, now: datetime, missed: Missed, tier: str
+        self, collection: Collection, event: Event, where: Where, store: Store, now: datetime, missed: Missed, tier: str, ahead: Foreseen | None
     ) -> AsyncIterator[list[Judged]]:
         """Page by page."""
         asked = self.of(event, tier)
         measures = frozenset().union(*(rule.measures for rule in asked))
         texts = bool(measures - {"count"}) or any(isinstance(rule, CustomRule) for rule in asked)
+        texts = texts or (ahead is not None and event == "session_end")  # what is foreseen of them others may have to measure
+        walk = None if ahead is None else Walk(ahead, collection, where, store, tier)
         if measures:
-            ranks = Ranks(self._placement, self._counter, collection, store, measures)
-            rows = self._ranked(collection, where, store, ranks, min(rule.from_rank for rule in asked) if tier else 0, missed, tier, texts=texts)
+            ranks = Ranks(self._placement, self._counter, collection, store, measures, ahead)
+            least = min(rule.from_rank for rule in asked) if tier else 0
+            rows = self._ranked(collection, where, store, ranks, least, missed, tier, walk, texts=texts)
         else:
             condition = _of_tier(tier, _taken(asked, now, fields_of(collection))) if tier else None
-            rows = self._unranked(collection, where, store, condition, missed, texts=texts)
+            rows = self._unranked(collection, where, store, condition, missed, walk, texts=texts)
         async for page in rows:
             yield [self._judge(asked, event, row, rank, now, missed) for row, rank in page if not _is_expired(row, now)]
 
     async def _unranked(
-        self, collection: Collection, where: Where, store: Store, condition: Filter | None, missed: Missed, *, texts: bool
+        self, collection: Collection, where: Where, store: Store, condition: Filter | None, missed: Missed, walk: Walk | None, *, texts: bool
     ) -> AsyncIterator[list[tuple[Head | Record, Rank | None]]]:
         async for page in self._pages(collection, where, store, condition, missed, texts=texts):
-            yield [(row, None) for row in _rows(page)]
+            yield [(row, None) for row in _rows(page, walk)]
 
     async def _ranked(
-        self, collection: Collection, where: Where, store: Store, ranks: Ranks, least: int, missed: Missed, tier: str, *, texts: bool
+        self,
+        collection: Collection,
+        where: Where,
+        store: Store,
+        ranks: Ranks,
+        least: int,
+        missed: Missed,
+        tier: str,
+        walk: Walk | None,
+        *,
+        texts: bool,
     ) -> AsyncIterator[list[tuple[Head | Record, Rank | None]]]:
         """Everything is gone through, whatever the rules take of it; one scope until nothing more has a rank of `least`, from which on they do."""
         scope = where.partitions[0] if isinstance(where, Partitions) and len(where.partitions) == 1 else None
         if scope is not None and tier and (await ranks.held(scope, tier)).count < least:
             return
         async for page in self._pages(collection, where, store, _of_tier(tier) if tier else None, missed, texts=texts):
-            ranked = [(row, await ranks.of(row)) for row in _rows(page)]
+            ranked = [(row, await ranks.of(row)) for row in _rows(page, walk)]
             yield [(row, rank) for row, rank in ranked if rank.count >= least]
             if scope is not None and ranked and ranked[-1][1].count < least:
                 return
@@ -193,8 +207,9 @@ def facts_of(row: Head | Record, rank: Rank | None = None) -> Facts:
     )
 
 
-def _rows(page: Page) -> Iterable[Head | Record]:
-    return (*page.heads, *(row for row in page.records if isinstance(row, Record)))
+def _rows(page: Page, walk: Walk | None) -> Iterable[Head | Record]:
+    rows: list[Head | Record] = [*page.heads, *(row for row in page.records if isinstance(row, Record))]
+    return rows if walk is None else walk.page(rows, is_last=page.cursor is None)
 
 
 def _is_expired(row: Head | Record, now: datetime) -> bool:

@@ -8,6 +8,7 @@ from datetime import datetime
 from typing import Protocol
 
 from memory.domain.shown import Shown
+from memory.orchestrator.foreseen import Foreseen
 from memory.orchestrator.placement import Placement
 from memory.ports.record import Record
 from memory.ports.store import Store
@@ -15,7 +16,8 @@ from memory.ports.store import Store
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Planned(Shown):
-    """One thing that a rule does to one record. `tier` and `to`: where it is, and where a move takes it."""
+    """One thing that a rule does to one record, as it will be then. `tier` and `to`: where it is, and where a move takes it, or the scope into which
+    a copy goes. `depends` says what decides at the time besides, and is not asked by a plan: a quota, a gate."""
 
     action: str
     collection: str
@@ -27,6 +29,7 @@ class Planned(Shown):
     when: datetime
     tier: str = ""
     to: str = ""
+    depends: tuple[str, ...] = ()
 
 
 @dataclass(slots=True, repr=False)
@@ -58,8 +61,8 @@ class Outlook(Shown):
 class Planner(Protocol):
     """Something that acts by rules, and can tell beforehand."""
 
-    def planned(self, now: datetime, waiting: list[str]) -> AsyncIterator[Planned]:
-        """What a sweep at that moment would have it do. `waiting` gets what could not be asked about."""
+    def planned(self, now: datetime, waiting: list[str], ahead: Foreseen) -> AsyncIterator[Planned]:
+        """What a sweep at that moment would have it do. `waiting` gets what could not be asked about; `ahead` has what is done before, and learns."""
         ...
 
     async def outlook(self, record: Record, store: Store, now: datetime) -> list[Outlook]:
@@ -68,11 +71,9 @@ class Planner(Protocol):
 
 
 async def plan_of(placement: Placement, planners: list[Planner]) -> Plan:
-    """What all of them would do now; of a record that one deletes or moves the ones after it say nothing."""
-    plan = Plan(placement.now())
-    acted_on = set[tuple[str, str, str]]()
+    """What all of them would do now, one after the other: each meets records as those before it leave them."""
+    plan, ahead = Plan(placement.now()), Foreseen(placement.topology)
     for planner in planners:
-        found = [one async for one in planner.planned(plan.at, plan.waiting) if (one.collection, one.tenant, one.id) not in acted_on]
-        acted_on |= {(one.collection, one.tenant, one.id) for one in found}
-        plan.planned += found
+        plan.planned += [one async for one in planner.planned(plan.at, plan.waiting, ahead)]
+    plan.waiting = list(dict.fromkeys(plan.waiting))
     return plan

@@ -16,6 +16,7 @@ from memory.orchestrator.accesses import Accesses
 from memory.orchestrator.collections import ENTRIES
 from memory.orchestrator.derivation import Derivation
 from memory.orchestrator.entry_records import entry_of
+from memory.orchestrator.foreseen import Foreseen
 from memory.orchestrator.judging import Judged, Judging, Missed
 from memory.orchestrator.lease import Hold
 from memory.orchestrator.placement import Placement
@@ -25,7 +26,7 @@ from memory.policies.conditions import first_moment
 from memory.policies.facts import Facts
 from memory.policies.promotion import USER, CustomRule, Decision, PromotionRule, Rule
 from memory.ports.collections import Collection
-from memory.ports.query import within
+from memory.ports.query import Head, within
 from memory.ports.record import Key, Partition, Record, Role
 from memory.ports.store import Store
 
@@ -110,15 +111,37 @@ class Promotion:
             _with(missed, report)
         return report
 
-    async def planned(self, now: datetime, waiting: list[str]) -> AsyncIterator[Planned]:
+    async def planned(self, now: datetime, waiting: list[str], ahead: Foreseen) -> AsyncIterator[Planned]:
         """What `by_sweep` would move at that moment. `waiting` gets what could not be asked."""
         missed = Missed([], [])
-        async for collection, judged in self._judging.everywhere(now, missed):
-            for one in judged:
-                if (to := one.decision.target) is not None:
-                    key, rule, because = one.row.key, one.decision.rule, one.decision.because
-                    yield Planned("move", collection.name, key.id, key.tenant, one.row.scope, rule, because, now, one.row.tier, to)
-        waiting += [*missed.stores, *(f"{key.id} stays: {problem}" for key, _, problem in missed.records)]
+        async for collection, judged in self._judging.everywhere(now, missed, ahead):
+            for one in _moving(judged):
+                yield _planned("move", collection, one.row, one.decision, one.decision.target or "", now)
+        waiting += [*missed.stores, *_stay(missed)]
+
+    async def planned_end(
+        self, tenant: str, scope: Scope, now: datetime, away: list[str], waiting: list[str], ahead: Foreseen
+    ) -> AsyncIterator[Planned]:
+        """What `end_session` would do at that moment, which `ahead` learns. `away` gets what keeps the session from being ended."""
+        missed, where = Missed([], []), within(Partition(tenant, scope.text))
+        async for collection, judged in self._judging.judged("session_end", where, self._placement.topology.homes, now, missed, ahead=ahead):
+            for row, decision in [(one.row, decision) for one in judged for decision in one.copies]:
+                try:
+                    to = await self._target(tenant, scope, decision.to_scope or "")
+                    copy = await self._derivation.foreseen(tenant, row.key.id, to)
+                except StoreUnavailable as error:
+                    away.append(str(error))
+                    continue
+                except MemoryTiersError:
+                    continue  # the end of the session tells why
+                if copy is not None and not ahead.knows(ENTRIES, copy.key):
+                    ahead.comes(ENTRIES, copy)
+                    yield _planned("copy", collection, row, decision, to.text, now, self._derivation.decided_when_made(tenant, to))
+            for one in _moving(judged):
+                ahead.moves(collection, one.row, one.decision.target or "")
+                yield _planned("move", collection, one.row, one.decision, one.decision.target or "", now)
+        away += missed.stores
+        waiting += _stay(missed)
 
     async def outlook(self, record: Record, store: Store, now: datetime) -> list[Outlook]:
         """What each rule will do with this record, as it is now."""
@@ -215,6 +238,20 @@ def _with(missed: Missed, report: PromotionReport) -> PromotionReport:
     report.kept += [Kept(key.id, tier, problem) for key, tier, problem in missed.records if key.id not in told]
     report.waiting += [said for said in missed.stores if said not in report.waiting]
     return report
+
+
+def _moving(judged: Sequence[Judged]) -> list[Judged]:
+    return [one for one in judged if one.decision.target is not None]
+
+
+def _stay(missed: Missed) -> list[str]:
+    return [f"{key.id} stays: {problem}" for key, _, problem in missed.records]
+
+
+def _planned(
+    action: str, collection: Collection, row: Head | Record, decision: Decision, to: str, now: datetime, depends: tuple[str, ...] = ()
+) -> Planned:
+    return Planned(action, collection.name, row.key.id, row.key.tenant, row.scope, decision.rule, decision.because, now, row.tier, to, depends)
 
 
 def _outlook(rule: Rule, entry: Entry, facts: Facts, now: datetime) -> Outlook:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from memory.orchestrator.entry_records import said_by
+from memory.orchestrator.foreseen import Foreseen, Walk
 from memory.orchestrator.placement import Placement
 from memory.policies.facts import Measure, Rank
 from memory.ports.collections import Collection
@@ -20,14 +21,23 @@ OLDEST_FIRST = (Order("created_at"),)
 class Ranks:
     """Tells the rank of each record while those of a tier are gone through in a store, oldest first, and none left out.
 
-    What a scope holds is counted when its first record is met, so that what leaves it meanwhile changes no rank.
+    What a scope holds is counted when its first record is met, so that what leaves it meanwhile changes no rank. With `ahead`, as it will be then.
     """
 
-    def __init__(self, placement: Placement, counter: TokenCounter, collection: Collection, store: Store, measures: frozenset[Measure]) -> None:
+    def __init__(
+        self,
+        placement: Placement,
+        counter: TokenCounter,
+        collection: Collection,
+        store: Store,
+        measures: frozenset[Measure],
+        ahead: Foreseen | None = None,
+    ) -> None:
         self._placement = placement
         self._counter = counter
         self._collection = collection
         self._store = store
+        self._ahead = ahead
         self.reads_texts = bool(measures - {"count"})
         self._left: dict[tuple[Partition, str], Rank] = {}
 
@@ -42,13 +52,14 @@ class Ranks:
     async def held(self, partition: Partition, tier: str) -> Rank:
         """What the scope holds in the tier: the rank of its oldest record."""
         asked = Query(self._collection, within(partition), And((Eq("tier", tier),)), OLDEST_FIRST, self._placement.settings.page, roles=STANDING)
-        if not self.reads_texts:
+        ahead = self._ahead if self._ahead is not None and self._ahead.touches(self._collection, partition) else None
+        if not self.reads_texts and ahead is None:
             return Rank((await self._store.count(asked)).records)
-        held = Rank(0)
+        held, walk = Rank(0), None if ahead is None else Walk(ahead, self._collection, within(partition), self._store, tier)
         async for page in self._placement.pages("promotion.rank", self._store, asked):
-            for row in page.records:
-                if isinstance(row, Record):
-                    held = _sum(held, self._own(row))
+            rows = [row for row in page.records if isinstance(row, Record)]
+            for row in rows if walk is None else walk.page(rows, is_last=page.cursor is None):
+                held = _sum(held, self._own(row))
         return held
 
     async def of_one(self, record: Record) -> Rank:

@@ -12,7 +12,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequenc
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from itertools import count
-from typing import Any, TypeAlias
+from typing import Any
 
 from memory.domain.errors import Held, NotFound, StoreError
 from memory.domain.scope import Scope, ScopeKind
@@ -22,11 +22,12 @@ from memory.orchestrator.conversations.conversations import Conversations
 from memory.orchestrator.conversations.onward import LEAVE
 from memory.orchestrator.conversations.sessions import SessionDraft
 from memory.orchestrator.erasure import Erasure
+from memory.orchestrator.foreseen import Foreseen
 from memory.orchestrator.judging import LOOKED_AT, facts_of, fields_of
 from memory.orchestrator.lease import Hold
 from memory.orchestrator.placement import Placement
 from memory.orchestrator.planned import Outlook, Planned
-from memory.orchestrator.promotion import PromotionReport
+from memory.orchestrator.promotion import Promotion, PromotionReport
 from memory.orchestrator.ranks import OLDEST_FIRST, STANDING, Ranks
 from memory.orchestrator.rounds import Round
 from memory.orchestrator.steps import step
@@ -47,9 +48,6 @@ BEHIND_ALL = "\U0010ffff"
 _VERSIONS = frozenset({"entry_id", "stored_version", "replaced_version"})
 _SESSIONS = {"created_at": "created_at", "updated_at": "touched_at", "tags": "tags"}
 """The fields by which sessions can be asked for, by the facts that they say."""
-
-EndSession: TypeAlias = Callable[[str, Scope], Awaitable[PromotionReport]]
-"""What the end of a session of a tenant does with its entries."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,14 +93,15 @@ class Retention:
         erasure: Erasure,
         conversations: Conversations,
         counter: TokenCounter,
-        end_session: EndSession,
+        promotion: Promotion,
         rules: Sequence[RetentionRule],
     ) -> None:
         self._placement = placement
         self._erasure = erasure
         self._conversations = conversations
         self._counter = counter
-        self._end_session = end_session
+        self._end_session: Callable[[str, Scope], Awaitable[PromotionReport]] = promotion.end_session
+        self._plan_end = promotion.planned_end
         self.rules = tuple(rules)
         self._served: dict[str, str] = {}
         """By rule, the tenant that a sweep served last."""
@@ -178,11 +177,21 @@ class Retention:
 
     # -- told ---------------------------------------------------------------------------------------------------------
 
-    async def planned(self, now: datetime, waiting: list[str]) -> AsyncIterator[Planned]:
-        """What `by_sweep` would do at that moment, of kept versions over as many sweeps as it takes to come round."""
-        async for portion in self._decided(now, waiting, self._all_versions):
+    async def planned(self, now: datetime, waiting: list[str], ahead: Foreseen) -> AsyncIterator[Planned]:
+        """What `by_sweep` would do at that moment, of kept versions over as many sweeps as it takes to come round; what a session's end does with its
+        entries comes before it."""
+        async for portion in self._decided(now, waiting, self._all_versions, ahead):
             for one in (await self._free(portion)).some:
                 row, decision = one.row, one.decision
+                if portion.what == "entries":
+                    ahead.goes(ENTRIES, row)
+                elif one.then == "end":
+                    away, ending = list[str](), Scope.session(str(row.fields["session_id"]))
+                    async for planned in self._plan_end(row.key.tenant, ending, now, away, waiting, ahead):
+                        yield planned
+                    waiting += away
+                    if away:
+                        continue  # the sweep does not end it either
                 collection = {"entries": ENTRIES, "sessions": SESSIONS, "versions": ENTRY_VERSIONS}[portion.what].name
                 yield Planned(one.then, collection, row.key.id, row.key.tenant, row.scope, decision.rule, decision.because, now, row.tier)
 
@@ -204,9 +213,11 @@ class Retention:
 
     # -- decided ------------------------------------------------------------------------------------------------------
 
-    async def _decided(self, now: datetime, waiting: list[str], versions: Callable[[datetime], AsyncIterator[Page]]) -> AsyncIterator[Portion]:
-        """What the rules take, some at a time. A store that fails costs its own."""
-        walks = [self._entries(rule, store, now) for rule in self._acting("entries") for store in self._placement.topology.homes]
+    async def _decided(
+        self, now: datetime, waiting: list[str], versions: Callable[[datetime], AsyncIterator[Page]], ahead: Foreseen | None = None
+    ) -> AsyncIterator[Portion]:
+        """What the rules take, some at a time; with `ahead`, as it will be then. A store that fails costs its own."""
+        walks = [self._entries(rule, store, now, ahead) for rule in self._acting("entries") for store in self._placement.topology.homes]
         walks += [self._sessions(rule, now) for rule in self._acting("sessions")]
         walks += [self._versions_gone(rule, now) for rule in self._acting("versions") if rule.versions_for is not None]
         walks += [self._versions_beyond(versions, now)] if any(rule.keep_versions is not None for rule in self.rules) else []
@@ -225,10 +236,10 @@ class Retention:
         before = self.rules[: self.rules.index(rule)]
         return [other.leaves(now, known) for other in before if other.what == rule.what and other.then == "keep" and not other.measures]
 
-    async def _entries(self, rule: RetentionRule, store: Store, now: datetime) -> AsyncIterator[Portion]:
+    async def _entries(self, rule: RetentionRule, store: Store, now: datetime, ahead: Foreseen | None) -> AsyncIterator[Portion]:
         known = fields_of(ENTRIES)
         measures = frozenset().union(*(other.measures for other in self.rules if other.what == "entries"))
-        ranks = Ranks(self._placement, self._counter, ENTRIES, store, measures) if measures else None
+        ranks = Ranks(self._placement, self._counter, ENTRIES, store, measures, ahead) if measures else None
         if ranks is None:
             asked = all_of(rule.takes(now, known), *self._kept_before(rule, now, known))
             query = self._query(ENTRIES, asked, LOOKED_AT & known.keys(), frozenset({Role.HOME}))
@@ -237,6 +248,8 @@ class Retention:
         async for page in self._in_turn(rule, "retention.scan", store, query):
             going: list[Goes] = []
             for row in _rows(page):
+                if ahead is not None and ahead.knows(ENTRIES, row.key):
+                    continue  # gone by an earlier rule
                 decision = retained(self.rules, "entries", facts_of(row, None if ranks is None else await ranks.of(row)), now)
                 if decision.then == "delete" and decision.rule == rule.name and row.role is Role.HOME:
                     going.append(Goes(row, decision))

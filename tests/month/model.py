@@ -18,6 +18,7 @@ from tests.month.said import Said, differences, plain, same
 if TYPE_CHECKING:
     from memory.domain.entry import Entry
     from memory.orchestrator.promotion import PromotionReport
+    from tests.month.sessions.talk import Talk
     from tests.month.sessions.talks import Talks
 
 TIERS = ("short", "mid", "long")
@@ -546,7 +547,7 @@ class Model:
             copied += [(life.id, made, str(to))] if made else []
             failed += [life.id] if made is None else []
         there = [life for life in self.in_scopes(tenant, [f"session:{session}"]) if not life.now.expired(said.begun)]
-        going = [life for life in there if life.tier == "short" and _is_fact(life.now)]
+        going = self._goes_on(tenant, session, said.begun)
         if report is not None:
             staying = {life.id for life in there} - {life.id for life in going}
             if sorted(kept.entry_id for kept in report.kept) != sorted([*failed, *staying]):
@@ -654,25 +655,53 @@ class Model:
                 then = "delete" if talk.status == "ended" else "end"
                 held = then == "delete" and self.holds_all(talk.tenant, f"session:{talk.id}")
                 wanted += [] if held else [(then, "sessions", talk.tenant, f"conversation:{talk.id}", rule, "", "")]
-        taken, failing = self.taken(now)
         gone = {(tenant, entry_id) for then, _, tenant, entry_id, *_ in wanted if then == "delete"}
-        wanted += [("move", "entries", *key, rule, tier, to) for key, (tier, to, rule) in taken.items() if key not in gone]
+        ended = [talk for talk in self.talks.all.values() if talk.status != "ended" and talk.taken(now) is not None]
+        onward = [key for talk in ended for life in self._goes_on(talk.tenant, talk.id, now) if (key := (talk.tenant, life.id)) not in gone]
+        wanted += [("move", "entries", *key, "facts-last", "short", "long") for key in onward]
+        taken, failing = self.taken(now, without={*gone, *onward})
+        wanted += [("move", "entries", *key, rule, tier, to) for key, (tier, to, rule) in taken.items()]
+        made = [one for talk in ended for one in self._copied_at_end(talk, now) if one[0][2:4] not in gone]
         told: list[tuple[str, ...]] = [
             (one.action, one.collection, one.tenant, one.id, one.rule, one.tier, one.to)
             if one.collection == "entries"
             else (one.action, one.collection, one.tenant, one.scope, one.rule, "", "")
             for one in plan.planned
         ]
+        perhaps = [one for one, surely in made if not surely and one in told]
+        wanted += [one for one, surely in made if surely] + perhaps
         if sorted(told) != sorted(wanted) or len(plan.waiting) != failing:
             more, less = Counter(told) - Counter(wanted), Counter(wanted) - Counter(told)
             said.wrong("plans otherwise", f"more {more}, less {less}, waiting {plan.waiting}, wanted {failing}")
 
-    def taken(self, now: datetime) -> tuple[dict[Id, tuple[str, str, str]], int]:
+    def _goes_on(self, tenant: str, session: str, now: datetime) -> list[Life]:
+        """What the end of a session moves."""
+        there = [life for life in self.in_scopes(tenant, [f"session:{session}"]) if not life.now.expired(now)]
+        return [life for life in there if life.tier == "short" and _is_fact(life.now)]
+
+    def _copied_at_end(self, talk: Talk, now: datetime) -> list[tuple[tuple[str, ...], bool]]:
+        """What the end of a session copies if quotas have room, as a plan tells it; and whether that is sure: it is not where an earlier copy's
+        tombstone may stand or not."""
+        found: list[tuple[tuple[str, ...], bool]] = []
+        for life, to in self.to_copy(talk.tenant, talk.id, now):
+            if to is None or not life.active(now):
+                continue
+            before = self.copies.get((talk.tenant, life.id, to))
+            grave = None if before is None else self.graves.get((talk.tenant, before))
+            there = any(copy.made_of is not None and copy.made_of[0] == life.id for copy in self.in_scopes(talk.tenant, [to]))
+            if not there and (grave is None or now - grave.fallen >= TOMBSTONE_LIFE):
+                rule = "shared" if to == rules.SHARED_WITH else "known"
+                found.append((("copy", "entries", talk.tenant, life.id, rule, life.tier, to), before is None))
+        return found
+
+    def taken(self, now: datetime, *, without: Collection[Id] = ()) -> tuple[dict[Id, tuple[str, str, str]], int]:
         """What a sweep moves, by which rule: what nobody touched for a week and what is beyond the newest of its session leave `short`, what is
-        settled and what was seen goes to `long`; and of how many the policy cannot speak."""
+        settled and what was seen goes to `long`; and of how many the policy cannot speak. `without`: what has gone or been moved by then."""
         found: dict[Id, tuple[str, str, str]] = {}
         newer, failing = dict[Id, int](), 0
         for key, life in sorted(self.lives.items(), key=lambda one: (one[1].now.fields["created_at"], one[1].id), reverse=True):
+            if key in without:
+                continue
             fields, place = life.now.fields, (key[0], life.scope)
             if life.tier == "short":
                 newer[place] = newer.get(place, 0) + 1

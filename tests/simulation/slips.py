@@ -52,8 +52,8 @@ SLIPS: dict[str, Slip] = {
     "a-derived-entry-owes-no-replica": Slip(
         derivation, "Derivation._stored", "(*owed_by_writing(self._placement, ENTRIES, born.record, born.store), *pending)", "(*pending,)", _DERIVE
     ),
-    "a-copy-forgets-when-it-expires": Slip(derivation, "Derivation.promote", "expires_at=origin.expires_at, ", ""),
-    "a-copy-forgets-its-tags": Slip(derivation, "Derivation.promote", '"tags": origin.tags}', '"tags": []}', _DERIVE),
+    "a-copy-forgets-when-it-expires": Slip(derivation, "Derivation._copy_of", "expires_at=origin.expires_at, ", ""),
+    "a-copy-forgets-its-tags": Slip(derivation, "Derivation._copy_of", '"tags": origin.tags}', '"tags": []}', _DERIVE),
     # changes
     "debts-are-dropped-by-an-edit": Slip(entries, "Entries.replacing", "*carried, ", "", ("version.keep",)),
     "a-kept-version-outlives-its-scope": Slip(outbox, "Outbox._copy", "generation=owner.generation", "generation=None", ("version.keep", "erase.")),

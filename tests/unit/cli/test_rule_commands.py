@@ -56,6 +56,33 @@ def test_a_plan_says_what_a_sweep_then_does(ruled: CommandLine, ids: list[str]) 
     assert "There was nothing to do." in ruled.ok("sweep")
 
 
+def test_a_plan_names_what_the_end_of_a_session_does_and_on_what_that_depends(ruled: CommandLine) -> None:
+    ends = """
+[[promotion]]
+name = "known"
+to_scope = "org:o1"
+
+[[retention]]
+name = "quiet"
+what = "sessions"
+then = "end"
+when = { idle_for = "1ms" }
+
+[[quotas]]
+name = "few"
+scope_kinds = ["org"]
+entries = 20
+"""
+    (ruled.folder / "memory.toml").write_text(RULES + ends)
+    ruled.ok("session", "import", ruled.write_lines("andorinha.jsonl", {"role": "user", "content": "hello"}))
+    entry = ruled.json("write", "The ferry runs on Sundays only", "-s", "session:andorinha")
+    copied, ended = ruled.json("plan")["planned"]
+    assert (copied["id"], copied["action"], copied["to"]) == (entry["id"], "copy", "org:o1")
+    assert (copied["depends"], ended["action"]) == (["if quota 'few' has room for it"], "end")
+    shown = " ".join(ruled.ok("plan").split())
+    assert "copy 1 (entries) from short to org:o1 by known: the rule takes every entry; if quota 'few' has room for it" in shown
+
+
 def test_people_are_shown_the_first_of_many_that_are_planned_alike(ruled: CommandLine) -> None:
     lines = [{"role": "user", "content": f"The ferry number {n} runs"} for n in range(30)]
     ruled.ok("import", ruled.write_lines("chat.jsonl", *lines), "--scope", "session:andorinha")
