@@ -122,7 +122,8 @@ class Numbers:
                 if isinstance(there, Record):
                     given[thing.key.id] = _number(there)
                 elif isinstance(there, Tombstone):  # of an earlier life of the thing
-                    await self._outbox.finish(Pending(NUMBERS, archive, there))
+                    if await self._outbox.finish(Pending(NUMBERS, archive, there)):
+                        continue  # its end is not over: the id names it until then
                     later = replace(put.record, version=self._placement.next_version(there.version))
                     again.append((Put(NUMBERS, later, AtVersion(there.version)), thing, home))
                 elif (error := refused(archive, outcome)) is not None:

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import uuid
+from typing import Any
 
 import pytest
 
 from memory import InvalidInput
 from memory.facade.memory import Memory
 from memory.orchestrator.numbers import Referent
-from tests.acceptance.support import USER, Clock, watching
+from tests.acceptance.support import USER, Clock, stores_of, watching
+from tests.support.depth import drawn
+from tests.support.numbered import History, misnumbered
 
 
 @pytest.mark.behaviour("D114")
@@ -53,3 +56,45 @@ async def test_what_is_neither_a_number_nor_an_id_is_refused(plain: Memory) -> N
         with pytest.raises(InvalidInput, match="ids: at most 1000"):
             await plain.numbers.of(["#1"] * 1001)
     assert touched == []
+
+
+async def test_a_number_ends_with_its_entry_and_is_given_to_no_other(memory: Memory) -> None:
+    first, second = [await memory.write(text, scope=USER) for text in ("one", "two")]
+    assert await memory.numbers.of([first.id, second.id]) == {first.id: 1, second.id: 2}
+    await memory.update(first.id, content="one, edited")
+    await memory.entries.invalidate(second.id)
+    assert await memory.numbers.of([first.id, second.id]) == {first.id: 1, second.id: 2}
+    await memory.delete(second.id)
+    assert await memory.numbers.resolve("#2") is None
+    third = await memory.write("three", scope=USER)
+    assert await memory.numbers.of([third.id]) == {third.id: 3}
+    await memory.admin.erase(USER)
+    assert await memory.numbers.resolve_many(["#1", "#3"]) == [None, None]
+    fourth = await memory.write("four", scope=USER)
+    assert await memory.numbers.of([first.id, fourth.id]) == {fourth.id: 4}
+    await memory.admin.erase_tenant()
+    fifth = await memory.write("five", scope=USER)
+    assert await memory.numbers.of([fifth.id, fourth.id]) == {fifth.id: 5}, "a tenant's end keeps the count"
+    assert await misnumbered(memory._access.engine) == []
+
+
+async def test_what_is_imported_gets_new_numbers_and_says_what_it_said(memory: Memory) -> None:
+    entries = [await memory.write(text, scope=USER) for text in ("see #2", "two")]
+    await memory.numbers.of([entries[1].id])
+    lines = [line async for line in memory.admin.export()]
+    assert len(lines) == 2, "the entries, and no number"
+    async with memory.for_tenant("another") as another:
+        await another.numbers.of([(await another.write("its own", scope=USER)).id])
+        await another.admin.import_(lines)
+        (imported,) = [entry for entry in await another.retrieve(USER) if entry.content == "see #2"]
+        assert await another.numbers.of([imported.id]) == {imported.id: 2}
+
+
+@pytest.mark.parametrize("seed", range(drawn(10, quick=2)))
+async def test_numbers_are_right_after_processes_drew_deleted_and_erased_at_once(config: dict[str, Any], seed: int) -> None:
+    """Two processes, but where the stores are the process' own."""
+    async with Memory(config) as memory, Memory(config) as other:
+        shared = all(store.capabilities.shared or store.capabilities.durable for store in stores_of(memory))
+        history = History(seed, [memory._access.engine, (other if shared else memory)._access.engine])
+        await history.played()
+        assert await history.ended() == []

@@ -107,6 +107,19 @@ async def test_what_is_born_again_gets_a_number_of_its_own(world: World) -> None
     assert await misnumbered(world.engine) == []
 
 
+async def test_what_is_born_again_waits_for_the_end_of_a_number_that_was_dropped(world: World) -> None:
+    entry, other = await world.write(key="k"), await world.another_process()
+    world.mid.before["number.put"] = lambda: other.delete(TENANT, entry.id)
+    assert await world.engine.numbers.of(TENANT, [entry.id]) == {entry.id: 1}
+    world.long.fails_before.add("delete.elsewhere")
+    await world.engine.maintenance.sweep()
+    await world.write(key="k", revive=True)
+    assert await world.engine.numbers.of(TENANT, [entry.id]) == {}, "what the number's end owes cannot be done just now"
+    world.heal()
+    assert await world.engine.numbers.of(TENANT, [entry.id]) == {entry.id: 3}
+    assert await misnumbered(world.engine) == []
+
+
 async def test_a_move_keeps_the_number_and_a_copy_gets_its_own(world: World) -> None:
     entry = await world.write()
     before = await world.engine.numbers.of(TENANT, [entry.id])
