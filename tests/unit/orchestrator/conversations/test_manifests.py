@@ -16,7 +16,7 @@ import pytest
 
 from memory.domain.artifact import Artifact
 from memory.domain.errors import Conflict, Contended, CorruptRecord, NotFound, QuotaExceeded, StoreError, StoreUnavailable
-from memory.orchestrator.collections import ARTIFACTS
+from memory.orchestrator.collections import ARTIFACTS, MANIFESTS
 from memory.orchestrator.conversations import manifests
 from memory.orchestrator.conversations.manifests import artifact_of
 from memory.orchestrator.conversations.sessions import SessionDraft
@@ -220,6 +220,20 @@ async def test_of_a_session_that_ends_meanwhile_nothing_is_left(world: World) ->
         await assert_reserved(await swept(world), TENANT)
     await put(world.engine, b"y" * 100)
     assert await read(world.engine) == b"y" * 100
+
+
+async def test_a_manifest_of_a_former_life_that_comes_late_is_not_shown(world: World) -> None:
+    """As where a store that is not fenced lets it in after all."""
+    artifact = await put(world.engine, b"x")
+    (manifest,) = await world.rows(world.mid, MANIFESTS)
+    await world.engine.conversations.sessions.delete(TENANT, "s1")
+    await session(world.engine)
+    await world.mid.apply([Put(MANIFESTS, replace(manifest, generation=None), Always())])
+    assert await world.rows(world.mid, MANIFESTS) != []
+    assert await world.engine.conversations.manifests.get(TENANT, artifact.id) is None
+    assert await world.engine.conversations.manifests.known(TENANT, [artifact.id]) == set()
+    assert (await world.engine.conversations.manifests.list(TENANT, "s1", 10, None)).artifacts == []
+    assert await read(world.engine) is None
 
 
 # -- a drawn history -------------------------------------------------------------------------------------------------------
