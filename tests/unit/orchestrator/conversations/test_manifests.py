@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import asyncio
 import random
 from collections.abc import AsyncIterator, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
+from functools import partial
+from typing import Any
 from unittest.mock import patch
 
 import pytest
 
 from memory.domain.artifact import Artifact
 from memory.domain.errors import Conflict, Contended, CorruptRecord, NotFound, QuotaExceeded, StoreError, StoreUnavailable
-from memory.orchestrator.collections import ARTIFACTS
+from memory.orchestrator.collections import ARTIFACTS, MANIFESTS
 from memory.orchestrator.conversations import manifests
 from memory.orchestrator.conversations.manifests import artifact_of
 from memory.orchestrator.conversations.sessions import SessionDraft
@@ -22,6 +25,7 @@ from memory.orchestrator.engine import Engine
 from memory.policies.quotas import Quota
 from memory.ports.writes import Always, Put
 from tests.support.reserved import assert_reserved
+from tests.unit.orchestrator.conversations.artifact_slips import SLIPS
 from tests.unit.orchestrator.world import DURABLE, TENANT, World
 
 MOST = 100
@@ -218,6 +222,20 @@ async def test_of_a_session_that_ends_meanwhile_nothing_is_left(world: World) ->
     assert await read(world.engine) == b"y" * 100
 
 
+async def test_a_manifest_of_a_former_life_that_comes_late_is_not_shown(world: World) -> None:
+    """As where a store that is not fenced lets it in after all."""
+    artifact = await put(world.engine, b"x")
+    (manifest,) = await world.rows(world.mid, MANIFESTS)
+    await world.engine.conversations.sessions.delete(TENANT, "s1")
+    await session(world.engine)
+    await world.mid.apply([Put(MANIFESTS, replace(manifest, generation=None), Always())])
+    assert await world.rows(world.mid, MANIFESTS) != []
+    assert await world.engine.conversations.manifests.get(TENANT, artifact.id) is None
+    assert await world.engine.conversations.manifests.known(TENANT, [artifact.id]) == set()
+    assert (await world.engine.conversations.manifests.list(TENANT, "s1", 10, None)).artifacts == []
+    assert await read(world.engine) is None
+
+
 # -- a drawn history -------------------------------------------------------------------------------------------------------
 
 
@@ -238,13 +256,16 @@ async def act(engine: Engine, drawn: random.Random, told: Told, number: int) -> 
     """One act of one process; afterwards what may be known of it."""
     place = (drawn.choice(["s1", "s2"]), drawn.choice("ab"))
     before, data = set(told.of(place)), f"{number}-".encode() * drawn.randint(0, 14)
-    kind = drawn.choice(["put", "put", "put", "stream", "delete", "read", "read", "end"])
+    kind = drawn.choice(["put", "put", "put", "stream", "dies", "delete", "read", "read", "end"])
     if kind == "end":
         if drawn.random() < 0.2:
             await end(engine, place[0], told)
+    elif kind == "dies":
+        with suppress(asyncio.CancelledError, QuotaExceeded, *FAILED):
+            await engine.conversations.manifests.put(TENANT, place[0], place[1], "text/plain", broken_off(), None)
     elif kind == "read":
         with suppress(StoreUnavailable):
-            assert await read(engine, place[1], place[0]) in before, "what was never there, or not acknowledged to be gone"
+            assert await whole(engine, place) in before, "what was never there, or not acknowledged to be gone"
     elif kind == "delete":
         try:
             await delete(engine, place[1], place[0])
@@ -261,6 +282,20 @@ async def act(engine: Engine, drawn: random.Random, told: Told, number: int) -> 
             pass
 
 
+async def whole(engine: Engine, place: tuple[str, str]) -> bytes | None:
+    """What stands there, which nobody has damaged."""
+    try:
+        return await read(engine, place[1], place[0])
+    except CorruptRecord as error:
+        raise AssertionError("what was acknowledged cannot be read") from error
+
+
+async def broken_off() -> AsyncIterator[bytes]:
+    """What a process hands out that dies."""
+    yield b"d" * 25
+    raise asyncio.CancelledError
+
+
 async def end(engine: Engine, session_id: str, told: Told) -> None:
     """Delete a session, and have one of its id again."""
     for path in "ab":
@@ -272,7 +307,7 @@ async def end(engine: Engine, session_id: str, told: Told) -> None:
         await session(engine, session_id)
 
 
-async def history(seed: int, acts: int = 60) -> None:
+async def history(seed: int, acts: int = 40) -> None:
     """Acts of two processes on stores that fail now and then, each at one of its calls; in the end all is judged."""
     drawn, told = random.Random(seed), Told()  # noqa: S311 - a history that can be drawn again
     async with World(mid=replace(DURABLE, atomic=bool(seed % 2)), quotas=[FILES]) as world:
@@ -286,19 +321,44 @@ async def history(seed: int, acts: int = 60) -> None:
                 if drawn.random() < 0.5:
                     _ends_after_one(world, step, fails)
             engine = drawn.choice(engines)
+            if drawn.random() < 0.3:
+                world.mid.before["artifacts.balance"] = partial(meanwhile, world, engines[engine is engines[0]], drawn.randint(1, 60))
             try:
                 await act(engine, drawn, told, number)
             finally:
                 world.heal()
+                world.mid.before.clear()
             if drawn.random() < 0.1:
                 world.clock.advance(LAPSED * drawn.random())
                 await engine.maintenance.sweep()
             await assert_reserved(engine, TENANT, settled=False)
             assert await engine.conversations.reservations.reserved(TENANT) <= MOST
         engine = await swept(world)
-        for (session_id, path), may_be in told.may_be.items():
-            assert await read(engine, path, session_id) in may_be
+        for place, may_be in told.may_be.items():
+            assert await whole(engine, place) in may_be
         await assert_reserved(engine, TENANT)
+        await altered_bytes_are_noticed(world)
+
+
+async def meanwhile(world: World, other: Engine, size: int) -> None:
+    """Another process puts something, which no failure meets, just when somebody is about to change the balance."""
+    failing = world.mid.fails_before, world.mid.fails_after
+    world.mid.fails_before, world.mid.fails_after = set(), set()
+    with suppress(QuotaExceeded, NotFound, *FAILED):
+        await put(other, b"m" * size, "meanwhile")
+    world.mid.fails_before, world.mid.fails_after = failing
+
+
+async def altered_bytes_are_noticed(world: World) -> None:
+    await put(world.engine, b"", "meanwhile")
+    await delete(world.engine, "a")
+    await put(world.engine, b"x" * 15)
+    for chunk in await world.rows(world.mid, ARTIFACTS):
+        data: Any = chunk.fields["data"]
+        await world.mid.apply([Put(ARTIFACTS, replace(chunk, fields={**chunk.fields, "data": b"y" * len(data)}), Always())])
+    with suppress(CorruptRecord):
+        await read(world.engine)
+        raise AssertionError("what was altered is passed off as what was put")
 
 
 def _ends_after_one(world: World, step: str, fails: str) -> None:
@@ -316,3 +376,12 @@ def _ends_after_one(world: World, step: str, fails: str) -> None:
 @pytest.mark.parametrize("seed", range(12))
 async def test_a_drawn_history_loses_nothing_and_counts_each_upload_once(seed: int) -> None:
     await history(seed)
+
+
+@pytest.mark.parametrize("name", SLIPS)
+async def test_a_slip_shows_in_a_drawn_history(name: str) -> None:
+    async def played(seed: int) -> list[object]:
+        await history(seed)
+        return []
+
+    assert await SLIPS[name].seen_in(played, 30, f"artifacts: {name}"), "nobody noticed"

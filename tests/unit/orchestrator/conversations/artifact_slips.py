@@ -1,0 +1,37 @@
+"""Slips in what stores artifacts, which a drawn history must show (`test_manifests.py`)."""
+
+from __future__ import annotations
+
+from memory.orchestrator.conversations import manifests, reservations
+from tests.support.slips import Slip
+
+SLIPS = {
+    "the manifest is put before the chunks": Slip(
+        manifests,
+        "Manifests._put_chunks",
+        "    while puts:\n",
+        "    (stands,) = await self._store.get(MANIFESTS, [upload.key])\n"
+        "    digest = hashlib.sha256(b''.join(portion)).hexdigest()\n"
+        "    ahead = _Upload(upload.life, upload.key, upload.name, upload.reservation, sum(map(len, portion)), len(portion))\n"
+        "    early = self._manifest(ahead, 'a', 'text/plain', digest, stands)\n"
+        "    await self._at_its_place(early, stands)\n"
+        "    while puts:\n",
+    ),
+    "two uploads may each see room": Slip(
+        reservations,
+        "Reservations.reserve",
+        "    def named(balance: Balance) -> Balance:\n        self._refuse_beyond(life.tenant, balance.total, size)\n",
+        "    self._refuse_beyond(life.tenant, (await self._balance(life.tenant)).total, size)\n\n    def named(balance: Balance) -> Balance:\n",
+    ),
+    "the old chunks are erased before the manifest is replaced": Slip(
+        manifests,
+        "Manifests.put",
+        "    manifest = await self._name(upload, path, media_type, stands)\n",
+        "    if isinstance(stands, Record):\n"
+        "        await self._drop_noted(Pending(MANIFESTS, self._store, stands), _to_drop(stands))\n"
+        "    manifest = await self._name(upload, path, media_type, stands)\n",
+    ),
+    "orphans are never swept": Slip(manifests, "Manifests._look_noted", "        await self._drop_given_up(reservation)\n", ""),
+    "the digest is never checked": Slip(manifests, "Manifests.stream", 'digest.hexdigest() != said["sha256"] or', ""),
+    "the room of what went with a session is not returned": Slip(manifests, "Manifests._gone_with", "kind == CONVERSATION", "kind == ''"),
+}
