@@ -16,7 +16,6 @@ from memory.domain.shown import Shown
 
 NO_MEMORY = "no memory is there"
 GONE = "entry {} not found or already invalidated"
-LOOP = "self-loops not allowed"
 READS = (parse.ListEntries, parse.ShowEntry, parse.Search, parse.Expand, parse.Density, parse.ReadArtifact, parse.Scratchpad)
 """What changes nothing."""
 
@@ -149,10 +148,8 @@ async def _add_entry(reach: Reach, command: parse.AddEntry) -> _Answer:
 async def _add_link(reach: Reach, command: parse.AddLink) -> _Answer:
     missing = "both entries must exist, be active and be of this memory"
     if command.source == command.target:
-        raise _Refused(LOOP)
+        raise _Refused("self-loops not allowed")
     source, target = (one.id for one in await _found(reach, command.source, command.target, missing=missing))
-    if source == target:
-        raise _Refused(LOOP)
     try:
         await reach.link(source, command.relation, target)
     except InvalidInput as refused:

@@ -202,7 +202,7 @@ class MemoryReach:
         partitions = [Partition(tenant, scope.text) for scope in self.reads or ()]
         asked = Query(ENTRIES, within(*partitions), Eq("artifact_id", artifact_id), limit=READ_LINKS)
         ids = [row.key.id for store in engine.topology.homes for row in (await engine.placement.page("commands.pointing", store, asked)).records]
-        return any(self._may_read(one) for one in (await engine.entries.get_many(tenant, ids)).values())
+        return bool(await engine.entries.get_many(tenant, ids))
 
     def _whose(self, shared: bool) -> str | None:
         return None if shared else self.agent
