@@ -1,4 +1,4 @@
-"""Commands on entries: write, search, list, show, promote, forget."""
+"""Commands on entries: write, search, list, browse, show, promote, forget."""
 
 from __future__ import annotations
 
@@ -13,11 +13,14 @@ from memory.cli.options import AsOfOption, KnownAtOption, MetadataOption, Option
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from memory.orchestrator.browsing import Retrieved
+
 
 def register(app: typer.Typer) -> None:
     command(app, "write")(write)
     command(app, "search")(search)
     command(app, "list")(list_entries)
+    command(app, "browse")(browse)
     command(app, "show")(show_entry)
     command(app, "promote")(promote)
     command(app, "forget")(forget)
@@ -133,11 +136,37 @@ async def list_entries(
     cursor: Annotated[str | None, typer.Option(metavar="CURSOR", help="Go on behind a page, by what it said last.")] = None,
 ) -> int:
     """List the entries of a scope, the newest first. Ends with 1 where there are none."""
-    from memory.cli import show
-
     asked = given(types=kind, tags=tag, since=moment("since", since), before=moment("before", before), cursor=cursor)
     async with cli.memory() as memory:
         page = await memory.retrieve(scope, limit=limit, order="oldest" if oldest else "newest", **asked)
+    return _paged(cli, page, scope)
+
+
+async def browse(
+    cli: Cli,
+    scope: Annotated[list[str] | None, typer.Option("--scope", "-s", metavar="SCOPE", help="Only this scope; repeat it for more.")] = None,
+    conversation: Annotated[str | None, typer.Option(metavar="ID", help="Only what is of this conversation, or of none.")] = None,
+    kind: Annotated[list[str] | None, typer.Option("--type", metavar="TYPE", help="Only entries of this type; repeat it for more.")] = None,
+    tag: Annotated[
+        list[str] | None, typer.Option("--tag", "-t", metavar="TAG", help="Only entries with this tag; repeat it for those with all.")
+    ] = None,
+    since: Annotated[str | None, typer.Option(metavar="TIME", help="Only what was created since then.")] = None,
+    updated_before: Annotated[str | None, typer.Option(metavar="TIME", help="Only what changed last before then.")] = None,
+    limit: Annotated[int, typer.Option("--limit", "-n", help="At most so many.")] = 50,
+    cursor: Annotated[str | None, typer.Option(metavar="CURSOR", help="Go on behind a page, by what it said last.")] = None,
+) -> int:
+    """List all entries by their last change, the newest first. Ends with 1 where there are none."""
+    asked = given(conversation=conversation, types=kind, tags=tag, cursor=cursor)
+    asked |= given(since=moment("since", since), updated_before=moment("updated_before", updated_before))
+    async with cli.memory() as memory:
+        page = await memory.browse(scope or None, limit=limit, **asked)
+    return _paged(cli, page, ", ".join(scope or ["any scope"]))
+
+
+def _paged(cli: Cli, page: Retrieved, where: str) -> int:
+    """Show a page of entries, and how to go on."""
+    from memory.cli import show
+
     for note in page.degraded:
         cli.say(f"incomplete: {note}")
 
@@ -145,7 +174,7 @@ async def list_entries(
         if page:
             out.print(show.entries(page))
         else:
-            cli.say(f"nothing in {scope}")
+            cli.say(f"nothing in {where}")
         if page.cursor:
             cli.say(f"more: --cursor {page.cursor}")
 
