@@ -1,4 +1,4 @@
-"""Commands on entries: write, search, list, show, promote, forget."""
+"""Commands on entries: write, search, list, browse, show, promote, forget."""
 
 from __future__ import annotations
 
@@ -12,13 +12,18 @@ from memory.cli.numbered import id_of, ids_of, numbers_of
 from memory.cli.options import AsOfOption, KnownAtOption, MetadataOption, OptionalScope, ScopeOption, TagsOption, expiry, given, json_object, moment
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from rich.console import Console
+
+    from memory.orchestrator.browsing import Retrieved
 
 
 def register(app: typer.Typer) -> None:
     command(app, "write")(write)
     command(app, "search")(search)
     command(app, "list")(list_entries)
+    command(app, "browse")(browse)
     command(app, "show")(show_entry)
     command(app, "promote")(promote)
     command(app, "forget")(forget)
@@ -138,12 +143,39 @@ async def list_entries(
     cursor: Annotated[str | None, typer.Option(metavar="CURSOR", help="Go on behind a page, by what it said last.")] = None,
 ) -> int:
     """List the entries of a scope, the newest first. Ends with 1 where there are none."""
-    from memory.cli import show
-
     asked = given(types=kind, tags=tag, since=moment("since", since), before=moment("before", before), cursor=cursor)
     async with cli.memory() as memory:
         page = await memory.retrieve(scope, limit=limit, order="oldest" if oldest else "newest", **asked)
         numbers = await numbers_of(cli, memory, (entry.id for entry in page))
+    return _paged(cli, page, numbers, scope)
+
+
+async def browse(
+    cli: Cli,
+    scope: Annotated[list[str] | None, typer.Option("--scope", "-s", metavar="SCOPE", help="Only this scope; repeat it for more.")] = None,
+    conversation: Annotated[str | None, typer.Option(metavar="ID", help="Only what is of this conversation, or of none.")] = None,
+    kind: Annotated[list[str] | None, typer.Option("--type", metavar="TYPE", help="Only entries of this type; repeat it for more.")] = None,
+    tag: Annotated[
+        list[str] | None, typer.Option("--tag", "-t", metavar="TAG", help="Only entries with this tag; repeat it for those with all.")
+    ] = None,
+    since: Annotated[str | None, typer.Option(metavar="TIME", help="Only what was created since then.")] = None,
+    updated_before: Annotated[str | None, typer.Option(metavar="TIME", help="Only what changed last before then.")] = None,
+    limit: Annotated[int, typer.Option("--limit", "-n", help="At most so many.")] = 50,
+    cursor: Annotated[str | None, typer.Option(metavar="CURSOR", help="Go on behind a page, by what it said last.")] = None,
+) -> int:
+    """List all entries by their last change, the newest first. Ends with 1 where there are none."""
+    asked = given(conversation=conversation, types=kind, tags=tag, cursor=cursor)
+    asked |= given(since=moment("since", since), updated_before=moment("updated_before", updated_before))
+    async with cli.memory() as memory:
+        page = await memory.browse(scope or None, limit=limit, **asked)
+        numbers = await numbers_of(cli, memory, (entry.id for entry in page))
+    return _paged(cli, page, numbers, ", ".join(scope or ["any scope"]))
+
+
+def _paged(cli: Cli, page: Retrieved, numbers: Mapping[str, int], where: str) -> int:
+    """Show a page of entries, and how to go on."""
+    from memory.cli import show
+
     for note in page.degraded:
         cli.say(f"incomplete: {note}")
 
@@ -151,7 +183,7 @@ async def list_entries(
         if page:
             out.print(show.entries(page, numbers))
         else:
-            cli.say(f"nothing in {scope}")
+            cli.say(f"nothing in {where}")
         if page.cursor:
             cli.say(f"more: --cursor {page.cursor}")
 

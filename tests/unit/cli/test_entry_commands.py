@@ -215,3 +215,19 @@ def test_stored_text_is_shown_as_text_and_never_as_markup_or_control_codes(memor
         assert "[bold]t[/bold]" in text
         assert "\x1b" not in text
         assert "\x07" not in text
+
+
+def test_browse_goes_through_all_scopes_by_the_last_change_page_by_page(memory: CommandLine, tea: Any) -> None:
+    memory.ok("write", "the kettle is new", "-s", "workspace:kitchen", "--type", "project", "--tag", "kettle", "--conversation-id", "c1")
+    memory.ok("update", tea["id"], "--tag", "fact")
+    first = memory.json("browse", "-n", "1")
+    rest = memory.json("browse", "-n", "1", "--cursor", first["cursor"])
+    assert [one["content"] for one in (*first["entries"], *rest["entries"])] == ["Ada prefers green tea", "the kettle is new"]
+    assert rest["cursor"] is None
+    kettle = ["the kettle is new"]
+    for options in (("--type", "project"), ("--tag", "kettle"), ("-s", "workspace:kitchen"), ("--updated-before", first["entries"][0]["updated_at"])):
+        assert [one["content"] for one in memory.json("browse", *options)["entries"]] == kettle, options
+    assert [one["content"] for one in memory.json("browse", "--conversation", "c2")["entries"]] == ["Ada prefers green tea"]
+    assert "the kettle is new" in memory.ok("browse", "-s", "workspace:kitchen", "-s", "user:nobody")
+    assert memory("browse", "-s", "user:nobody").exit_code == 1
+    assert memory("browse", "-n", "0").exit_code not in (0, 1)

@@ -93,6 +93,7 @@ def test_help_names_the_exit_codes_and_every_command(memory: CommandLine) -> Non
         "write",
         "search",
         "list",
+        "browse",
         "show",
         "promote",
         "forget",

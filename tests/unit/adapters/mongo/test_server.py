@@ -93,6 +93,19 @@ async def test_the_newest_of_a_partition_come_from_an_index_in_order_on_every_pa
         assert not [stage for stage, _ in stages if stage in ("SORT", "COLLSCAN")]
 
 
+async def test_what_changed_last_of_a_tenant_comes_from_an_index_in_order_on_every_page(store: MongoStore, raw: Raw) -> None:
+    await done(
+        store, *[put(record(n, Partition("acme", f"s{n % 7}"))) for n in range(60)], *[put(record(n, Partition("other", "s"))) for n in range(40)]
+    )
+    query = Query(SAMPLES, Tenant("acme"), order=(Order("updated_at", True),), limit=20, roles=frozenset({Role.HOME, Role.ARRIVING}))
+    first = await store.query(query)
+    assert [row.key for row in first.records] == [key_of(n, Partition("acme", f"s{n % 7}")) for n in range(59, 39, -1)]
+    for page in (query, replace(query, cursor=first.cursor)):
+        stages = _explained(raw, store, page)
+        assert ("IXSCAN", "order_updated_at") in stages
+        assert not [stage for stage, _ in stages if stage in ("SORT", "COLLSCAN")]
+
+
 @pytest.mark.parametrize("part", [None, Eq("tier", "mid")], ids=str)
 async def test_pages_over_everything_come_from_an_index_in_order(store: MongoStore, raw: Raw, part: Filter | None) -> None:
     """As maintenance asks for them."""

@@ -1,11 +1,11 @@
-"""Tables with records that are given more fields: what every dialect's tests ask of them."""
+"""Tables with records that are given more fields, and an order more: what every dialect's tests ask of them."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 
 from memory.ports.collections import Field, FieldType
-from memory.ports.contract.collections import DECLARED, SAMPLES
+from memory.ports.contract.collections import DECLARED, MORE_SAMPLES, SAMPLES
 from memory.ports.contract.support import HERE, asked, delete, done, id_of, put, record
 from memory.ports.query import Eq, IsNull, Query, Search, Words, within
 from memory.ports.record import Role
@@ -16,7 +16,8 @@ GROWN = replace(
     fields=(Field("colour", FieldType.TEXT, indexed=True), *SAMPLES.fields, Field("weight", FieldType.REAL)),
     indexes=(*SAMPLES.indexes, ("colour", "weight")),
 )
-WIDE = (GROWN, *[c for c in DECLARED if c.name != GROWN.name])
+IN_ORDER = replace(MORE_SAMPLES, orders=("updated_at",))
+WIDE = (GROWN, IN_ORDER, *[c for c in DECLARED if c.name not in (GROWN.name, IN_ORDER.name)])
 FILLED = 600
 
 

@@ -49,6 +49,21 @@ def test_indexes_more_are_made() -> None:
     assert growth.fields == ()
 
 
+def test_orders_more_are_made_and_a_program_that_knows_none_leaves_them() -> None:
+    assert '"orders"' not in declaration(WAS), "a table without any tells what it told before there were any"
+    ordered = replace(WAS, orders=("updated_at",))
+    (growth,) = _compared(ordered).grown
+    assert (growth.collection.orders, growth.fields) == (("updated_at",), ())
+    assert _compared(WAS, ordered).tables["notes"].orders == ("updated_at",)
+    assert _compared(WAS, ordered).is_ready
+
+
+def test_an_order_by_what_not_every_record_has_is_refused() -> None:
+    for name in ("expires_at", "size", "place"):
+        with pytest.raises(ConfigError, match=f"'{name}' is none of the moments that every record has"):
+            replace(WAS, orders=(name,))
+
+
 def test_fewer_fields_leave_the_table_as_it_is() -> None:
     earlier = _compared(replace(WAS, fields=WAS.fields[:1], indexes=()))
     assert earlier.is_ready

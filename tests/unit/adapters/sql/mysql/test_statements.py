@@ -18,7 +18,7 @@ from memory.ports.query import And, Eq, Everywhere, Filter, Ge, IsNull, Lt, Orde
 from memory.ports.record import Owed, Partition, Role
 from memory.ports.writes import Absent, Annotate, AtVersion
 from tests.support.mysql_servers import MySqlServer
-from tests.unit.adapters.sql.listing import LISTED, NOTES
+from tests.unit.adapters.sql.listing import CHANGED, LESS_CHANGED, LISTED, NOTES
 from tests.unit.adapters.sql.listing import fill as fill_notes
 from tests.unit.adapters.sql.mysql.conftest import ON_SERVER, Raw
 from tests.unit.adapters.sql.young import CANDIDATES, NEW, OLD, PAIRS, QUESTIONS, VISIBLE, fill
@@ -118,14 +118,15 @@ async def test_the_way_through_a_partition_and_an_indexed_field_are_served_by_th
     assert "filesort" not in samples["extra"] or not order
 
 
-async def test_a_tenants_records_in_the_order_of_a_required_field_are_walked_to(server: MySqlServer, database: str) -> None:
+async def test_a_tenants_records_in_the_order_of_a_required_field_or_of_their_last_change_are_walked_to(server: MySqlServer, database: str) -> None:
     store = MySqlStore(server.url(database))
     await store.open((NOTES,))
     await fill_notes(store, 2_000)
     await store._with(lambda connection: connection.fetch("ANALYZE TABLE notes"))
-    (notes,) = [row for row in await _plan(store, LISTED) if row["table"] == "notes"]
-    assert notes["key"] == "ix_notes_order_place"
-    assert "filesort" not in notes["extra"]
+    for query, field in ((LISTED, "place"), (CHANGED, "updated_at"), (LESS_CHANGED, "updated_at")):
+        (notes,) = [row for row in await _plan(store, query) if row["table"] == "notes"]
+        assert notes["key"] == f"ix_notes_order_{field}"
+        assert "filesort" not in notes["extra"]
     await store.close()
 
 

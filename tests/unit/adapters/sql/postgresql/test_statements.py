@@ -23,7 +23,7 @@ from memory.ports.query import HOMES, And, Eq, Everywhere, Filter, Ge, In, IsNul
 from memory.ports.record import Role
 from memory.ports.writes import Absent, Always, Annotate, AtVersion, Newer, When
 from tests.support.postgres_servers import Postgres
-from tests.unit.adapters.sql.listing import LISTED, NOTES
+from tests.unit.adapters.sql.listing import CHANGED, LESS_CHANGED, LISTED, NOTES
 from tests.unit.adapters.sql.listing import fill as fill_notes
 from tests.unit.adapters.sql.postgresql.conftest import ON_SERVER, Raw
 from tests.unit.adapters.sql.young import CANDIDATES, NEW, OLD, PAIRS, QUESTIONS, VISIBLE, fill
@@ -224,15 +224,18 @@ async def test_a_tenants_records_are_found_by_its_partitions_or_its_fields(young
         assert any(index in told for index in indexes), told
 
 
-async def test_a_tenants_records_in_the_order_of_a_required_field_are_walked_to(server: Postgres, schema: str, raw: Raw) -> None:
+async def test_a_tenants_records_in_the_order_of_a_required_field_or_of_their_last_change_are_walked_to(
+    server: Postgres, schema: str, raw: Raw
+) -> None:
     store = PostgresStore(server.url(schema))
     await store.open((NOTES,))
     await fill_notes(store, 2_000)
     await raw("ANALYZE {s}.notes")
-    question = page(store._table(NOTES), LISTED, (), LISTED.limit, store._table(NOTES).columns)
-    told = "\n".join([line for (line,) in await raw(f"EXPLAIN {question.sql}", *question.arguments)])
-    assert "Index Scan Backward using ix_notes_order_place" in told, told
-    assert "Sort" not in told, told
+    for query, field in ((LISTED, "place"), (CHANGED, "updated_at"), (LESS_CHANGED, "updated_at")):
+        question = page(store._table(NOTES), query, (), query.limit, store._table(NOTES).columns)
+        told = "\n".join([line for (line,) in await raw(f"EXPLAIN {question.sql}", *question.arguments)])
+        assert f"Index Scan Backward using ix_notes_order_{field}" in told, told
+        assert "Sort" not in told, told
     await store.close()
     await raw("DROP SCHEMA {s} CASCADE")
 

@@ -12,7 +12,7 @@ from memory.adapters.sql.declared import declaration
 from memory.adapters.sql.sqlite.store import SqliteStore
 from memory.domain.errors import ConfigError
 from memory.ports.collections import Collection, Field, FieldType, TextPart
-from memory.ports.contract.collections import DECLARED, SAMPLES
+from memory.ports.contract.collections import DECLARED, MORE_SAMPLES, SAMPLES
 from memory.ports.contract.support import done, key_of, live, put, record
 from tests.support.processes import finished, started
 from tests.unit.adapters.sql.growing import GROWN, WIDE, fill, judge
@@ -57,6 +57,22 @@ async def test_a_filled_file_grows_into_what_a_new_one_is_made_as(store: SqliteS
     assert several in others
     for each in (grown, new):
         await each.close()
+
+
+async def test_an_order_that_an_earlier_program_took_the_note_of_away_is_noted_again(store: SqliteStore, file: Path) -> None:
+    """A program of before there were orders tells what it knows of the table, and leaves its index."""
+    await fill(store)
+    await store.close()
+    for _ in range(2):
+        later = SqliteStore(f"sqlite:///{file}")
+        await later.open(WIDE)
+        await later.close()
+        indexed = _described(file)[1]
+        assert "ix_more_samples_order_updated_at" in indexed
+        with raw(file) as connection:
+            told = dict(connection.execute("SELECT name, declaration FROM memory_collections").fetchall())
+            assert '"orders":["updated_at"]' in told[MORE_SAMPLES.name]
+            connection.execute("UPDATE memory_collections SET declaration = ? WHERE name = ?", (declaration(MORE_SAMPLES), MORE_SAMPLES.name))
 
 
 async def test_a_file_tells_what_its_tables_were_made_for(store: SqliteStore, file: Path) -> None:

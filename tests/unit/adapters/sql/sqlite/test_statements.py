@@ -25,7 +25,7 @@ from memory.ports.contract.support import HERE, T0, delete, done, key_of, put, r
 from memory.ports.query import And, Eq, Everywhere, Filter, Ge, Gt, Has, In, IsNull, Lt, Or, Order, Query, RowType, Search, Words, within
 from memory.ports.record import Record, Role, pack_vector
 from memory.ports.writes import Newer
-from tests.unit.adapters.sql.listing import LISTED, NOTES, OF_A_TALK, OF_A_USER
+from tests.unit.adapters.sql.listing import CHANGED, LESS_CHANGED, LISTED, NOTES, OF_A_TALK, OF_A_USER
 from tests.unit.adapters.sql.listing import fill as fill_notes
 from tests.unit.adapters.sql.young import NEW, OLD, PAIRS, QUESTIONS, VISIBLE, fill
 
@@ -180,11 +180,18 @@ async def test_what_is_due_is_found_by_an_index(store: SqliteStore, monkeypatch:
     assert all(f"ix_samples_{index}" in plan for index in due if index != "age"), plan
 
 
-async def test_an_index_over_a_required_field_brings_a_tenants_records_in_its_order(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_an_index_brings_a_tenants_records_in_the_order_of_a_required_field_or_of_their_last_change(
+    file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     store = SqliteStore(f"sqlite:///{file}")
     await store.open((NOTES,))
     await fill_notes(store, 30)
-    for query, served, first in ((LISTED, {"order_place"}, (29, 28, 27)), (OF_A_TALK, {"order_place", "several_0"}, (28, 25, 22))):
+    for query, served, first in (
+        (LISTED, {"order_place"}, (29, 28, 27)),
+        (OF_A_TALK, {"order_place", "several_0"}, (28, 25, 22)),
+        (CHANGED, {"order_updated_at"}, (29, 28, 27)),
+        (LESS_CHANGED, {"order_updated_at"}, (19, 18, 17)),
+    ):
         found = await store.query(replace(query, limit=3))
         assert [row.fields["place"] for row in found.records if isinstance(row, Record)] == list(first)
         plan = await _plan(store, query, monkeypatch)
