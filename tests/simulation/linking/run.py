@@ -1,0 +1,334 @@
+"""Runs of the graph: several processes write entries, supersede, link, unlink, retire, delete, move and promote them, faults at every call.
+
+No link comes to stand before its ends did. What is told meanwhile never names an end that is not told of too. Once nothing is under way any more,
+each question of the graph is asked of an engine and of a model in plain Python.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import traceback
+from collections.abc import Iterable
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
+from random import Random
+from unittest.mock import patch
+
+from memory.adapters.in_memory import InMemoryStore
+from memory.domain import ids
+from memory.domain.entry import EntryDraft
+from memory.domain.errors import Conflict, Contended, InvalidInput, InvalidScopePromotion, MemoryTiersError, NotFound, StoreError
+from memory.domain.scope import Scope
+from memory.orchestrator import graph
+from memory.orchestrator.collections import ENTRIES, RELATIONS
+from memory.orchestrator.engine import Engine
+from memory.orchestrator.relations import LABELS, Relation, Shows
+from memory.orchestrator.superseding import Superseded
+from memory.orchestrator.topology import Topology
+from memory.policies.asked import Asked
+from memory.ports.record import Key, Record, Role
+from memory.ports.store import Store
+from tests.simulation.faults import CLOCK_ERROR, LATEST, FaultPlan, Process, Server, WorkerCrashed
+from tests.simulation.faulty_store import FaultyStore
+from tests.simulation.linking.model import Model
+from tests.simulation.loop import OWNER, START, SimulatedClock, SimulatedLoop, run, seeded
+from tests.simulation.setup import SETTINGS
+from tests.simulation.world import HOME
+
+TENANT, SCOPES = "acme", (Scope.session("s1"), Scope.user("ada"))
+WORKERS, ACTS_EACH, ROUNDS = 3, 9, 20
+STEPS = ("read.home", "write.home", "relate.home", "supersede.home", "relation.list", "delete.home", "owed.settle")
+"""What faults strike more readily at."""
+WEIGHTS = {
+    "relate": 11,
+    "write": 3,
+    "supersede": 3,
+    "unrelate": 1,
+    "invalidate": 2,
+    "delete": 2,
+    "move": 2,
+    "promote": 2,
+    "erase": 0.4,
+    "read": 6,
+    "sweep": 1,
+}
+
+
+@dataclass(slots=True)
+class Run:
+    """Everything of one run that its workers share, and what was seen in the stores."""
+
+    seed: int
+    loop: SimulatedLoop
+    plan: FaultPlan
+    servers: list[Server]
+    ids: list[str] = field(default_factory=list)
+    """Of every entry that is written sometime: they have keys, so that one can be linked to before it is there."""
+    born: set[str] = field(default_factory=set)
+    linked: set[str] = field(default_factory=set)
+    wanted: dict[tuple[str, str, str], str] = field(default_factory=dict)
+    """By its ends and label, the link that was acknowledged last."""
+    cut: set[str] = field(default_factory=set)
+    """The links that somebody began to cut."""
+    deleted: set[str] = field(default_factory=set)
+    """The entries that somebody began to delete."""
+    gone: set[str] = field(default_factory=set)
+    """Those of which it was acknowledged."""
+    ended: set[str] = field(default_factory=set)
+    """The entries that somebody began to retire by itself."""
+    superseding: dict[str, set[str]] = field(default_factory=dict)
+    """By entry, what was to take its place."""
+    broken: list[str] = field(default_factory=list)
+    acknowledged: int = 0
+    asked: int = 0
+
+    def process(self, name: str, error: float = 0.0) -> Process:
+        return Process(name, self.loop, SimulatedClock(self.loop, error, CLOCK_ERROR), self.plan, lambda what: self.look())
+
+    def engine(self, process: Process) -> Engine:
+        clients: list[Store] = [FaultyStore(server, process, self.servers) for server in self.servers]
+        bits = seeded(self.seed, 5, *process.name.encode()).getrandbits
+        topology = Topology(short=clients[0], mid=clients[min(1, len(clients) - 1)], long=clients[-1])
+        return Engine(topology, clock=process.clock, settings=SETTINGS, random_bits=bits)
+
+    def look(self) -> None:
+        """No link stands before its ends did, and nothing gave way to what is not there."""
+        rows = [row for server in self.servers for row in server.store.state.everything(ENTRIES.name)]
+        homes = [row for row in rows if isinstance(row, Record) and row.role is Role.HOME]
+        self.born.update(row.key.id for row in homes)
+        for row in homes:
+            if row.fields.get("valid_to") is not None and row.key.id not in self.ended and not self.superseding.get(row.key.id, set()) & self.born:
+                self.broken.append(f"{row.key.id} has ended, and nothing took its place")
+        for link in (row for server in self.servers for row in server.store.state.everything(RELATIONS.name)):
+            if isinstance(link, Record) and link.key.id not in self.linked:
+                self.linked.add(link.key.id)
+                if gone := {str(link.fields["source_id"]), str(link.fields["target_id"])} - self.born:
+                    self.broken.append(f"{link.key.id} is a link of {gone}, which was never there")
+
+    def closed(self, entries: Iterable[str], relations: Iterable[Relation], what: str) -> None:
+        """Every end that is told of is among the entries."""
+        there = set(entries)
+        for one in relations:
+            if not {one.source_id, one.target_id} <= there:
+                self.broken.append(f"{what} tells of the link {one.id}, and not of both its ends")
+
+
+class Worker:
+    """One process."""
+
+    def __init__(self, run: Run, process: Process) -> None:
+        self.run, self.process, self.engine = run, process, run.engine(process)
+
+    async def perform(self, act: str, label: str, random: Random) -> None:
+        with suppress(StoreError, NotFound, Contended, Conflict, InvalidInput, InvalidScopePromotion):
+            await getattr(self, f"_{act}")(label, random)
+            self.run.acknowledged += 1
+
+    def _any(self, random: Random) -> str:
+        there = sorted(self.run.born)
+        return random.choice(there if there and random.random() < 0.8 else self.run.ids)
+
+    async def _write(self, label: str, random: Random) -> None:
+        draft = self._draft(label)
+        await self.engine.entries.write(TENANT, draft)
+
+    def _draft(self, label: str) -> EntryDraft:
+        return EntryDraft(scope=SCOPES[seeded(self.run.seed, 9, *label.encode()).randrange(2)], content=f"Ada lives in {label}", key=label)
+
+    async def _supersede(self, label: str, random: Random) -> None:
+        there = sorted(self.run.born)
+        if there:
+            draft, named = self._draft(label), random.sample(there, min(len(there), 1 + random.randrange(2)))
+            for entry_id in named:
+                self.run.superseding.setdefault(entry_id, set()).add(ids.keyed_id(TENANT, draft.scope.text, label))
+            await self.engine.superseding.write(TENANT, draft, Superseded(named))
+
+    async def _relate(self, label: str, random: Random) -> None:
+        source, target, said = self._any(random), self._any(random), random.choice(LABELS)
+        made = await self.engine.relations.relate(TENANT, source, said, target)
+        self.run.wanted[source, said, target] = made.id
+
+    async def _unrelate(self, label: str, random: Random) -> None:
+        if self.run.linked:
+            link = random.choice(sorted(self.run.linked))
+            self.run.cut.add(link)
+            await self.engine.relations.unrelate(TENANT, link)
+
+    async def _invalidate(self, label: str, random: Random) -> None:
+        entry_id = self._any(random)
+        self.run.ended.add(entry_id)
+        await self.engine.entries.invalidate(TENANT, entry_id, None)
+
+    async def _delete(self, label: str, random: Random) -> None:
+        entry_id = self._any(random)
+        self.run.deleted.add(entry_id)
+        if await self.engine.erasure.delete(ENTRIES, Key(TENANT, entry_id)):
+            self.run.gone.add(entry_id)
+
+    async def _erase(self, label: str, random: Random) -> None:
+        """Links from other scopes outlive it until a sweep comes round to them."""
+        self.run.deleted.update(self.run.ids)
+        await self.engine.erasure.erase_scope(TENANT, random.choice(SCOPES))
+
+    async def _move(self, label: str, random: Random) -> None:
+        await self.engine.tiering.move(ENTRIES, Key(TENANT, self._any(random)), random.choice(("mid", "long")))
+
+    async def _promote(self, label: str, random: Random) -> None:
+        entry_id, away = self._any(random), random.random() < 0.4
+        if away:
+            self.run.deleted.add(entry_id)
+        await self.engine.derivation.promote(TENANT, entry_id, Scope.user("bo"), delete_original=away)
+
+    async def _sweep(self, label: str, random: Random) -> None:
+        await asyncio.sleep(random.random() * 100)
+        await self.engine.maintenance.sweep()
+
+    async def _read(self, label: str, random: Random) -> None:
+        which = random.random()
+        if which < 0.3:
+            gone = set(self.run.gone)
+            for link in await self.engine.relations.related(TENANT):
+                if {link.source_id, link.target_id} & gone:
+                    self.run.broken.append(f"the link {link.id} is told of, and an end of it was deleted before")
+        elif which < 0.6:
+            whole = await self.engine.graphs.graph(Asked(TENANT, (), limit=random.choice((3, 200))))
+            self.run.closed([one.id for one in whole.entries], whole.relations, "a graph")
+        else:
+            around = await self.engine.graphs.expand(TENANT, self._any(random), depth=2, superseded=random.random() < 0.5)
+            self.run.closed([node.entry.id for node in around.nodes], around.relations, "an expansion")
+            if any(not {one.source_id, one.target_id} - around.retired for one in around.relations):
+                self.run.broken.append("an expansion tells of a link between two that are dimmed")
+
+
+async def judge(world: Run, engine: Engine, now: datetime, random: Random) -> None:
+    """Every question of the graph, to the engine and to the model."""
+    model = Model.of(world.servers, now)
+    if gone := model.dangling():
+        world.broken.append(f"{gone[0]} is linked to what is gone")
+    there = {link.id for link in model.links}
+    for (source, _, target), link in world.wanted.items():
+        if link not in there and link not in world.cut and not {source, target} & world.deleted:
+            world.broken.append(f"the link {link} was acknowledged, and is not there")
+    scope = SCOPES[random.randrange(2)]
+    moments = [link.made for link in model.links] + [one.since for stood in model.entries.values() for one in stood]
+    began = random.choice(sorted(moments) or [START]) + timedelta(seconds=random.random() ** 4)
+
+    def same(what: str, found: object, wanted: object) -> None:
+        world.asked += 1
+        if found != wanted:
+            world.broken.append(f"{what}: {found}, and by the model {wanted}")
+
+    for as_of, known_at in ((None, None), (began, None), (None, began)):
+        when = f"as of {as_of}, known at {known_at}"
+        shown = Shows(as_of, known_at, superseded=True) if as_of or known_at else None
+        found = {one.id for one in await engine.relations.related(TENANT, shown=shown)}
+        same(f"related {when}", found, model.related(as_of=as_of, known_at=known_at))
+        for scopes in ((), (scope,)):
+            whole = await engine.graphs.graph(Asked(TENANT, scopes, limit=200, as_of=as_of, known_at=known_at))
+            told = {one.id for one in whole.entries}, set(whole.retired), {one.id for one in whole.relations}
+            same(f"graph {when} {scopes}", told, model.graph(scopes=[one.text for one in scopes], as_of=as_of, known_at=known_at))
+    same("active", {one.id for one in await engine.relations.related(TENANT, shown=Shows())}, model.related(active=True))
+    for entry_id in sorted(model.entries):
+        dimmed = entry_id not in model.visible()
+        for depth, superseded, within in ((1, False, None), (2, False, None), (2, True, None), (2, False, frozenset({scope.text}))):
+            if dimmed and not superseded:
+                continue
+            around = await engine.graphs.expand(TENANT, entry_id, depth=depth, scopes=within, superseded=superseded)
+            reached = {node.entry.id: node.depth for node in around.nodes}, {one.id for one in around.relations}
+            same(
+                f"expand {entry_id} {depth} {superseded} {within}", reached, model.expand(entry_id, depth, superseded=superseded, scopes=within or ())
+            )
+            same("retired", around.retired, reached[0].keys() - model.visible())
+        if not dimmed:
+            close = await engine.graphs.density(TENANT, entry_id)
+            same(
+                f"density {entry_id}",
+                (close.outgoing, close.incoming, close.one_step, close.two_steps, close.verdict),
+                model.density(entry_id),
+            )
+
+
+def played(seed: int) -> Run:
+    """One run; the same seed is the same run."""
+    random, loop = seeded(seed, 6), SimulatedLoop(seed * 1000 + 11)
+    able = replace(HOME, atomic=random.random() < 0.5)
+    servers = [
+        Server(InMemoryStore(f"store-{n}", capabilities=able, clock=lambda: START + timedelta(seconds=loop.time())))
+        for n in range(random.choice((1, 2, 3)))
+    ]
+    plan = FaultPlan(seed=seed, rate=random.choice((0.0, 0.02, 0.05)), rare=frozenset(STEPS), most=12)
+    world = Run(seed, loop, plan, servers)
+    try:
+        with patch.object(graph, "PAGE", 3):
+            run(world.loop, _all(world))
+    except Exception as error:  # noqa: BLE001 - whatever it is, the run did not end well, and which seed it was matters
+        world.broken.append("stuck: " + "".join(traceback.format_exception(error)))
+    return world
+
+
+async def _all(world: Run) -> None:
+    todo = {f"w{number}": _acts(world.seed, number) for number in range(WORKERS)}
+    for label, act in (one for acts in todo.values() for one in acts):
+        if act in ("write", "supersede"):
+            scope = SCOPES[seeded(world.seed, 9, *label.encode()).randrange(2)]
+            world.ids.append(ids.keyed_id(TENANT, scope.text, label))
+    async with asyncio.TaskGroup() as group:
+        for number, (name, acts) in enumerate(todo.items()):
+            group.create_task(_worker(world, name, number, acts))
+    world.plan.active = False
+    await asyncio.sleep(2 * LATEST + 1)  # what is still on the network arrives
+    process = world.process("auditor")
+    OWNER.set(process)
+    engine = world.engine(process)
+    await engine.open()
+    await asyncio.sleep(4 * CLOCK_ERROR)  # nothing ends any more by another clock
+    for _ in range(ROUNDS):
+        await asyncio.sleep(100)  # longer than any lease
+        report = await engine.maintenance.sweep()
+        if report.ran and not (report.finished or report.still_owed or report.moved or report.waiting or report.dropped_relations):
+            break
+    else:
+        world.broken.append(f"after {ROUNDS} sweeps without a fault there is still work to do: {report}")
+    await judge(world, engine, process.clock(), seeded(world.seed, 10))
+
+
+def _acts(seed: int, number: int) -> list[tuple[str, str]]:
+    random = seeded(seed, 3, number)
+    kinds, odds = list(WEIGHTS), list(WEIGHTS.values())
+    acts = [(f"w{number}.{n}", random.choices(kinds, odds)[0]) for n in range(ACTS_EACH)]
+    return [(f"w{number}.a", "write"), (f"w{number}.b", "write"), *acts]
+
+
+async def _worker(world: Run, name: str, number: int, todo: list[tuple[str, str]]) -> None:
+    """One worker through its acts. When its process dies, another takes its place, with nothing but the stores."""
+    random = seeded(world.seed, 4, number)
+    life = 0
+    while todo:
+        life += 1
+        process = world.process(f"{name}.{life}", (random.random() - 0.5) * 0.2)
+        await process.lives(_live(world, process, todo, 1000 * number))
+        await asyncio.sleep(random.random() ** 3 * 10 if process.dead else 0)
+
+
+async def _live(world: Run, process: Process, todo: list[tuple[str, str]], numbers: int) -> None:
+    OWNER.set(process)
+    with suppress(WorkerCrashed):
+        worker = Worker(world, process)
+        process.begin(numbers)
+        while not await _opened(worker):  # noqa: ASYNC110
+            await asyncio.sleep(1)
+        while todo and not process.dead:
+            label, act = todo.pop(0)
+            process.begin(numbers + 1 + len(todo))
+            random = seeded(world.seed, 8, *label.encode())
+            await asyncio.sleep(random.random() ** 4 * 0.2)
+            await process.performs(worker.perform(act, label, random))
+
+
+async def _opened(worker: Worker) -> bool:
+    try:
+        await worker.engine.open()
+    except MemoryTiersError:
+        return False
+    return True
