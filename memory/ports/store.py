@@ -22,13 +22,18 @@ from memory.ports.writes import Outcome, Write
 
 @dataclass(frozen=True, slots=True)
 class Health:
-    """How a store is. `epoch` names the run of the server: it changes when the server restarts and may have lost what it held."""
+    """How a store is. `epoch` names the run of the server: it changes when the server restarts and may have lost what it held.
+
+    `quarantined` counts damaged records, of every tenant, that the store has set aside for people to look at, until they are deleted. A store may
+    leave them where they stand instead, or set them aside when they are written over.
+    """
 
     ok: bool
     detail: str = ""
     version: str = ""
     epoch: str = ""
     facts: dict[str, JsonValue] = field(default_factory=dict)
+    quarantined: int = 0
 
 
 @dataclass(frozen=True, slots=True)

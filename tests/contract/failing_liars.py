@@ -221,6 +221,12 @@ class TakesDamageForNothing(InMemoryStore):
         return [None if isinstance(s, Corrupt) else s for s in await super()._get(collection, keys)]
 
 
+@liar("test_what_was_set_aside_is_counted_until_it_is_deleted", InMemoryServer)
+class CountsAsSetAsideWhatStands(InMemoryStore):
+    async def _check(self) -> Health:
+        return replace(await super()._check(), quarantined=len(self.state._damaged))
+
+
 @liar("test_queries_serve_the_neighbours_and_name_the_corrupt_key", InMemoryServer)
 class FailsWholeQueriesOverDamage(InMemoryStore):
     async def _query(self, query: Query) -> Page:

@@ -98,8 +98,8 @@ class FileStore(BaseStore):
         if quarantined:
             detail += f"; {len(quarantined)} bad files are in its quarantine: look at them, repair or delete them"
         named: list[JsonValue] = list(quarantined[:_NAMED])
-        facts |= {"schema": SCHEMA, "fsync": self._config.fsync, "quarantined": len(quarantined), "quarantined_files": named}
-        return Health(ok=True, detail=detail, version=f"layout {SCHEMA}", epoch=self.epoch, facts=facts)
+        facts |= {"schema": SCHEMA, "fsync": self._config.fsync, "quarantined_files": named}
+        return Health(ok=True, detail=detail, version=f"layout {SCHEMA}", epoch=self.epoch, facts=facts, quarantined=len(quarantined))
 
     def _all_quarantined(self) -> Sequence[str]:
         with self._library.locked(self._deadline()):

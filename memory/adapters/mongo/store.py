@@ -133,7 +133,7 @@ class MongoStore(BaseStore):
 
     async def _check(self) -> Health:
         try:
-            found, schema = await self._to_its_end(self._vital_signs())
+            found, schema, aside = await self._to_its_end(self._vital_signs())
         except Exception as exc:
             ours = self._translate(exc)
             if ours is None:
@@ -148,11 +148,13 @@ class MongoStore(BaseStore):
         if not found.transactions:
             notes.append("a server on its own has no transactions: several writes together are refused; start it with --replSet for them")
         facts: dict[str, JsonValue] = {"schema": schema, **found.facts, "durable": found.durable}
-        return Health(schema == SCHEMA and not weaker, "; ".join(notes), f"MongoDB {found.version}", self._epoch, facts)
+        return Health(schema == SCHEMA and not weaker, "; ".join(notes), f"MongoDB {found.version}", self._epoch, facts, aside)
 
-    async def _vital_signs(self) -> tuple[Inspection, int | None]:
+    async def _vital_signs(self) -> tuple[Inspection, int | None, int]:
         client = self._connected()
-        return await inspect(self.name, client), await version_of(client[self._config.database], self._names)
+        database = client[self._config.database]
+        found, schema = await inspect(self.name, client), await version_of(database, self._names)
+        return found, schema, await database[self._names.quarantine].count_documents({})
 
     def _connected(self) -> AsyncMongoClient[Document]:
         if self._client is None:

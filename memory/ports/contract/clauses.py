@@ -153,6 +153,7 @@ _ALL = (
     Clause("durable.survives", "What was acknowledged survives the death of process and server.", "Capabilities.durable", "durable"),
     Clause("epoch.tells", "A store that may lose data tells by its epoch that it was restarted.", "Store.epoch"),
     Clause("damage.apart", "A damaged record is answered as corrupt, and its neighbours are served.", "Corrupt", "durable"),
+    Clause("damage.counted", "What was found damaged and set aside is counted, until it is deleted.", "Health", "durable"),
     Clause("damage.writes", "No condition on what stands holds for a corrupt record; a new write heals.", "memory.ports.writes", "durable"),
     Clause("damage.erased", "Erasure reaches a corrupt record of the asked partitions and no other.", "Store.delete_matching", "durable"),
     Clause("shared.sees", "Clients see each other's acknowledged writes at once, in every question.", "Capabilities.shared", "shared"),

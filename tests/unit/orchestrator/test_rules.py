@@ -378,7 +378,7 @@ async def test_the_plan_is_what_the_sweep_then_does(seed: int, shared: bool) -> 
 
 ENDS = (
     RetentionRule(name="idle", what="sessions", then="end", when=IdleFor(2 * DAY)),
-    RetentionRule(name="scraps", when=Tagged("scrap") & OlderThan(DAY)),
+    RetentionRule(name="facts", when=Tagged("fact") & OlderThan(5 * DAY)),
     RetentionRule(name="many", when=ScopeOver(count=4) & ~Tagged("fact")),
 )
 
@@ -508,6 +508,17 @@ async def test_a_plan_names_once_what_two_rules_copy_into_one_scope_and_not_what
             world.clock.advance(3 * DAY)
             assert [one.action for one in (await world.engine.plan()).planned] == ["end"]
             await world.engine.delete(TENANT, copy)
+
+
+async def test_what_one_rule_deletes_leaves_room_for_others_in_the_plan_too() -> None:
+    rules = [RetentionRule(name="facts", when=Tagged("fact")), RetentionRule(name="many", when=ScopeOver(count=2))]
+    async with World(rules=(), retention=rules) as world:
+        fact = await written(world, "f", scope=USER, tags=["fact"])
+        others = await written(world, "a", "b", "c", scope=USER)
+        plan = await world.engine.plan()
+        assert [(one.id, one.rule) for one in plan.planned] == [(fact[0].id, "facts"), (others[0].id, "many")]
+        assert (await world.engine.maintenance.sweep()).deleted == 2
+        assert await _homes(world) == set(ids(others[1:]))
 
 
 async def test_a_plan_does_not_end_a_session_whose_entries_cannot_be_asked_about() -> None:

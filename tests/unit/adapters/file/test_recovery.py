@@ -103,7 +103,7 @@ async def test_a_bad_file_is_restored_from_the_version_before(
     assert bad != damaged
     assert any("was restored to version 1" in r.getMessage() for r in caplog.records)
     health = await store.check()
-    assert health.facts["quarantined"] == len(quarantined(folder))
+    assert health.quarantined == len(quarantined(folder))
     await done(store, put(record(1, version=4, body={"v": 4}), AtVersion(1)))
 
 
