@@ -134,7 +134,7 @@ async def graph(
     if out is not None and out.suffix.lower() != ".svg":
         raise InvalidInput("out", "must be the name of an .svg file: what stands there is replaced")
     async with cli.memory() as memory:
-        found = await memory.relations.expand(entry_id, depth=depth, scope=scope, superseded=True)
+        found = await memory.relations.expand(await id_of(memory, entry_id), depth=depth, scope=scope, superseded=True)
     for notice in found.notices:
         cli.say(notice)
     if out is not None:

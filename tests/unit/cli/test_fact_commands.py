@@ -99,6 +99,7 @@ def test_entries_are_named_by_the_numbers_they_are_shown_with(memory: CommandLin
     assert [one["content"] for one in memory.json("history", "#2")["history"]] == ["tea", "green tea"]
     assert memory.json("relate", "#1", "supports", "2")["target_id"] == tea
     assert [node["entry"]["id"] for node in memory.json("related", "#1")["nodes"]] == [bonn, tea]
+    assert [node["entry"]["id"] for node in memory.json("graph", "#1", "--out", "bonn.svg")["nodes"]] == [bonn, tea]
     assert memory.json("why", "#1")["entry_id"] == bonn
     assert memory.json("promote", "#1", "--to", "org:o")["promoted"][0]["promoted_from_id"] == bonn
     assert memory.json("hold", "place", "case", "--reason", "r", "--entry", "#1")["of"] == bonn
