@@ -14,6 +14,7 @@ from memory.domain.errors import Conflict, Contended, Held, InvalidInput, Memory
 from memory.domain.hold import LegalHold, Over
 from memory.domain.scope import Scope
 from memory.orchestrator.allowance import Allowance
+from memory.orchestrator.maintenance import SweepReport
 from memory.orchestrator.promotion import PromotionReport
 from memory.ports.record import Key
 from tests.simulation.faults import Process, WorkerCrashed
@@ -180,8 +181,7 @@ class Worker:
 
     async def _sweep(self, tenant: str, label: str, random: Random) -> None:
         with self._call(Kind.SWEEP, "") as call:
-            await self.engine.maintain()
-            call.came = Came.DONE
+            call.came = _came_of(await self.engine.maintain())
 
     async def _meet(self, tenant: str, label: str, random: Random) -> None:
         """A sweep, while somebody edits what it may be about to delete."""
@@ -204,7 +204,7 @@ class Worker:
         """One round; whether there was more to do than it might, or somebody else was at it."""
         with self._call(Kind.SWEEP, "") as call:
             report = await self.engine.maintain(allowance)
-            call.came = Came.DONE
+            call.came = _came_of(report)
         self._told.rounds += report.more
         return report.more or not report.ran
 
@@ -232,3 +232,8 @@ class _Calling:
             self._call.came = Came.OPEN
         elif isinstance(error, MemoryTiersError) and not isinstance(error, StoreError):
             self._call.came = next((came for refused, came in _CAME.items() if isinstance(error, refused)), Came.OPEN)
+
+
+def _came_of(report: SweepReport) -> Came:
+    """Of one that met a store which did not answer, something may come yet: what it asked for may arrive late."""
+    return Came.OPEN if report.waiting else Came.DONE
