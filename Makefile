@@ -116,6 +116,7 @@ prove: $(DEV)
 	$(BIN)/python -m tests.simulation --sessions --seeds 5000
 	$(BIN)/python -m tests.simulation --rules --seeds 5000
 	$(BIN)/python -m tests.simulation.extracting --seeds 2000
+	MEMORY_THOROUGH=1 $(PYTEST) -m slip
 	$(BIN)/python -m pytest --quiet tests/simulation
 	MEMORY_HISTORY=1500 $(PYTEST) tests/contract/test_built_ins.py --contract-depth full
 	MEMORY_PROVE=1 MEMORY_THOROUGH=1 $(BIN)/python -m pytest --quiet tests/faults/test_killed_sessions.py tests/faults/test_killed_extraction.py
