@@ -71,7 +71,7 @@ _OWN = ("tags", "type", "title", "source", "expires_at")
 _CONVERSATION = ("conversation_id", "session_id")
 _SPEAKER = ("speaker", "name")
 _OF_A_RECORD = ("id", "scope", "created_at", "updated_at", "expires_at", "fields", "body", "texts")
-_STORES_OWN = ("format", "id", "updated_at", "version", "tier", "replaced_version", "noted")  # of an exported entry: the new store gives its own
+_STORES_OWN = ("format", "id", "updated_at", "version", "tier", "number", "replaced_version", "noted")  # the new store gives its own
 _LAST_VERSION = micros(datetime(9999, 12, 31, tzinfo=UTC))
 
 
@@ -92,6 +92,13 @@ class Message:
     again: bool = False
     as_it_was: AsItWas | None = None
     """Of an exported entry that keeps its id."""
+
+    def without_artifact(self) -> Message:
+        """The same, which points to no artifact."""
+        as_it_was, none = self.as_it_was, {"artifact_id": None}
+        if as_it_was is not None:
+            as_it_was = replace(as_it_was, draft=as_it_was.draft.model_copy(update=none))
+        return replace(self, draft=self.draft.model_copy(update=none), as_it_was=as_it_was)
 
 
 @dataclass(frozen=True, slots=True)

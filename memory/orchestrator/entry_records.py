@@ -278,10 +278,13 @@ def request_digest(draft: EntryDraft, supersedes: Sequence[str] = ()) -> str:
     Where it was said counts where a caller said so, and not where a message stands in its file: what the file says of it is in the metadata.
     """
     left_out = {"key", "scope", "agent", "run", "origins"}
-    if not isinstance(draft, ImportedDraft):  # whose digests had it always
+    had_always: dict[str, Any] = {}
+    if isinstance(draft, ImportedDraft):  # which points to an artifact only where that is, and had a number that no entry had
+        had_always = {"artifact_id": None, "number": None}
+    else:
         left_out |= {name for name in WHERE_SAID if isinstance(draft, MessageDraft) or getattr(draft, name) is None}
         left_out |= {"artifact_id"} if draft.artifact_id is None else set()
-    asked = draft.model_dump(mode="json", exclude=left_out) | {"scope": draft.scope.text}
+    asked = draft.model_dump(mode="json", exclude=left_out) | had_always | {"scope": draft.scope.text}
     if supersedes:
         asked["supersedes"] = sorted(supersedes)
     return blake2b(json.dumps(asked, sort_keys=True, ensure_ascii=False).encode(), digest_size=16).hexdigest()
