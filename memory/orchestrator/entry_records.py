@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import replace
 from datetime import datetime
 from functools import lru_cache
@@ -226,8 +226,10 @@ def writer_of(record: Record) -> list[str]:
     return list(record.body.get(WRITTEN_BY, ()))
 
 
-def without(steps: Sequence[Record], taken: Sequence[bool], version: int) -> Record:
+def without(steps: Sequence[Record], taken: Sequence[bool], version: int, gone: Set[str] = frozenset()) -> Record:
     """The last of these versions of an entry, oldest first, as it would be without what the `taken` ones changed; itself where it is so already.
+
+    It points to none of the artifacts that are `gone`.
 
     What earlier roll-backs left out stays so, and what they made themselves is nobody's change.
     """
@@ -240,6 +242,8 @@ def without(steps: Sequence[Record], taken: Sequence[bool], version: int) -> Rec
             said |= {name: value for name, value in new.items() if name not in old or old[name] != value}
             origins |= dict.fromkeys(writer_of(step))
     own, metadata = ({name: value for (of, name), value in said.items() if of == kind} for kind in ("own", "metadata"))
+    if own["artifact_id"] in gone:
+        own["artifact_id"] = None
     now = steps[-1]
     whole = changed(now, {**own, "type": EntryType(own["type"]), "tags": list(own["tags"] or ())}, version=version)
     body, fields = {**whole.body}, {**whole.fields}
