@@ -33,6 +33,7 @@ from hashlib import blake2b
 from typing import IO, Any
 
 from memory.domain import door
+from memory.domain.enriched import NOTES, EnrichmentNotes
 from memory.domain.entry import Entry, EntryDraft, ImportedDraft, MessageDraft
 from memory.domain.errors import InvalidInput
 from memory.domain.ids import digest_of, is_id, keyed_id, partition_digest
@@ -503,7 +504,7 @@ def _as_it_was(found: Mapping[str, Any], draft: ImportedDraft) -> AsItWas:
     if not isinstance(noted, dict) or not noted.keys() <= {"previous", "request_digest", "body"}:
         raise InvalidInput("noted", "is not as an export writes it")
     body = door.json_object("noted", noted.get("body", {}))
-    if SAID & body.keys():
+    if SAID & body.keys() or not _are_notes(body.get(NOTES, {})):
         raise InvalidInput("noted", "is not as an export writes it")
     previous = None if noted.get("previous") is None else _version("noted", noted["previous"])
     replaced_by = _version("replaced_version", found.get("replaced_version")) if found["format"] == VERSION_FORMAT else None
@@ -525,6 +526,14 @@ def _as_it_was(found: Mapping[str, Any], draft: ImportedDraft) -> AsItWas:
         noted=body,
         replaced_by=replaced_by,
     )
+
+
+def _are_notes(found: object) -> bool:
+    """Whether this tells of an enrichment."""
+    try:
+        return isinstance(found, dict) and bool(EnrichmentNotes(**found))
+    except (InvalidInput, TypeError):  # of a name that no model takes
+        return False
 
 
 def _version(field: str, value: object) -> int:
