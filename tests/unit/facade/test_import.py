@@ -509,6 +509,10 @@ async def test_an_import_points_to_no_artifact_that_is_not_here_and_says_so(tmp_
             report = await there.admin.import_(lines, same_ids=same_ids)
             assert (report.already_there, report.imported, report.artifacts_left_out) == (already_there, 2 - already_there, 2)
         assert [entry.artifact_id for entry in await there.retrieve("user:ada")] == [None, None]
+        await here.admin.import_(lines, same_ids=same_ids)
+        for line in lines:
+            if line["format"] == "memory-entry/2":
+                await here.update(line["id"], tags=["read again"])
         await here.artifacts.delete(gone.id)
         report = await here.admin.import_(lines, same_ids=same_ids)
         assert (report.refused_lines, report.artifacts_left_out) == ([], 1), "what stands let go of its artifact too, and is the same"
