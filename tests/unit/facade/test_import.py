@@ -355,10 +355,8 @@ MANGLED += [
     {"contributors": [TEXT]},
 ]
 MANGLED += [{"compacted_from_ids": TEXT}, {"number_in_conversation": TEXT}]
-MANGLED += [
-    {"noted": {"body": {"enrichment": said}}}
-    for said in (TEXT, {"auto_tag": TEXT}, {"auto_tag": {}}, {"auto_supersede": {"named": 3}}, {"costs": [{TEXT: 1}]})
-]
+NO_NOTES: list[Any] = [TEXT, {"auto_tag": TEXT}, {"auto_tag": {}}, {"auto_supersede": {"named": 3}}, {"costs": [{TEXT: 1}]}]
+MANGLED += [{"noted": {"body": {"enrichment": said}}} for said in NO_NOTES]
 MANGLED += [{"format": "memory-record/1", "kind": TEXT}, {"format": 7}, {"format": [TEXT]}]
 
 
