@@ -108,6 +108,8 @@ def _summary(result: Imported) -> str:
         parts.append(f"{result.versions} earlier versions")
     if result.versions_left_out:
         parts.append(f"{result.versions_left_out} earlier versions left out (--same-ids keeps them)")
+    if result.artifacts_left_out:
+        parts.append(f"{result.artifacts_left_out} entries without the artifact they point to, which is not here")
     if result.relations:
         parts.append(f"{result.relations} relations")
     if result.sessions or result.events:

@@ -5,6 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, TypeAlias, get_args
 
+from pydantic import ConfigDict
+
+from memory.domain.door import Checked
 from memory.domain.shown import Shown
 
 if TYPE_CHECKING:
@@ -12,6 +15,9 @@ if TYPE_CHECKING:
 
 Pass: TypeAlias = Literal["auto_tag", "auto_supersede"]
 PASSES: tuple[Pass, ...] = get_args(Pass)
+
+NOTES = "enrichment"
+"""In the body of an entry's record: what came of it."""
 
 STILL_OWED = "still owed"
 """What a note says, perhaps with a reason before it, of what is not done yet."""
@@ -76,3 +82,33 @@ class Written(Shown):
     supersede: AutoSupersede | None = None
     auto_tag: AutoTag | None = None
     costs: tuple[AdviceCost, ...] = ()
+
+
+class _TagNotes(Checked):
+    model: str | None
+    added: list[str]
+    note: str | None
+
+
+class _SupersedeNotes(Checked):
+    model: str | None
+    candidates: list[str]
+    named: list[str]
+    note: str | None
+
+
+class _CostNotes(Checked):
+    model_config = ConfigDict(extra="forbid")
+
+    of: Pass
+    model: str
+    input_tokens: int | None = None
+    output_tokens: int | None = None
+
+
+class EnrichmentNotes(Checked):
+    """What an entry's record has of its enrichment, as it is checked where it comes out of a file."""
+
+    auto_tag: _TagNotes | None = None
+    auto_supersede: _SupersedeNotes | None = None
+    costs: tuple[_CostNotes, ...] = ()

@@ -68,7 +68,6 @@ class Entry(BaseModel):
     compacted_from_ids: list[str] | None = None
     contributors: list[Contributor] | None = None
     artifact_id: str | None = None
-    number: int | None = None
     conversation_id: str | None = None
     number_in_conversation: int | None = None
     speaker: str | None = None
@@ -131,8 +130,8 @@ class Entry(BaseModel):
 
 WHERE_SAID = ("conversation_id", "number_in_conversation", "speaker")
 """In which conversation an entry was said, the how-manieth it was there, and by whom. A promotion keeps it too."""
-CARRIED = ("artifact_id", "number", *WHERE_SAID)
-"""What an entry may say of the artifact it points to, of its number, and of where it was said. Edits, exports and imports keep it."""
+CARRIED = ("artifact_id", *WHERE_SAID)
+"""What an entry may say of the artifact it points to, and of where it was said. Edits, exports and imports keep it."""
 
 
 def _name(value: object, info: ValidationInfo) -> str | None:
@@ -248,7 +247,6 @@ class ImportedDraft(EntryDraft):
     promoted_from_id: Name = None
     compacted_from_ids: tuple[str, ...] | None = None
     contributors: tuple[Contributor, ...] | None = None
-    number: Whole = None
 
     @field_validator("valid_from", "valid_to", mode="before")
     @classmethod

@@ -49,7 +49,7 @@ class Imported(Shown):
 
     `messages` are entries and messages read; of these `imported` were written now, `already_there` or `deleted_earlier` after an earlier import.
     `versions`, `relations`, `sessions`, the `events` of their logs and `other_records` were written now; `versions_left_out` are kept versions whose
-    entries got new ids.
+    entries got new ids. `artifacts_left_out` are entries whose artifact is not here, for no export carries it: they point to none.
     `skipped_lines` are bad ones that were left out, `refused_lines` those whose id is taken or of elsewhere; `problems` says why, of a thousand.
     """
 
@@ -60,6 +60,7 @@ class Imported(Shown):
     deleted_earlier: int = 0
     versions: int = 0
     versions_left_out: int = 0
+    artifacts_left_out: int = 0
     relations: int = 0
     sessions: int = 0
     events: int = 0
@@ -209,7 +210,7 @@ class Import:
         messages = [item for item in batch if isinstance(item, Message)]
         self._report.messages += len(messages)
         self._report.already_there += sum(message.again for message in messages)
-        fresh = [self._ids.message(message) for message in messages if not message.again]
+        fresh = await self._without_artifacts([self._ids.message(message) for message in messages if not message.again])
         await self._write_drafts([message for message in fresh if message.as_it_was is None])
         await self._restore_entries([message for message in fresh if message.as_it_was is not None])
         versions = [item for item in batch if isinstance(item, Version)]
@@ -217,6 +218,14 @@ class Import:
             await self._restore_versions(versions)
         else:
             self._report.versions_left_out += len(versions)
+
+    async def _without_artifacts(self, messages: list[Message]) -> list[Message]:
+        """The messages, each without the artifact that it names where there is no such here."""
+        named = {message.draft.artifact_id for message in messages} - {None}
+        known = await self._engine.conversations.manifests.known(self._tenant, [one for one in named if one is not None]) if named else set()
+        lacking = {message.line for message in messages if message.draft.artifact_id is not None and message.draft.artifact_id not in known}
+        self._report.artifacts_left_out += len(lacking)
+        return [message.without_artifact() if message.line in lacking else message for message in messages]
 
     async def _write_drafts(self, messages: list[Message]) -> None:
         started = micros(self._engine.placement.now())  # versions are moments: what is older was here before

@@ -33,6 +33,7 @@ from hashlib import blake2b
 from typing import IO, Any
 
 from memory.domain import door
+from memory.domain.enriched import NOTES, EnrichmentNotes
 from memory.domain.entry import Entry, EntryDraft, ImportedDraft, MessageDraft
 from memory.domain.errors import InvalidInput
 from memory.domain.ids import digest_of, is_id, keyed_id, partition_digest
@@ -71,7 +72,7 @@ _OWN = ("tags", "type", "title", "source", "expires_at")
 _CONVERSATION = ("conversation_id", "session_id")
 _SPEAKER = ("speaker", "name")
 _OF_A_RECORD = ("id", "scope", "created_at", "updated_at", "expires_at", "fields", "body", "texts")
-_STORES_OWN = ("format", "id", "updated_at", "version", "tier", "replaced_version", "noted")  # of an exported entry: the new store gives its own
+_STORES_OWN = ("format", "id", "updated_at", "version", "tier", "number", "replaced_version", "noted")  # the new store gives its own
 _LAST_VERSION = micros(datetime(9999, 12, 31, tzinfo=UTC))
 
 
@@ -92,6 +93,13 @@ class Message:
     again: bool = False
     as_it_was: AsItWas | None = None
     """Of an exported entry that keeps its id."""
+
+    def without_artifact(self) -> Message:
+        """The same, which points to no artifact."""
+        as_it_was, none = self.as_it_was, {"artifact_id": None}
+        if as_it_was is not None:
+            as_it_was = replace(as_it_was, draft=as_it_was.draft.model_copy(update=none))
+        return replace(self, draft=self.draft.model_copy(update=none), as_it_was=as_it_was)
 
 
 @dataclass(frozen=True, slots=True)
@@ -496,7 +504,7 @@ def _as_it_was(found: Mapping[str, Any], draft: ImportedDraft) -> AsItWas:
     if not isinstance(noted, dict) or not noted.keys() <= {"previous", "request_digest", "body"}:
         raise InvalidInput("noted", "is not as an export writes it")
     body = door.json_object("noted", noted.get("body", {}))
-    if SAID & body.keys():
+    if SAID & body.keys() or not _are_notes(body.get(NOTES, {})):
         raise InvalidInput("noted", "is not as an export writes it")
     previous = None if noted.get("previous") is None else _version("noted", noted["previous"])
     replaced_by = _version("replaced_version", found.get("replaced_version")) if found["format"] == VERSION_FORMAT else None
@@ -518,6 +526,14 @@ def _as_it_was(found: Mapping[str, Any], draft: ImportedDraft) -> AsItWas:
         noted=body,
         replaced_by=replaced_by,
     )
+
+
+def _are_notes(found: object) -> bool:
+    """Whether this tells of an enrichment."""
+    try:
+        return isinstance(found, dict) and bool(EnrichmentNotes(**found))
+    except (InvalidInput, TypeError):  # of a name that no model takes
+        return False
 
 
 def _version(field: str, value: object) -> int:

@@ -166,7 +166,14 @@ class Engine:
             quotas=self.quotas,
             trust=self.trust,
         )
-        self.rolling_back = RollingBack(self.placement, browsing=self.browsing, entries=self.entries, erasure=self.erasure, outbox=self.outbox)
+        self.rolling_back = RollingBack(
+            self.placement,
+            browsing=self.browsing,
+            entries=self.entries,
+            erasure=self.erasure,
+            outbox=self.outbox,
+            manifests=self.conversations.manifests,
+        )
         passages_made = self.conversations.passages
         self.reindexing = Reindexing(self.placement, meaning=self.meaning, outbox=self.outbox, passages=passages_made, long_texts=self.long_texts)
         self.searching = Searching(

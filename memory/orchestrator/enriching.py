@@ -21,7 +21,7 @@ from functools import partial
 from typing import Any, Protocol
 
 from memory.domain.door import MAX_LIMIT
-from memory.domain.enriched import STILL_OWED, AdviceCost, AutoSupersede, AutoTag, Enrichment, Pass
+from memory.domain.enriched import NOTES, STILL_OWED, AdviceCost, AutoSupersede, AutoTag, Enrichment, Pass
 from memory.domain.entry import Entry
 from memory.domain.errors import MemoryTiersError, Refused, StoreError
 from memory.domain.scope import Scope
@@ -50,8 +50,6 @@ ENRICH = "enrich"
 """A step that an entry owes: its enrichment."""
 AUTO_SUPERSEDE = "supersede:auto"
 """The id of the step that carries out what an advisor named."""
-NOTES = "enrichment"
-"""In the body of an entry's record: what came of it."""
 
 AGAIN_AFTER, AT_MOST = timedelta(minutes=1), timedelta(hours=1)
 """How long an advisor that failed is left alone about an entry, twice as long after each failure."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import replace
 from datetime import datetime
 from functools import lru_cache
@@ -226,8 +226,10 @@ def writer_of(record: Record) -> list[str]:
     return list(record.body.get(WRITTEN_BY, ()))
 
 
-def without(steps: Sequence[Record], taken: Sequence[bool], version: int) -> Record:
+def without(steps: Sequence[Record], taken: Sequence[bool], version: int, gone: Set[str] = frozenset()) -> Record:
     """The last of these versions of an entry, oldest first, as it would be without what the `taken` ones changed; itself where it is so already.
+
+    It points to none of the artifacts that are `gone`.
 
     What earlier roll-backs left out stays so, and what they made themselves is nobody's change.
     """
@@ -240,6 +242,8 @@ def without(steps: Sequence[Record], taken: Sequence[bool], version: int) -> Rec
             said |= {name: value for name, value in new.items() if name not in old or old[name] != value}
             origins |= dict.fromkeys(writer_of(step))
     own, metadata = ({name: value for (of, name), value in said.items() if of == kind} for kind in ("own", "metadata"))
+    if own["artifact_id"] in gone:
+        own["artifact_id"] = None
     now = steps[-1]
     whole = changed(now, {**own, "type": EntryType(own["type"]), "tags": list(own["tags"] or ())}, version=version)
     body, fields = {**whole.body}, {**whole.fields}
@@ -278,10 +282,13 @@ def request_digest(draft: EntryDraft, supersedes: Sequence[str] = ()) -> str:
     Where it was said counts where a caller said so, and not where a message stands in its file: what the file says of it is in the metadata.
     """
     left_out = {"key", "scope", "agent", "run", "origins"}
-    if not isinstance(draft, ImportedDraft):  # whose digests had it always
+    had_always: dict[str, Any] = {}
+    if isinstance(draft, ImportedDraft):  # which points to an artifact only where that is, and had a number that no entry had
+        had_always = {"artifact_id": None, "number": None}
+    else:
         left_out |= {name for name in WHERE_SAID if isinstance(draft, MessageDraft) or getattr(draft, name) is None}
         left_out |= {"artifact_id"} if draft.artifact_id is None else set()
-    asked = draft.model_dump(mode="json", exclude=left_out) | {"scope": draft.scope.text}
+    asked = draft.model_dump(mode="json", exclude=left_out) | had_always | {"scope": draft.scope.text}
     if supersedes:
         asked["supersedes"] = sorted(supersedes)
     return blake2b(json.dumps(asked, sort_keys=True, ensure_ascii=False).encode(), digest_size=16).hexdigest()

@@ -20,6 +20,7 @@ from memory.domain.rolled_back import RolledBack, Undone
 from memory.domain.time import micros
 from memory.orchestrator.browsing import BROWSED, Browsing
 from memory.orchestrator.collections import ENTRIES, OPERATIONS, SYSTEM_TENANT
+from memory.orchestrator.conversations.manifests import Manifests
 from memory.orchestrator.entries import Entries
 from memory.orchestrator.entry_records import TAKEN_BACK, changed, without, writer_of
 from memory.orchestrator.erasure import Erasure
@@ -66,11 +67,12 @@ class Judged:
 class RollingBack:
     """Takes back what is not trusted."""
 
-    def __init__(self, placement: Placement, *, browsing: Browsing, entries: Entries, erasure: Erasure, outbox: Outbox) -> None:
+    def __init__(self, placement: Placement, *, browsing: Browsing, entries: Entries, erasure: Erasure, outbox: Outbox, manifests: Manifests) -> None:
         self._placement = placement
         self._browsing = browsing
         self._entries = entries
         self._erasure = erasure
+        self._known = manifests.known
         outbox.register(TAKE_BACK, self._take_back_noted)
 
     async def plan(self, tenant: str, origins: Sequence[str], *, since: datetime | None, erase: bool, derived: bool) -> RolledBack:
@@ -141,7 +143,7 @@ class RollingBack:
         if taken[0] and whole and not is_derived:
             return self._taken_away(record, wanted, "written")
         if any(taken[1:]) and not taken[0]:
-            new = without(steps, taken, version_at(self._placement.now(), record.version))
+            new = without(steps, taken, version_at(self._placement.now(), record.version), await self._gone(steps))
             return None if new is record else Judged(record, Undone(record.key.id, record.scope, "changed", "restored"), new)
         if not whole and not is_derived:
             if any(taken) or not set(wanted.origins).isdisjoint(named_in(record.fields)):
@@ -153,6 +155,11 @@ class RollingBack:
         if wanted.derived:
             return self._taken_away(record, wanted, "derived")
         return Judged(record, Undone(record.key.id, record.scope, "derived", "left")) if is_current(record, self._placement.now()) else None
+
+    async def _gone(self, steps: Sequence[Record]) -> set[str]:
+        """The artifacts that earlier versions point to, which no deletion changes, and that are not there any more."""
+        named = {str(one) for step in steps[:-1] if (one := step.fields.get("artifact_id")) not in (None, steps[-1].fields.get("artifact_id"))}
+        return named - await self._known(steps[-1].key.tenant, sorted(named)) if named else set()
 
     def _taken_away(self, record: Record, wanted: Wanted, why: Any, note: str = "") -> Judged | None:
         """An entry that goes: erased, or retired unless it is already."""

@@ -304,8 +304,9 @@ def _record(tenant: str, one: AsItWas) -> Record:
 
 
 def _says_the_same(there: Record, record: Record) -> bool:
-    """Whether both are the same version of the same entry, in whichever tier."""
-    return there.version == record.version and entry_of(replace(there, tier=record.tier)) == entry_of(record)
+    """Whether both are the same version of the same entry, in whichever tier. Of an artifact that is gone its entry lets go without a version."""
+    one, other = (entry_of(replace(row, tier=record.tier)).model_copy(update={"artifact_id": None}) for row in (there, record))
+    return there.version == record.version and one == other
 
 
 def _kept(row: Record, outcome: Outcome) -> Restored:

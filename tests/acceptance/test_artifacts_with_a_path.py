@@ -295,3 +295,17 @@ async def test_what_pointed_to_an_artifact_that_is_deleted_stays_and_points_to_n
     assert {one.artifact_id for one in await memory.retrieve(USER)} == {None, other.id}
     assert (await memory.get(apart.id)).artifact == other  # type: ignore[union-attr]
     assert (await memory.update(entry.id, content="Still findings.")).artifact_id is None
+
+
+@pytest.mark.behaviour("D19")
+async def test_a_roll_back_brings_no_artifact_back_that_is_gone(memory: Memory) -> None:
+    await memory.sessions.create("s1")
+    gone, stays, other = [await memory.artifacts.put("s1", path, b"data") for path in ("gone", "stays", "other")]
+    for before in (gone, stays):
+        entry = await memory.write(f"see {before.path}", scope=USER, artifact_id=before.id)
+        await memory.update(entry.id, artifact_id=other.id, tags=["changed"], agent="mallory")
+    await memory.artifacts.delete(gone.id)
+    assert len((await memory.admin.roll_back(agent="mallory")).entries) == 2
+    pointing = {entry.content: (entry.artifact_id, entry.tags) for entry in await memory.retrieve(USER)}
+    assert pointing == {"see gone": (None, []), "see stays": (stays.id, [])}
+    assert not (await memory.admin.roll_back(agent="mallory")).entries, "once, not again and again"

@@ -354,7 +354,10 @@ MANGLED += [
     {"format": "memory-version/1", "replaced_version": 1},
     {"contributors": [TEXT]},
 ]
-MANGLED += [{"compacted_from_ids": TEXT}, {"number": TEXT}, {"format": "memory-record/1", "kind": TEXT}, {"format": 7}, {"format": [TEXT]}]
+MANGLED += [{"compacted_from_ids": TEXT}, {"number_in_conversation": TEXT}]
+NO_NOTES: list[Any] = [TEXT, {"auto_tag": TEXT}, {"auto_tag": {}}, {"auto_supersede": {"named": 3}}, {"costs": [{TEXT: 1}]}]
+MANGLED += [{"noted": {"body": {"enrichment": said}}} for said in NO_NOTES]
+MANGLED += [{"format": "memory-record/1", "kind": TEXT}, {"format": 7}, {"format": [TEXT]}]
 
 
 @pytest.mark.parametrize("config", [one_file], indirect=True)
@@ -488,3 +491,36 @@ async def test_what_stands_damaged_under_an_id_is_refused(new: Maker, tmp_path: 
     assert report.refused_lines == [1]
     assert "is damaged" in report.problems[0]
     assert (await there._access.engine.placement.locate_many(ENTRIES, [Key(there.tenant, entry.id)]))[0].corrupt is not None
+
+
+@pytest.mark.parametrize("same_ids", [True, False])
+@pytest.mark.behaviour("D6")
+async def test_an_import_points_to_no_artifact_that_is_not_here_and_says_so(tmp_path: Path, same_ids: bool) -> None:
+    async with Memory(**one_file(tmp_path), embedder="none") as here, Memory("memory://", embedder="none") as there:
+        await here.sessions.create("s1")
+        gone, stays = [await here.artifacts.put("s1", path, b"data") for path in ("gone", "stays")]
+        for artifact in (gone, stays):
+            entry = await here.write(f"see {artifact.path}", scope="user:ada", artifact_id=artifact.id)
+            await here.update(entry.id, tags=["read"])
+        lines = await lines_of(here)
+        for already_there in (0, 2):  # what was left out makes no other request of it
+            report = await there.admin.import_(lines, same_ids=same_ids)
+            assert (report.already_there, report.imported, report.artifacts_left_out) == (already_there, 2 - already_there, 2)
+        assert [entry.artifact_id for entry in await there.retrieve("user:ada")] == [None, None]
+        await here.admin.import_(lines, same_ids=same_ids)
+        for line in lines:
+            if line["format"] == "memory-entry/2":
+                await here.update(line["id"], tags=["read again"])
+        await here.artifacts.delete(gone.id)
+        report = await here.admin.import_(lines, same_ids=same_ids)
+        assert (report.refused_lines, report.artifacts_left_out) == ([], 1), "what stands let go of its artifact too, and is the same"
+        pointing = {entry.content: entry.artifact_id for entry in await here.retrieve("user:ada")}
+        assert pointing == {"see gone": None, "see stays": stays.id}
+
+
+async def test_an_import_leaves_out_the_number_of_another_store() -> None:
+    async with Memory("memory://", embedder="none") as memory:
+        entry = await memory.write("Ada drinks tea", scope="user:ada")
+        (line,) = await lines_of(memory)
+        assert (await memory.admin.import_([line | {"id": "another", "number": 42}])).imported == 1
+        assert sorted((await memory.numbers.of([entry.id, *[one.id for one in await memory.retrieve("user:ada")]])).values()) == [1, 2]

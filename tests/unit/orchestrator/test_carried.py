@@ -19,7 +19,7 @@ from memory.ports.record import FieldValue, Record
 from memory.ports.writes import AtVersion, Put
 from tests.unit.orchestrator.world import TENANT, USER, World
 
-SAID: dict[str, FieldValue] = {"artifact_id": "report.pdf", "number": 42, "conversation_id": "c1", "number_in_conversation": 7, "speaker": "ann"}
+SAID: dict[str, FieldValue] = {"artifact_id": "report.pdf", "conversation_id": "c1", "number_in_conversation": 7, "speaker": "ann"}
 
 
 async def _entry(world: World) -> Entry:

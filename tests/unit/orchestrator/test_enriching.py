@@ -14,14 +14,14 @@ from typing import Any
 import pytest
 
 from memory.domain.distrust import Distrust
-from memory.domain.enriched import Pass
+from memory.domain.enriched import NOTES, Pass
 from memory.domain.entry import Entry, EntryDraft
 from memory.domain.errors import MemoryTiersError
 from memory.domain.scope import Scope
 from memory.orchestrator import enriching, superseding
 from memory.orchestrator.collections import ENTRIES, RELATIONS
 from memory.orchestrator.engine import Engine
-from memory.orchestrator.enriching import ENRICH, GIVES_UP_AFTER, MOST_ATTEMPTS, NOTES
+from memory.orchestrator.enriching import ENRICH, GIVES_UP_AFTER, MOST_ATTEMPTS
 from memory.orchestrator.outbox import Pending
 from memory.orchestrator.settings import EngineSettings
 from memory.orchestrator.superseding import Superseded
