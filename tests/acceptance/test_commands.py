@@ -14,7 +14,9 @@ from memory.commands import Result
 from memory.commands.escape import unescaped
 from memory.commands.run import answer
 from memory.domain.scope import Scope
+from memory.orchestrator.collections import ENTRIES
 from memory.ports.advisor import Prompt
+from memory.ports.query import Query
 from tests.acceptance.support import DAY, OTHER_USER, SESSION, USER, Clock, stores_of, watching
 
 DATE = "2126-03-01"
@@ -423,6 +425,9 @@ async def test_an_artifact_is_read_by_its_id_within_reach(memory: Memory) -> Non
     assert await said(memory, "/mem read 4711") == "ERR: artifact #4711 not found"
     entry = await name(memory, await memory.write("x", scope=USER))
     assert (await said(memory, f"/mem read {entry}")) == f"ERR: id: {entry.removeprefix('#')} is an entry, not an artifact"
+    foreign = await memory.write("x", scope=OTHER_USER)
+    for named in (await name(memory, foreign), foreign.id):
+        assert await said(memory, f"/mem read {named}") == f"ERR: artifact {named} not found", "nobody learns that it is there"
     image = await memory.artifacts.put("talk", "image", b"\x89PNG\xff", media_type="image/png")
     assert (await said(memory, f"/mem read {image.id}", reads="tenant")).splitlines()[1:] == ["(it is not text)"]
     long = await memory.artifacts.put("talk", "long", "ż".encode() * 20_000 + b"x")
@@ -552,6 +557,22 @@ async def test_a_store_that_fails_is_an_error_and_what_follows_goes_on(plain: Me
         [listed] = await run(plain, "/mem entries")
     assert (listed.is_error, listed.cacheable) == (False, False), "what is not whole is not shown again instead of asking again"
     assert "is away" in listed.text
+
+
+@pytest.mark.behaviour("D123", "D124")
+async def test_what_nobody_foresaw_is_an_error_that_tells_no_secret_and_loses_no_answer(plain: Memory) -> None:
+    store = stores_of(plain)[0]
+    original = store.query
+
+    async def fails(asked: Query, *args: Any, **kwargs: Any) -> Any:
+        if asked.collection is ENTRIES:
+            raise RuntimeError("password=hunter2")
+        return await original(asked, *args, **kwargs)
+
+    with patch.object(store, "query", fails):
+        found = await run(plain, "/mem write a note\n/mem entries\n/mem write another")
+    assert [one.is_error for one in found] == [False, True, False]
+    assert found[1].text == "[/mem entries]\nERR: it failed (RuntimeError); the log says more\n[END MEMORY]"
 
 
 @pytest.mark.behaviour("D125", "D13")
