@@ -124,8 +124,7 @@ class MemoryReach:
     # -- artifacts --------------------------------------------------------------------------------------------------------
 
     async def artifact(self, named: str) -> Artifact | None:
-        [referent] = await Numbers(self.access).resolve_many([named])
-        if referent is not None and referent.kind == "entry":
+        if await self.find([named]):
             raise InvalidInput("id", f"{named} is an entry, not an artifact")
         found = None if named.isdigit() else await Artifacts(self.access).get(named)
         if found is None or self._may_read_of(found.session_id) or await self._is_pointed_to(found.id):
