@@ -559,6 +559,27 @@ async def test_a_store_that_fails_is_an_error_and_what_follows_goes_on(plain: Me
     assert "is away" in listed.text
 
 
+@pytest.mark.behaviour("D110", "D119")
+async def test_what_was_added_is_told_though_the_store_fails_right_after(plain: Memory) -> None:
+    store = stores_of(plain)[0]
+    apply, get, written = store.apply, store.get, list[str]()
+
+    async def applies(*args: Any, **kwargs: Any) -> Any:
+        outcome = await apply(*args, **kwargs)
+        written.append("entry")
+        return outcome
+
+    async def gets(*args: Any, **kwargs: Any) -> Any:
+        if written:
+            raise StoreUnavailable("s", "is away")
+        return await get(*args, **kwargs)
+
+    with patch.object(store, "apply", applies), patch.object(store, "get", gets):
+        answered = await said(plain, "/mem add entry user t\nx\n/endmem")
+    [entry] = await plain.retrieve(USER)
+    assert answered == f"OK: entry {entry.id} added", "nobody adds it once more"
+
+
 @pytest.mark.behaviour("D123", "D124")
 async def test_what_nobody_foresaw_is_an_error_that_tells_no_secret_and_loses_no_answer(plain: Memory) -> None:
     store = stores_of(plain)[0]
