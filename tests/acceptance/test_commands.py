@@ -120,6 +120,19 @@ async def test_an_entry_is_shown_with_its_text_and_its_links(memory: Memory, clo
     assert await said(memory, f"/mem entry {alone}") == f"- {alone}  [context] (2126-03-02)  a title alone"
 
 
+@pytest.mark.behaviour("D113")
+async def test_links_to_what_may_not_be_read_take_no_place_and_are_not_counted(plain: Memory) -> None:
+    hub, mine = [await plain.write(text, scope=USER, title=text) for text in ("Hub", "Mine")]
+    await plain.relations.relate(hub.id, "supports", mine.id)
+    for other in await plain.write_many([{"content": str(n), "scope": OTHER_USER} for n in range(201)]):
+        await plain.relations.relate(hub.id, "supports", other.id)
+    a, b = await name(plain, hub, mine)
+    assert await said(plain, f"/mem entry {a}") == f"- {a}  [context] ({DATE})  Hub\n\nHub\n\noutgoing:\n- supports → {b}  Mine"
+    lines = (await said(plain, f"/mem entry {a}", reads="tenant")).splitlines()
+    assert len([line for line in lines if line.startswith("- supports → ")]) == 50
+    assert lines[-1] == "(more links are there; the newest are shown)"
+
+
 @pytest.mark.behaviour("D115")
 async def test_an_entry_that_ends_later_is_superseded_from_then_on(memory: Memory, clock: Clock) -> None:
     one = await memory.write("one", scope=USER)
