@@ -106,7 +106,7 @@ async def _entry(reach: Reach, command: parse.ShowEntry) -> _Answer:
     [shown] = await _found(reach, command.id)
     around = await reach.around(shown)
     numbers = await reach.numbers([shown.id, *around.others])
-    return _Answer(render.entry(shown, around, numbers, reach.now))
+    return _Answer(render.entry(shown, around, numbers, reach.now), shown.artifact_id is None or around.artifact is not None)
 
 
 async def _search(reach: Reach, command: parse.Search) -> _Answer:

@@ -469,6 +469,10 @@ async def test_an_entry_points_to_an_artifact_which_is_shown_with_it_and_may_the
     assert await said(memory, f"/mem entry {named}") == f"{head}\n\nthe report\n\n{block}"
     assert await said(memory, f"/mem read {report.id}") == f"{block}\n\n# Findings", "an entry that may be read points to it"
     assert (await said(memory, f"/mem read {report.id}", scope=OTHER_USER)).startswith("ERR: ")
+    with patch.object(memory._engine.conversations.manifests, "get", side_effect=StoreUnavailable("s", "is away")):
+        [lacking] = await run(memory, f"/mem entry {named}")
+    assert (lacking.is_error, lacking.cacheable, "artifact: " in lacking.text) == (False, False, False), "it is not whole"
+    assert (await run(memory, f"/mem entry {named}"))[0].cacheable
     await memory.artifacts.delete(report.id)
     assert await said(memory, f"/mem entry {named}") == f"{head}\n\nthe report"
 
