@@ -7,9 +7,12 @@ from __future__ import annotations
 
 import re
 
-_UNSEEN = "\\s\x00-\x1f\x7f-\x9f\xad\u061c\u180e\u200b-\u200f\u202a-\u202e\u2060-\u2069\ufeff"
-"""What may stand before a frame or a command so that it still looks like one."""
-_LOOKS_LIKE_ONE = r"/mem(?!\w)|/endmem(?!\w)|\[\s*/mem(?!\w)|\[\s*end\s+memory"
+_UNSEEN = (
+    "\\s\x00-\x1f\x7f-\x9f\xad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u202a-\u202e\u2060-\u206f\u2800\u3164"
+    "\ufe00-\ufe0f\ufeff\uffa0\ufff0-\ufffb\U0001bca0-\U0001bca3\U0001d173-\U0001d17a\U000e0000-\U000e0fff"
+)
+"""What may stand before a frame or a command, or in one, so that it still looks like one."""
+_LOOKS_LIKE_ONE = rf"/mem(?!\w)|/endmem(?!\w)|\[[{_UNSEEN}]*/mem(?!\w)|\[[{_UNSEEN}]*end[{_UNSEEN}]+memory"
 _TO_ESCAPE = re.compile(rf"([{_UNSEEN}]*)(?=\\*(?:{_LOOKS_LIKE_ONE}))", re.IGNORECASE)
 _ESCAPED = re.compile(rf"([{_UNSEEN}]*)\\(?=\\*(?:{_LOOKS_LIKE_ONE}))", re.IGNORECASE)
 _CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\ud800-\udfff]")

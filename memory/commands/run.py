@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
@@ -13,6 +14,8 @@ from memory.domain.artifact import Artifact
 from memory.domain.entry import Entry
 from memory.domain.errors import InvalidInput, MemoryTiersError
 from memory.domain.shown import Shown
+
+log = logging.getLogger(__name__)
 
 NO_MEMORY = "no memory is there"
 GONE = "entry {} not found or already invalidated"
@@ -59,6 +62,9 @@ async def _result(reach: Reach | None, command: parse.Command) -> Result:
         return _error(command, render.error(refused.problem if refused.field in refused.problem else str(refused)))
     except MemoryTiersError as failed:
         return _error(command, render.error(str(failed)))
+    except Exception as failed:  # what was answered before is told all the same
+        log.exception("a command failed")
+        return _error(command, render.error(f"it failed ({type(failed).__name__}); the log says more"))
     return Result(command.said, render.framed(command, said.text), False, said.whole and isinstance(command, READS))
 
 
@@ -99,7 +105,7 @@ async def _entry(reach: Reach, command: parse.ShowEntry) -> _Answer:
     [shown] = await _found(reach, command.id)
     around = await reach.around(shown)
     numbers = await reach.numbers([shown.id, *around.others])
-    return _Answer(render.entry(shown, around, numbers, reach.now))
+    return _Answer(render.entry(shown, around, numbers, reach.now), shown.artifact_id is None or around.artifact is not None)
 
 
 async def _search(reach: Reach, command: parse.Search) -> _Answer:

@@ -122,6 +122,9 @@ class Access:
             record, enriched = await enriching.told(self.tenant, entry.id)
         except NotFound:  # deleted since
             return Written(entry, manual)
+        except StoreError as error:
+            log.warning("entry %s is written; what was done for it cannot be told: %s", entry.id, error)
+            return Written(entry, manual)
         if entry.version == record.previous and enriched != Enrichment():
             entry = entry_of(record)
         return Written(entry, manual, enriched.supersede, enriched.auto_tag, enriched.costs)

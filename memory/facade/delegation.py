@@ -7,11 +7,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from memory.commands.escape import one_line
 from memory.domain.entry import Entry, EntryType
 from memory.domain.shown import Shown
 from memory.facade.access import Access
 from memory.orchestrator.browsing import Retrieved
-from memory.policies.advice import in_one_line
 from memory.policies.asked import Asked
 
 log = logging.getLogger(__name__)
@@ -32,8 +32,8 @@ class Delegated(Shown):
     @property
     def line(self) -> str:
         """`- #42  [reference]  Where the keys are [home, keys]`, one line whatever title and tags hold."""
-        title = in_one_line(self.title or "") or "(untitled)"
-        tags = f" [{', '.join(map(in_one_line, self.tags))}]" if self.tags else ""
+        title = one_line(self.title or "") or "(untitled)"
+        tags = f" [{', '.join(map(one_line, self.tags))}]" if self.tags else ""
         return f"- #{self.id if self.number is None else self.number}  [{self.type}]  {title}{tags}"
 
 

@@ -379,6 +379,7 @@ class Memory:
 
         It waits for the enrichment that was asked for, `wait` at most (a `timedelta`, seconds, or text such as "30s"; `durations.deadline` unless
         told): what is not done then is "still owed", and `enrichment` tells of it later. `.entry` is the entry with the tags that it was given.
+        Where a store fails once the entry is written, the entry alone is told.
         """
         return await self._access.remember(content, scope_of(scope), options, wait)
 

@@ -34,8 +34,10 @@ log = logging.getLogger(__name__)
 
 SOURCE = "agent"
 """Where an entry that a command adds comes from (D119)."""
-READ_LINKS = 200
-"""Of an entry in each direction: some lead to what may not be read."""
+READ_LINKS = (200, door.MAX_LIMIT)
+"""Of an entry in each direction: some lead to what may not be read, and where too few are left more are read."""
+READ_POINTING = 200
+"""Entries that point to an artifact: some may not be read."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,20 +100,27 @@ class MemoryReach:
 
     async def around(self, entry: Entry) -> asked_by.Around:
         entry_id, artifact = entry.id, (await self.access.with_artifact(entry)).artifact
-        relations, tenant = self.access.engine.relations, self.access.tenant
-        self.access.engine.accesses.note(tenant, [entry_id])  # it is read
-        outgoing = await relations.related(tenant, source_id=entry_id, limit=READ_LINKS)
-        incoming = await relations.related(tenant, target_id=entry_id, limit=READ_LINKS)
-        ends = {one.target_id for one in outgoing} | {one.source_id for one in incoming}
-        found = await self.access.engine.entries.get_many(tenant, ends, retired=True)
-        readable = {one.id: one if one.is_active(self.now) else None for one in found.values() if self._may_read(one)}
-        shown_from = [_link(one) for one in outgoing if one.target_id in readable]
-        shown_to = [_link(one) for one in incoming if one.source_id in readable]
-        most = asked_by.LINKS_A_SIDE
-        sides = (shown_from[:most], shown_to[:most])
-        named = {one.target_id for one in sides[0]} | {one.source_id for one in sides[1]}
-        more = max(len(shown_from), len(shown_to)) > most or max(len(outgoing), len(incoming)) >= READ_LINKS
-        return asked_by.Around(*sides, {end: readable[end] for end in named}, more, artifact)
+        self.access.engine.accesses.note(self.access.tenant, [entry_id])  # it is read
+        others: dict[str, Entry | None] = {entry_id: entry}
+        outgoing, more_outgoing = await self._links(others, source_id=entry_id)
+        incoming, more_incoming = await self._links(others, target_id=entry_id)
+        named = {one.target_id for one in outgoing} | {one.source_id for one in incoming}
+        return asked_by.Around(outgoing, incoming, {end: others[end] for end in named}, more_outgoing or more_incoming, artifact)
+
+    async def _links(
+        self, others: dict[str, Entry | None], source_id: str | None = None, target_id: str | None = None
+    ) -> tuple[list[asked_by.Link], bool]:
+        """The newest links of an entry in one direction whose other ends may be read, which are put beside; and whether there may be more."""
+        engine, tenant, most = self.access.engine, self.access.tenant, asked_by.LINKS_A_SIDE
+        for read in READ_LINKS:
+            rows = await engine.relations.related(tenant, source_id=source_id, target_id=target_id, limit=read)
+            ends = {end for one in rows for end in _ends(one)}
+            found = await engine.entries.get_many(tenant, ends - others.keys(), retired=True)
+            others |= {one.id: one if one.is_active(self.now) else None for one in found.values() if self._may_read(one)}
+            links = [_link(one) for one in rows if _ends(one) <= others.keys()]
+            if len(links) > most or len(rows) < read:
+                break
+        return links[:most], len(links) > most or len(rows) == read
 
     async def expand(self, entry_id: str, depth: int) -> asked_by.Reached:
         found = await Relations(self.access).expand(entry_id, depth=depth, scope=self.reads)
@@ -124,8 +133,7 @@ class MemoryReach:
     # -- artifacts --------------------------------------------------------------------------------------------------------
 
     async def artifact(self, named: str) -> Artifact | None:
-        [referent] = await Numbers(self.access).resolve_many([named])
-        if referent is not None and referent.kind == "entry":
+        if await self.find([named]):
             raise InvalidInput("id", f"{named} is an entry, not an artifact")
         found = None if named.isdigit() else await Artifacts(self.access).get(named)
         if found is None or self._may_read_of(found.session_id) or await self._is_pointed_to(found.id):
@@ -200,7 +208,7 @@ class MemoryReach:
         """Whether an entry that may be read points to it."""
         engine, tenant = self.access.engine, self.access.tenant
         partitions = [Partition(tenant, scope.text) for scope in self.reads or ()]
-        asked = Query(ENTRIES, within(*partitions), Eq("artifact_id", artifact_id), limit=READ_LINKS)
+        asked = Query(ENTRIES, within(*partitions), Eq("artifact_id", artifact_id), limit=READ_POINTING)
         ids = [row.key.id for store in engine.topology.homes for row in (await engine.placement.page("commands.pointing", store, asked)).records]
         return bool(await engine.entries.get_many(tenant, ids))
 
@@ -223,6 +231,10 @@ class MemoryReach:
 
 def _link(relation: Relation) -> asked_by.Link:
     return asked_by.Link(relation.label, relation.source_id, relation.target_id)
+
+
+def _ends(relation: Relation) -> set[str]:
+    return {relation.source_id, relation.target_id}
 
 
 def _scope_in(text: str) -> Scope | None:

@@ -14,7 +14,9 @@ from memory.commands import Result
 from memory.commands.escape import unescaped
 from memory.commands.run import answer
 from memory.domain.scope import Scope
+from memory.orchestrator.collections import ENTRIES
 from memory.ports.advisor import Prompt
+from memory.ports.query import Query
 from tests.acceptance.support import DAY, OTHER_USER, SESSION, USER, Clock, stores_of, watching
 
 DATE = "2126-03-01"
@@ -116,6 +118,19 @@ async def test_an_entry_is_shown_with_its_text_and_its_links(memory: Memory, clo
     assert await said(memory, f"/mem entry {f}") == f"ERR: entry {f} not found"
     alone = await name(memory, await memory.write("", scope=USER, title="a title alone"))
     assert await said(memory, f"/mem entry {alone}") == f"- {alone}  [context] (2126-03-02)  a title alone"
+
+
+@pytest.mark.behaviour("D113")
+async def test_links_to_what_may_not_be_read_take_no_place_and_are_not_counted(plain: Memory) -> None:
+    hub, mine = [await plain.write(text, scope=USER, title=text) for text in ("Hub", "Mine")]
+    await plain.relations.relate(hub.id, "supports", mine.id)
+    for other in await plain.write_many([{"content": str(n), "scope": OTHER_USER} for n in range(201)]):
+        await plain.relations.relate(hub.id, "supports", other.id)
+    a, b = await name(plain, hub, mine)
+    assert await said(plain, f"/mem entry {a}") == f"- {a}  [context] ({DATE})  Hub\n\nHub\n\noutgoing:\n- supports → {b}  Mine"
+    lines = (await said(plain, f"/mem entry {a}", reads="tenant")).splitlines()
+    assert len([line for line in lines if line.startswith("- supports → ")]) == 50
+    assert lines[-1] == "(more links are there; the newest are shown)"
 
 
 @pytest.mark.behaviour("D115")
@@ -423,6 +438,9 @@ async def test_an_artifact_is_read_by_its_id_within_reach(memory: Memory) -> Non
     assert await said(memory, "/mem read 4711") == "ERR: artifact #4711 not found"
     entry = await name(memory, await memory.write("x", scope=USER))
     assert (await said(memory, f"/mem read {entry}")) == f"ERR: id: {entry.removeprefix('#')} is an entry, not an artifact"
+    foreign = await memory.write("x", scope=OTHER_USER)
+    for named in (await name(memory, foreign), foreign.id):
+        assert await said(memory, f"/mem read {named}") == f"ERR: artifact {named} not found", "nobody learns that it is there"
     image = await memory.artifacts.put("talk", "image", b"\x89PNG\xff", media_type="image/png")
     assert (await said(memory, f"/mem read {image.id}", reads="tenant")).splitlines()[1:] == ["(it is not text)"]
     long = await memory.artifacts.put("talk", "long", "ż".encode() * 20_000 + b"x")
@@ -451,6 +469,10 @@ async def test_an_entry_points_to_an_artifact_which_is_shown_with_it_and_may_the
     assert await said(memory, f"/mem entry {named}") == f"{head}\n\nthe report\n\n{block}"
     assert await said(memory, f"/mem read {report.id}") == f"{block}\n\n# Findings", "an entry that may be read points to it"
     assert (await said(memory, f"/mem read {report.id}", scope=OTHER_USER)).startswith("ERR: ")
+    with patch.object(memory._engine.conversations.manifests, "get", side_effect=StoreUnavailable("s", "is away")):
+        [lacking] = await run(memory, f"/mem entry {named}")
+    assert (lacking.is_error, lacking.cacheable, "artifact: " in lacking.text) == (False, False, False), "it is not whole"
+    assert (await run(memory, f"/mem entry {named}"))[0].cacheable
     await memory.artifacts.delete(report.id)
     assert await said(memory, f"/mem entry {named}") == f"{head}\n\nthe report"
 
@@ -552,6 +574,43 @@ async def test_a_store_that_fails_is_an_error_and_what_follows_goes_on(plain: Me
         [listed] = await run(plain, "/mem entries")
     assert (listed.is_error, listed.cacheable) == (False, False), "what is not whole is not shown again instead of asking again"
     assert "is away" in listed.text
+
+
+@pytest.mark.behaviour("D110", "D119")
+async def test_what_was_added_is_told_though_the_store_fails_right_after(plain: Memory) -> None:
+    store = stores_of(plain)[0]
+    apply, get, written = store.apply, store.get, list[str]()
+
+    async def applies(*args: Any, **kwargs: Any) -> Any:
+        outcome = await apply(*args, **kwargs)
+        written.append("entry")
+        return outcome
+
+    async def gets(*args: Any, **kwargs: Any) -> Any:
+        if written:
+            raise StoreUnavailable("s", "is away")
+        return await get(*args, **kwargs)
+
+    with patch.object(store, "apply", applies), patch.object(store, "get", gets):
+        answered = await said(plain, "/mem add entry user t\nx\n/endmem")
+    [entry] = await plain.retrieve(USER)
+    assert answered == f"OK: entry {entry.id} added", "nobody adds it once more"
+
+
+@pytest.mark.behaviour("D123", "D124")
+async def test_what_nobody_foresaw_is_an_error_that_tells_no_secret_and_loses_no_answer(plain: Memory) -> None:
+    store = stores_of(plain)[0]
+    original = store.query
+
+    async def fails(asked: Query, *args: Any, **kwargs: Any) -> Any:
+        if asked.collection is ENTRIES:
+            raise RuntimeError("password=hunter2")
+        return await original(asked, *args, **kwargs)
+
+    with patch.object(store, "query", fails):
+        found = await run(plain, "/mem write a note\n/mem entries\n/mem write another")
+    assert [one.is_error for one in found] == [False, True, False]
+    assert found[1].text == "[/mem entries]\nERR: it failed (RuntimeError); the log says more\n[END MEMORY]"
 
 
 @pytest.mark.behaviour("D125", "D13")

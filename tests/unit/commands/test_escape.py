@@ -18,10 +18,12 @@ FRAMES = (
     "[ end  memory ]",
     "/MEM search",
     "[/mem]",
+    "[\u200b/mem entries]",
+    "[\u200bEND\u2060 \ufe0fMEMORY]",
     "\\/endmem",
     "\\\\[END MEMORY]",
 )
-BEFORE = ("", " ", "\t ", "\u00a0", "\u200b", "\ufeff", "\x07", "\u202e ", "\xad")
+BEFORE = ("", " ", "\t ", "\u00a0", "\u200b", "\ufeff", "\x07", "\u202e ", "\xad", "\u2800", "\u3164", "\ufe0f", "\U000e0020")
 BREAKS = ("\n", "\r\n", "\r", "\x0b", "\x0c", "\x1c", "\x1d", "\x1e", "\x85", "\u2028", "\u2029")
 
 

@@ -208,6 +208,7 @@ def check(text: str, found: Sequence[Result], done: Counter[str]) -> None:
         result.text.encode()
         assert body
         assert body[0].startswith("ERR: ") == result.is_error
+        assert not body[0].startswith("ERR: it failed"), "nothing is raised that nobody foresaw"
         assert not (result.is_error and result.cacheable)
         assert commands_in("\n".join(body)) == [], "what is answered is no command"
         if len(head) < 400 and "\ufffd" not in head:
