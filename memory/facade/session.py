@@ -301,7 +301,7 @@ class Session:
         conversation = await self._conversation()
         await conversation.close("ended")
         left = await conversation.onward()
-        report = await self._access.engine.promotion.end_session(self._access.tenant, Scope.session(self.id))
+        report = await self._access.engine.end_session(self._access.tenant, Scope.session(self.id))
         report.onward, report.waiting = left.entries, [*left.waiting, *report.waiting]
         return report
 

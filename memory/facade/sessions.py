@@ -168,7 +168,7 @@ class Sessions:
         door.identifier("session_id", session_id)
         if await self._access.engine.conversations.find(self._access.tenant, session_id) is not None:
             return await Session(self._access, SessionDraft(session_id), create=False).end()
-        return await self._access.engine.promotion.end_session(self._access.tenant, Scope.session(session_id))
+        return await self._access.engine.end_session(self._access.tenant, Scope.session(session_id))
 
     async def delete(self, session_id: str) -> bool:
         """Erase a session with everything said in it, the entries of its scope, and those that `onward` made of it; false where there was none."""

@@ -10,6 +10,7 @@ from typing import Literal
 
 from memory.domain.errors import NotFound
 from memory.domain.ids import Randomness, is_id
+from memory.domain.scope import Scope
 from memory.orchestrator.accesses import Accesses
 from memory.orchestrator.after_writes import AfterWrites
 from memory.orchestrator.allowance import UNLIMITED, Allowance
@@ -39,7 +40,7 @@ from memory.orchestrator.numbers import Numbers
 from memory.orchestrator.outbox import Outbox
 from memory.orchestrator.placement import Placement
 from memory.orchestrator.planned import Plan, Planner, plan_of
-from memory.orchestrator.promotion import Promotion
+from memory.orchestrator.promotion import Promotion, PromotionReport
 from memory.orchestrator.quotas import Quotas
 from memory.orchestrator.referrers import Referrers
 from memory.orchestrator.reindexing import Reindexing
@@ -67,7 +68,7 @@ from memory.policies.retention import RetentionRule
 from memory.ports.advisor import Advisor, Reranker
 from memory.ports.clock import Clock, system_clock
 from memory.ports.embedder import Embedder
-from memory.ports.record import Key
+from memory.ports.record import Key, Partition
 from memory.ports.tokens import TokenCounter
 
 log = logging.getLogger(__name__)
@@ -270,6 +271,11 @@ class Engine:
         await self.conversations.onward.asked()
         await self.enriching.asked()
         return report
+
+    async def end_session(self, tenant: str, scope: Scope) -> PromotionReport:
+        """See `Promotion.end_session`. What an advisor is asked about is waited for, up to the deadline: such entries do not move."""
+        await self.enriching.tried_in(Partition(tenant, scope.text), self.placement.settings.deadline.total_seconds())
+        return await self.promotion.end_session(tenant, scope)
 
     async def plan(self) -> Plan:
         """What a sweep run now would do by rules. What was written here is delivered and what was read here told to the stores, for rules that ask;

@@ -20,6 +20,7 @@ from datetime import datetime, timedelta
 from functools import partial
 from typing import Any, Protocol
 
+from memory.domain import ids
 from memory.domain.door import MAX_LIMIT
 from memory.domain.enriched import NOTES, STILL_OWED, AdviceCost, AutoSupersede, AutoTag, Enrichment, Pass
 from memory.domain.entry import Entry
@@ -42,7 +43,7 @@ from memory.policies.advice import read_reply
 from memory.policies.asked import Asked
 from memory.policies.visibility import is_current, is_expired
 from memory.ports.advisor import Advisor, Prompt
-from memory.ports.record import Key, Owed, Record
+from memory.ports.record import Key, Owed, Partition, Record
 
 log = logging.getLogger(__name__)
 
@@ -160,6 +161,12 @@ class Enriching:
             with suppress(TimeoutError):
                 async with asyncio.timeout(seconds):
                     await event.wait()
+
+    async def tried_in(self, partition: Partition, seconds: float) -> None:
+        """Wait so long at most until all entries of this partition have been tried that are to be."""
+        digest = ids.partition_digest(partition.tenant, partition.scope)
+        there = [key for key in (*self._waiting, *self._under_way) if key.tenant == partition.tenant and ids.digest_of(key.id) == digest]
+        await asyncio.gather(*[self.tried(key, seconds) for key in there])
 
     # -- what is to be done -----------------------------------------------------------------------------------------------------
 

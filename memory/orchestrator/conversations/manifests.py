@@ -110,7 +110,7 @@ class Manifests:
         except Lapsed:
             await self._not_there_any_more(upload)
             raise self._too_slow() from None
-        except Exception:
+        except (Exception, asyncio.CancelledError):
             await self._give_up(tenant, name)
             raise
         manifest = await self._name(upload, path, media_type, stands)

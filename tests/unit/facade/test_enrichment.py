@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 import pytest
@@ -80,3 +81,19 @@ def test_without_an_event_loop_it_is_the_same() -> None:
 def test_an_answer_that_says_what_it_cost_is_a_text() -> None:
     answer = Advice("sea", input_tokens=1)
     assert (answer, answer.input_tokens, answer.output_tokens) == ("sea", 1, None)
+
+
+async def test_the_end_of_a_session_waits_for_what_an_advisor_is_being_asked_of_its_entries() -> None:
+    """They do not move before: an end that did not wait would leave them where they are, and nobody ends a session twice."""
+
+    async def slow(prompt: Prompt) -> str:
+        await asyncio.sleep(0.05)
+        return "sea"
+
+    async with Memory("memory://", embedder="none", advisor=slow) as memory:
+        entry = await memory.write("Ada sails", scope="session:s1", type="reference", tags=["fact"], auto_tag=True)
+        report = await memory.sessions.end("s1")
+        assert ([one.entry_id for one in report.moved], report.waiting) == ([entry.id], [])
+        found = await memory.get(entry.id)
+        assert found is not None
+        assert (found.tags, found.tier) == (["fact", "sea"], "long")
