@@ -168,11 +168,11 @@ class MemoryReach:
         return written.entry, await self._told(written)
 
     async def _told(self, written: Written) -> list[str]:
-        """What was done for an entry that was added (D109)."""
+        """What was done for an entry that was added (D109), without what tells of entries that may not be read."""
         lines = []
         if written.auto_tag is not None:
             lines.append(f"tags by {written.auto_tag.model}: {', '.join(written.auto_tag.added) or written.auto_tag.note}")
-        if written.supersede is not None:
+        if written.supersede is not None and self._may_read(written.entry):
             gone = written.supersede.invalidated
             numbers = await self.numbers(gone)
             named = ", ".join(f"#{numbers[one]}" if one in numbers else one for one in gone)
