@@ -18,7 +18,7 @@ from memory.commands.escape import one_line, unescaped
 BEGINS, ENDS = "/mem", "/endmem"
 _UUID = "[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}"
 _ID = re.compile(rf"#? ?(?:0*([0-9]{{1,18}})|({_UUID}))", re.IGNORECASE)
-_DEPTH = re.compile(r"depth=(-?)0*([0-9]+)")
+_DEPTH = re.compile(r"depth=(-?)([0-9]+)")
 MOST_STEPS = 2
 SHARED, RERANK, ARTIFACT, SUPERSEDES = "--shared", "--rerank", "--artifact", "--supersedes"
 
@@ -232,7 +232,7 @@ def _expand(line: _Line) -> Command:
     deep = _DEPTH.fullmatch(line.words[-1]) if line.words else None
     if deep is None:
         return Expand(line.said, _id(line.rest))
-    steps = 1 if deep[1] else min(max(int(deep[2][:9]), 1), MOST_STEPS)
+    steps = 1 if deep[1] else min(max(int(deep[2].lstrip("0")[:9] or "0"), 1), MOST_STEPS)
     return Expand(line.said, _id(" ".join(line.words[:-1])), steps)
 
 

@@ -72,6 +72,7 @@ def test_a_uuid_is_an_id_in_any_case() -> None:
         ("/mem expand # 4 depth=2", Expand("/mem expand # 4 depth=2", "4", 2)),
         ("/mem expand 4 depth=0", Expand("/mem expand 4 depth=0", "4", 1)),
         ("/mem expand 4 depth=-7", Expand("/mem expand 4 depth=-7", "4", 1)),
+        (f"/mem expand 4 depth={'0' * 5000}2", Expand(f"/mem expand 4 depth={'0' * 5000}2", "4", 2)),
         (f"/mem expand 4 depth={'9' * 5000}", Expand(f"/mem expand 4 depth={'9' * 5000}", "4", 2)),
         ("/mem add link # 1 supports #2", AddLink("/mem add link # 1 supports #2", "1", "supports", "2")),
         ("/mem add link 1 supports # 2", AddLink("/mem add link 1 supports # 2", "1", "supports", "2")),
@@ -183,3 +184,9 @@ def test_a_body_behind_what_nobody_knows_is_one_all_the_same() -> None:
 def test_a_text_of_very_many_commands_is_read_in_one_pass() -> None:
     assert len(commands_in("/mem x\n" * 50_000)) == 50_000
     assert len(commands_in("/mem write x\n" * 50_000 + "/endmem")) == 1
+
+
+def test_a_long_line_takes_no_longer_than_its_length() -> None:
+    """A pattern that tries each beginning of a run would be at it for an hour."""
+    for said in (f"expand 4 depth={'0' * 500_000}x", f"expand {'0' * 500_000}x", f"entry {'# ' * 250_000}", f"search {'--rerank ' * 50_000}"):
+        assert isinstance(one(f"/mem {said}"), Wrong)
