@@ -172,13 +172,16 @@ async def test_an_update_without_changes_succeeds_and_changes_nothing(memory: Me
     assert await memory.entries.history(entry.id) == [entry]
 
 
-@pytest.mark.behaviour("D64")
-async def test_search_follows_an_edit(memory: Memory) -> None:
+@pytest.mark.behaviour("D64", "AC-D25")
+async def test_search_follows_an_edit_and_a_deletion(memory: Memory) -> None:
     entry = await memory.write("about alpacas", scope=USER, title="zebra")
+    assert [h.entry.title for h in await memory.search("zebra", scope=USER)] == ["zebra"]
     await memory.update(entry.id, title="walrus")
     assert await memory.search("zebra", scope=USER) == []
     assert [h.entry.title for h in await memory.search("walrus", scope=USER)] == ["walrus"]
     assert [h.entry.title for h in await memory.search("alpacas", scope=USER)] == ["walrus"]
+    await memory.delete(entry.id)
+    assert await memory.search("walrus alpacas", scope=USER) == []
 
 
 @pytest.mark.behaviour("A48")

@@ -98,6 +98,7 @@ async def test_a_search_says_that_the_word_index_is_gone_before_any_write_met_it
         await searched(filled, "common")
 
 
+@pytest.mark.behaviour("AC-D25")
 async def test_opening_the_file_brings_back_a_word_index_that_a_write_missed(filled: SqliteStore, file: Path) -> None:
     change(file, "DROP TABLE samples_words")
     await done(filled, put(said(4, "common")))
