@@ -15,12 +15,14 @@ from memory.domain import door
 from memory.domain.entry import CARRIED, WHERE_SAID, Contributor, Entry, EntryDraft, EntryType, ImportedDraft, MessageDraft, expiry
 from memory.domain.provenance import ORIGIN_KINDS, all_in, named_in
 from memory.domain.scope import Scope
-from memory.domain.time import moment
+from memory.domain.time import micros, moment
 from memory.orchestrator.collections import SAID
 from memory.policies.marks import marks_of
 from memory.policies.passages import fine_parts_of, is_long
 from memory.ports.record import FieldValue, JsonValue, Key, Record
 
+PINNED = "pinned"
+"""In the body of a record that names a conversation and says to be older than it is: at which version it came to name it."""
 PARTS = "parts"
 """In the body of a record: how many parts its text may have had when it said something else."""
 WRITTEN_BY = "written_by"
@@ -89,6 +91,8 @@ def record_of(
         body["compacted_from_ids"] = compacted_from_ids
     if contributors is not None:
         body["contributors"] = contributors
+    if draft.conversation_id is not None and born < now:
+        body[PINNED] = version
     texts = texts_of(draft.title, draft.content, draft.tags, draft.source)
     fields: dict[str, FieldValue] = {
         "scope_kind": draft.scope.kind.value,
@@ -117,6 +121,11 @@ def record_of(
         texts=texts,
         tier=tier,
     )
+
+
+def pinned_at(record: Record) -> int:
+    """Since when an entry names its conversation, in microseconds: no edit changes that, whatever moment it was written for."""
+    return int(record.body.get(PINNED, micros(record.created_at)))
 
 
 def texts_of(title: str | None, content: str, tags: list[str], source: str | None) -> dict[str, str]:

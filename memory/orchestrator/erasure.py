@@ -16,7 +16,7 @@ from dataclasses import replace
 from datetime import datetime
 from typing import Literal, TypeAlias
 
-from memory.domain.errors import CorruptRecord, Held, StoreError, StoreUnavailable
+from memory.domain.errors import Contended, CorruptRecord, Held, MemoryTiersError, StoreError, StoreUnavailable
 from memory.domain.scope import Scope
 from memory.domain.time import micros, moment
 from memory.orchestrator.cache import Cache
@@ -63,6 +63,8 @@ class Erasure:
         self._cache = cache
         self._generations = generations
         self.holds = Holds(placement)
+        self.first: list[Callable[[Partition, datetime], Awaitable[None]]] = []
+        """What lets go of a partition before any of it is erased, and once more behind that; it is told when the erasure began."""
         self.also: list[Callable[[Partition, int], Awaitable[None]]] = []
         """What else goes with a partition, once all stores have let go of what is older than this generation; it may be awaited more than once."""
         outbox.register(DELETE, self._delete_noted, Until.DONE)
@@ -273,7 +275,12 @@ class Erasure:
     async def _carry_out(self, operation: Record) -> Counter[str]:
         """Erase in every store, also where one fails: that is raised in the end, and the operation stays owed. How many of each collection."""
         partition, generation = _asked_of(operation)
-        erased, failures = Counter[str](), list[StoreError]()
+        erased, failures = Counter[str](), list[MemoryTiersError]()
+        for lets_go in self.first:
+            try:
+                await lets_go(partition, operation.created_at)
+            except (StoreError, Contended) as error:
+                failures.append(error)
         for store in self._stores():
             try:
                 raised = await self._placement.write_one("erase.raise", store, RaiseGeneration(partition, to=generation))
@@ -291,6 +298,8 @@ class Erasure:
             raise failures[0]
         for goes_along in self.also:
             await goes_along(partition, generation)
+        for lets_go in self.first:
+            await lets_go(partition, operation.created_at)
         await self._end(operation)
         return erased
 
