@@ -11,7 +11,7 @@ from memory.orchestrator.cache import Cache
 from memory.orchestrator.collections import ENTRIES
 from memory.orchestrator.conversations.taught import SAID_IN
 from memory.orchestrator.deliveries import Deliveries
-from memory.orchestrator.entry_records import pinned_at
+from memory.orchestrator.entry_records import PIN, UNPINNED, pinned_at
 from memory.orchestrator.erasure import Erasure
 from memory.orchestrator.placement import Placement, refused
 from memory.orchestrator.split import CONVERSATION
@@ -22,8 +22,6 @@ from memory.ports.store import Store
 from memory.ports.writes import AtVersion, Put
 
 COPIES = frozenset({Role.HOME, Role.ARRIVING, Role.REPLICA})
-PIN = ("conversation_id", "number_in_conversation")
-"""A number counts within a conversation, and goes with it. Who said it stays."""
 
 
 class Referrers:
@@ -81,4 +79,5 @@ class Referrers:
 
 
 def _without(row: Record, fields: tuple[str, ...]) -> Record:
-    return replace(row, fields={name: value for name, value in row.fields.items() if name not in fields})
+    body = {**row.body, UNPINNED: True} if fields is PIN else row.body
+    return replace(row, fields={name: value for name, value in row.fields.items() if name not in fields}, body=body)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 from datetime import timedelta
+from typing import Any
 
 import pytest
 
@@ -24,7 +25,7 @@ async def created(engine: Engine, session_id: str = "s1") -> None:
     await engine.conversations.create(TENANT, SessionDraft(session_id))
 
 
-async def pinned(world: World, content: str = "text", **more: object) -> Entry:
+async def pinned(world: World, content: str = "text", **more: Any) -> Entry:
     return await world.write(content, USER, conversation_id="s1", number_in_conversation=3, speaker="Ada", **more)
 
 
@@ -168,6 +169,26 @@ async def test_a_store_that_failed_is_unpinned_when_it_is_back_and_what_is_the_n
     engine = await world.settled()
     assert await shown(engine) == ["new"]
     assert await world.browse(there) == ["new", "old"]
+
+
+async def test_a_roll_back_and_an_edit_bring_no_pin_back_and_an_upsert_pins_anew(world: World) -> None:
+    await created(world.engine)
+    entry = await pinned(world, key="k")
+    await world.engine.entries.update(TENANT, entry.id, {"content": "poisoned", "source": "bad"})
+    rolled = EntryDraft(scope=USER, content="poisoned too", agent="bad", key="k", conversation_id="s1", number_in_conversation=3, speaker="Ada")
+    await world.engine.entries.upsert(TENANT, rolled)
+    world.clock.advance()
+    await world.engine.conversations.sessions.delete(TENANT, "s1")
+    done = await world.engine.rolling_back.run(TENANT, ["agent:bad"], since=None, erase=False, derived=False)
+    assert [one.done for one in done.entries] == ["restored"]
+    now = await world.get(entry)
+    assert now is not None
+    assert (now.content, now.conversation_id, now.number_in_conversation, now.speaker) == ("poisoned", None, None, "Ada")
+    await created(world.engine)
+    await world.update(entry, content="edited")
+    assert await shown(world.engine) == []
+    await world.engine.entries.upsert(TENANT, rolled)
+    assert await shown(world.engine) == ["poisoned too"]
 
 
 async def test_a_session_that_expired_is_unpinned_as_well(world: World) -> None:
