@@ -69,6 +69,14 @@ class ErasedUser(Shown):
 
 
 @dataclass(frozen=True, slots=True, repr=False)
+class ErasedTenant(Shown):
+    """What was erased of a tenant: so many scopes and conversations, and how many records by kind and store, where they were at home."""
+
+    scopes: int
+    records: dict[str, dict[str, int]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, repr=False)
 class HistoryItem(Shown):
     """A message of a session's history. `number` counts from 1 in the order of insertion and never changes (B23)."""
 

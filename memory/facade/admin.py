@@ -13,7 +13,7 @@ from memory.domain.entry import EntryType
 from memory.domain.hold import LegalHold
 from memory.domain.rolled_back import RolledBack
 from memory.domain.scope import Scope
-from memory.domain.session import ErasedUser
+from memory.domain.session import ErasedTenant, ErasedUser
 from memory.facade import distrusting, holding, reports
 from memory.facade.access import Access
 from memory.facade.arguments import Moment, flag, id_of, ids_of, moment, scope_of
@@ -57,9 +57,13 @@ class Admin:
         """
         return await self._access.engine.erasure.erase_scope(self._access.tenant, scope_of(scope))
 
-    async def erase_tenant(self) -> int:
-        """Erase all that this tenant has: every scope, expired and retired entries too, their versions and relations, and every session. How many
-        scopes and conversations there were (D35). Where a store fails the call does: what had begun is done by a sweep, and the call can be repeated.
+    async def erase_tenant(self) -> ErasedTenant:
+        """Erase all that this tenant has: every scope, expired and retired entries too, their versions and relations, scratchpads, and every session
+        with its artifacts. How many scopes and conversations there were, and how many records of each kind in each store (D35). How far the tenant
+        has counted stays, so that no number is given twice.
+
+        It looks again until nothing of before is found. What is written meanwhile may go too; what is written afterwards stands. Where a store fails
+        the call does: what had begun is done by a sweep, and the call can be repeated.
         """
         return await self._access.engine.tenants.erase(self._access.tenant)
 

@@ -21,7 +21,17 @@ from memory.domain.message import Message, Role
 from memory.domain.provenance import Provenance
 from memory.domain.rolled_back import RolledBack
 from memory.domain.scope import Scope
-from memory.domain.session import Compaction, Context, ErasedUser, FoundMessages, HistoryItem, HistoryPage, SessionInfo, SessionPage
+from memory.domain.session import (
+    Compaction,
+    Context,
+    ErasedTenant,
+    ErasedUser,
+    FoundMessages,
+    HistoryItem,
+    HistoryPage,
+    SessionInfo,
+    SessionPage,
+)
 from memory.domain.shapes.tools import Shape
 from memory.domain.task import Run, RunPage, Task, TaskPage
 from memory.facade.access import Access, Scopes
@@ -582,7 +592,7 @@ class BlockingMessageStream:
 class BlockingAdmin:
     def __init__(self, access: Access) -> None: ...
     def erase(self, scope: Scope | str) -> int: ...
-    def erase_tenant(self) -> int: ...
+    def erase_tenant(self) -> ErasedTenant: ...
     def erase_user(self, user: str) -> ErasedUser: ...
     def hold(
         self,

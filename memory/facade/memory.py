@@ -330,8 +330,9 @@ class Memory:
         end `enrichment` says why not. Without an advisor nothing is done (D101); with `supersedes` or `check` nothing is superseded besides (D108).
         `created_at` sets creation, update and the start of validity together (D9). An entry past `expires_at`, a moment or
         a `timedelta` from the write on, is hidden, not deleted (A36).
-        Of what was said in a conversation `conversation_id`, `number_in_conversation` and `speaker` say where and by whom, for good; `content` is the
-        speaker's own words, without the name. What was said just before and after helps to find them.
+        Of what was said in a conversation `conversation_id`, `number_in_conversation` and `speaker` say where and by whom; `content` is the
+        speaker's own words, without the name. What was said just before and after helps to find them. The conversation need be no session of this
+        memory; where it is, `browse(conversation=…)` shows what is pinned to it, and the session's deletion clears both (decision 066).
         `artifact_id` points to a file of a session (`memory.artifacts`), which must be there, else nothing is written (D6); it is cleared when that
         is deleted (D19).
         `source`, `agent` and `run` say where it comes from and who writes it, `origins` what else went into it (`"source:web:example.com"`): by these

@@ -151,7 +151,7 @@ class Engine:
             onward=onward,
             trust=self.trust,
         )
-        self.referrers = Referrers(self.placement, cache=self.cache, deliveries=self.deliveries)
+        self.referrers = Referrers(self.placement, cache=self.cache, deliveries=self.deliveries, erasure=self.erasure)
         self.conversations.manifests.on_gone = self.referrers.clear
         self.scratchpads = Scratchpads(self.placement, outbox=self.outbox, turns=self.turns, holds=self.erasure.holds)
         self.tenants = Tenants(self.placement, self.erasure, self.conversations.sessions)

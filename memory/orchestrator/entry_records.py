@@ -15,12 +15,18 @@ from memory.domain import door
 from memory.domain.entry import CARRIED, WHERE_SAID, Contributor, Entry, EntryDraft, EntryType, ImportedDraft, MessageDraft, expiry
 from memory.domain.provenance import ORIGIN_KINDS, all_in, named_in
 from memory.domain.scope import Scope
-from memory.domain.time import moment
+from memory.domain.time import micros, moment
 from memory.orchestrator.collections import SAID
 from memory.policies.marks import marks_of
 from memory.policies.passages import fine_parts_of, is_long
 from memory.ports.record import FieldValue, JsonValue, Key, Record
 
+PINNED = "pinned"
+"""In the body of a record that says to be older than its naming a conversation: at which version it came to name it."""
+UNPINNED = "unpinned"
+"""In the body of a record that let go of the conversation it named, whose session was deleted: no roll-back brings it back."""
+PIN = ("conversation_id", "number_in_conversation")
+"""What names a conversation: a number counts within one, and goes with it. Who said it stays."""
 PARTS = "parts"
 """In the body of a record: how many parts its text may have had when it said something else."""
 WRITTEN_BY = "written_by"
@@ -89,6 +95,8 @@ def record_of(
         body["compacted_from_ids"] = compacted_from_ids
     if contributors is not None:
         body["contributors"] = contributors
+    if draft.conversation_id is not None and born < now:
+        body[PINNED] = version
     texts = texts_of(draft.title, draft.content, draft.tags, draft.source)
     fields: dict[str, FieldValue] = {
         "scope_kind": draft.scope.kind.value,
@@ -117,6 +125,11 @@ def record_of(
         texts=texts,
         tier=tier,
     )
+
+
+def pinned_at(record: Record) -> int:
+    """Since when an entry names its conversation, in microseconds, whatever moment it was written for."""
+    return int(record.body.get(PINNED, micros(record.created_at)))
 
 
 def texts_of(title: str | None, content: str, tags: list[str], source: str | None) -> dict[str, str]:
@@ -250,7 +263,8 @@ def without(steps: Sequence[Record], taken: Sequence[bool], version: int, gone: 
     body.pop("metadata", None)
     body.pop(WRITTEN_BY, None)
     body |= {TURNED_BACK: sorted(out)} | ({"metadata": metadata} if metadata else {})
-    fields |= {name: own[name] for name in WHERE_SAID if own[name] != fields.get(name)}
+    kept = PIN if UNPINNED in now.body else ()
+    fields |= {name: own[name] for name in WHERE_SAID if name not in kept and own[name] != fields.get(name)}
     fields |= {"confidence": confidence_of(metadata), "origins": tuple(one for one in origins if one not in named_in(fields)) or None}
     turned_back = replace(whole, body=body, fields=fields)
     is_so = _said_of(turned_back) == _said_of(now) and set(all_in(fields)) == set(all_in(now.fields))
@@ -272,6 +286,8 @@ def restated(record: Record, draft: EntryDraft, *, version: int) -> Record:
         return record
     changes |= {name: getattr(draft, name) for name in (*ORIGIN_KINDS, "origins")}  # of who says so now, whatever stood there
     body = {name: value for name, value in record.body.items() if name != "metadata" or "metadata" not in changes}
+    if draft.conversation_id is not None and "conversation_id" in changes:
+        body = {name: value for name, value in body.items() if name != UNPINNED} | {PINNED: version}
     new = changed(replace(record, body=body), changes, version=version)
     return replace(new, fields={**new.fields, **{name: changes[name] for name in WHERE_SAID if name in changes}})
 

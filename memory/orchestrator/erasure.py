@@ -16,7 +16,7 @@ from dataclasses import replace
 from datetime import datetime
 from typing import Literal, TypeAlias
 
-from memory.domain.errors import CorruptRecord, Held, StoreError, StoreUnavailable
+from memory.domain.errors import Contended, CorruptRecord, Held, MemoryTiersError, StoreError, StoreUnavailable
 from memory.domain.scope import Scope
 from memory.domain.time import micros, moment
 from memory.orchestrator.cache import Cache
@@ -52,6 +52,8 @@ REPEATED_TOGETHER = 100
 OfHeld: TypeAlias = Literal["refused", "left", "deleted"]
 """What becomes of a deletion of what is under legal hold; it goes where it was never to be, or what it belonged to is gone."""
 Came: TypeAlias = "bool | StoreError | Held"
+Erased: TypeAlias = "Counter[tuple[str, str]]"
+"""How many records had their home there, by the names of collection and store."""
 
 
 class Erasure:
@@ -63,6 +65,8 @@ class Erasure:
         self._cache = cache
         self._generations = generations
         self.holds = Holds(placement)
+        self.first: list[Callable[[Partition, datetime], Awaitable[None]]] = []
+        """What lets go of a partition before any of it is erased, and once more behind that; it is told when the erasure began."""
         self.also: list[Callable[[Partition, int], Awaitable[None]]] = []
         """What else goes with a partition, once all stores have let go of what is older than this generation; it may be awaited more than once."""
         outbox.register(DELETE, self._delete_noted, Until.DONE)
@@ -233,10 +237,10 @@ class Erasure:
         A store that fails is left to maintenance, the others are erased, and the call fails. The generation is one above the highest of all stores:
         they may disagree (see `generations`).
         """
-        return (await self.erase(Partition(tenant, scope.text)))[ENTRIES.name]
+        return entries_of(await self.erase(Partition(tenant, scope.text)))
 
-    async def erase(self, partition: Partition, then: tuple[Owed, ...] = (), older_than: int | None = None) -> Counter[str]:
-        """Delete every record of a partition, in every store; how many of each collection (see `erase_scope`). `then` is done behind it.
+    async def erase(self, partition: Partition, then: tuple[Owed, ...] = (), older_than: int | None = None) -> Erased:
+        """Delete every record of a partition, in every store; how many there were (see `erase_scope`). `then` is done behind it.
 
         With `older_than` only those of lower generations: what was born since that was raised stays. Raises `Held` where the partition, or an entry
         in it, is under legal hold. An erasure that had begun before is carried out.
@@ -244,7 +248,7 @@ class Erasure:
         await self.holds.refuse_partition(partition)
         return await self._begin(partition, older_than or 1 + await self._generations.highest(partition), then)
 
-    async def _begin(self, partition: Partition, generation: int, then: tuple[Owed, ...] = ()) -> Counter[str]:
+    async def _begin(self, partition: Partition, generation: int, then: tuple[Owed, ...] = ()) -> Erased:
         archive, operation = self._placement.topology.archive, self._operation(partition, generation, then)
         begun = await self._placement.write_one("erase.begin", archive, Put(OPERATIONS, operation, Newer()))
         if (error := refused(archive, begun)) is not None:
@@ -270,10 +274,15 @@ class Erasure:
         """Every store, the archive first."""
         return tuple(dict.fromkeys((self._placement.topology.archive, *self._placement.topology.stores)))
 
-    async def _carry_out(self, operation: Record) -> Counter[str]:
-        """Erase in every store, also where one fails: that is raised in the end, and the operation stays owed. How many of each collection."""
+    async def _carry_out(self, operation: Record) -> Erased:
+        """Erase in every store, also where one fails: that is raised in the end, and the operation stays owed."""
         partition, generation = _asked_of(operation)
-        erased, failures = Counter[str](), list[StoreError]()
+        erased, failures = Counter[tuple[str, str]](), list[MemoryTiersError]()
+        for lets_go in self.first:
+            try:
+                await lets_go(partition, operation.created_at)
+            except (StoreError, Contended) as error:
+                failures.append(error)
         for store in self._stores():
             try:
                 raised = await self._placement.write_one("erase.raise", store, RaiseGeneration(partition, to=generation))
@@ -284,13 +293,16 @@ class Erasure:
                     again = await self._begin(partition, stands + 1, then)
                     await self._end(operation)
                     return erased + again
-                erased += await self._erase_in(store, partition, generation, micros(operation.created_at))
+                here = await self._erase_in(store, partition, generation, micros(operation.created_at))
+                erased += Counter({(collection, store.name): count for collection, count in here.items()})
             except StoreError as error:
                 failures.append(error)
         if failures:
             raise failures[0]
         for goes_along in self.also:
             await goes_along(partition, generation)
+        for lets_go in self.first:
+            await lets_go(partition, operation.created_at)
         await self._end(operation)
         return erased
 
@@ -464,6 +476,10 @@ class Erasure:
         query = Query(OPERATIONS, Everywhere(), condition, limit=self._placement.settings.page)
         pages = self._placement.pages("erase.remembered", self._placement.topology.archive, query)
         return [row async for page in pages for row in page.records if isinstance(row, Record)]
+
+
+def entries_of(erased: Erased) -> int:
+    return sum(count for (collection, _), count in erased.items() if collection == ENTRIES.name)
 
 
 def _asked_of(operation: Record) -> tuple[Partition, int]:

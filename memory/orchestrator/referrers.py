@@ -1,16 +1,23 @@
-"""The entries that point to an artifact: they let go of it when it is deleted (D19)."""
+"""The entries that point to something: they let go of it when it is gone (D19), be it an artifact or the session that they are pinned to."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
+from datetime import datetime
 
+from memory.domain.time import micros
 from memory.orchestrator.cache import Cache
 from memory.orchestrator.collections import ENTRIES
+from memory.orchestrator.conversations.taught import SAID_IN
 from memory.orchestrator.deliveries import Deliveries
+from memory.orchestrator.entry_records import PIN, UNPINNED, pinned_at
+from memory.orchestrator.erasure import Erasure
 from memory.orchestrator.placement import Placement, refused
+from memory.orchestrator.split import CONVERSATION
 from memory.orchestrator.turns import Patience
 from memory.ports.query import Eq, Query, Tenant
-from memory.ports.record import Record, Role
+from memory.ports.record import Partition, Record, Role
 from memory.ports.store import Store
 from memory.ports.writes import AtVersion, Put
 
@@ -18,40 +25,59 @@ COPIES = frozenset({Role.HOME, Role.ARRIVING, Role.REPLICA})
 
 
 class Referrers:
-    """Clears `artifact_id`, of retired entries too."""
+    """Clears the field, of retired entries too, in whatever copy. No version is made of that: `updated_at` stays, and nothing is kept."""
 
-    def __init__(self, placement: Placement, *, cache: Cache, deliveries: Deliveries) -> None:
+    def __init__(self, placement: Placement, *, cache: Cache, deliveries: Deliveries, erasure: Erasure) -> None:
         self._placement = placement
         self._cache = cache
         self._deliveries = deliveries
+        erasure.first.append(self._unpin)
 
     async def clear(self, tenant: str, artifact_id: str) -> None:
-        """Have no entry of the tenant point to the artifact, in whatever copy. No version is made of that: `updated_at` stays, and nothing is kept.
+        """Have no entry of the tenant point to the artifact.
 
         What an edit that is under way, or a move, brings back points to nothing: a read shows no artifact then.
         """
-        await self._deliveries.flush()  # what is queued here would bring it to copies
-        for store in self._placement.topology.homes:
-            await self._clear_in(store, tenant, artifact_id)
+        await self._let_go(tenant, ("artifact_id",), artifact_id, lambda row: True)
 
-    async def _clear_in(self, store: Store, tenant: str, artifact_id: str) -> None:
-        patience = Patience(self._placement, artifact_id)
-        pointing = Query(ENTRIES, Tenant(tenant), Eq("artifact_id", artifact_id), limit=self._placement.settings.page, roles=COPIES)
+    async def _unpin(self, partition: Partition, begun: datetime) -> None:
+        """Have no entry pinned to a session whose deletion began then, but for what was pinned later: to a session of its id that was created since.
+
+        What was made of what was said there goes with the session, and is found by the name (see `taught.py`).
+        """
+        kind, _, session_id = partition.scope.partition(":")
+        if kind == CONVERSATION:
+            until = micros(begun)
+            await self._let_go(partition.tenant, PIN, session_id, lambda row: pinned_at(row) <= until and SAID_IN not in row.body)
+
+    async def _let_go(self, tenant: str, fields: tuple[str, ...], value: str, points: Callable[[Record], bool]) -> None:
+        """Clear the fields where the first has this value, until nothing is found that has it."""
+        asked = Query(ENTRIES, Tenant(tenant), Eq(fields[0], value), limit=self._placement.settings.page, roles=COPIES)
+        patience = Patience(self._placement, value)
         while True:
-            page = await self._placement.page("referrers.find", store, pointing)
-            rows = [row for row in page.records if isinstance(row, Record)]
-            if not rows:
+            found = cleared = 0
+            for store in self._placement.topology.homes:
+                async for page in self._placement.pages("referrers.find", store, asked):
+                    rows = [row for row in page.records if isinstance(row, Record) and points(row)]
+                    found += len(rows)
+                    cleared += await self._clear_in(store, rows, fields) if rows else 0
+            if not found:
                 return
-            await self._cache.invalidate(ENTRIES, *[row.key for row in rows])
-            puts = [Put(ENTRIES, _without(row), AtVersion(row.version, row.role, row.tier)) for row in rows]
-            outcomes = await self._placement.write("referrers.clear", store, *puts)
-            for outcome in outcomes:
-                if (error := refused(store, outcome)) is not None:
-                    raise error
-            await self._cache.invalidate(ENTRIES, *[row.key for row in rows])
-            if not any(outcome.applied for outcome in outcomes):
+            if not cleared:
                 await patience.wait()
+            await self._deliveries.flush()  # what is queued here brings it to copies
+
+    async def _clear_in(self, store: Store, rows: list[Record], fields: tuple[str, ...]) -> int:
+        await self._cache.invalidate(ENTRIES, *[row.key for row in rows])
+        puts = [Put(ENTRIES, _without(row, fields), AtVersion(row.version, row.role, row.tier)) for row in rows]
+        outcomes = await self._placement.write("referrers.clear", store, *puts)
+        for outcome in outcomes:
+            if (error := refused(store, outcome)) is not None:
+                raise error
+        await self._cache.invalidate(ENTRIES, *[row.key for row in rows])
+        return sum(outcome.applied for outcome in outcomes)
 
 
-def _without(row: Record) -> Record:
-    return replace(row, fields={name: value for name, value in row.fields.items() if name != "artifact_id"})
+def _without(row: Record, fields: tuple[str, ...]) -> Record:
+    body = {**row.body, UNPINNED: True} if fields is PIN else row.body
+    return replace(row, fields={name: value for name, value in row.fields.items() if name not in fields}, body=body)

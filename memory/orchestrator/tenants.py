@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 from memory.domain.errors import MemoryTiersError, StoreUnavailable
+from memory.domain.session import ErasedTenant
 from memory.orchestrator.conversations.sessions import SessionRecords
-from memory.orchestrator.erasure import Erasure
+from memory.orchestrator.erasure import Erased, Erasure
 from memory.orchestrator.placement import Placement
 from memory.orchestrator.split import CONVERSATION
-from memory.ports.query import Query, Tenant
+from memory.ports.query import Lt, Query, Tenant
 from memory.ports.record import Partition, Role
 
-ROUNDS = 3
-"""How often it is looked again for what others wrote meanwhile."""
+QUIET, MOST_ROUNDS = 2, 10
+"""So many times one after the other nothing is found any more; and how often it is looked at most."""
 
 
 class Tenants:
@@ -22,39 +25,51 @@ class Tenants:
         self._erasure = erasure
         self._sessions = sessions
 
-    async def erase(self, tenant: str) -> int:
-        """Erase all scopes of a tenant and all its sessions; how many there were. Where a store does not answer the call fails, and can be repeated;
-        what is refused of one scope is raised once the others are erased."""
-        erased, refused = set[str](), dict[str, MemoryTiersError]()
-        for _ in range(ROUNDS):
-            found = sorted(await self._scopes(tenant) - refused.keys())
+    async def erase(self, tenant: str) -> ErasedTenant:
+        """Erase all scopes of a tenant and all its sessions, until it was looked twice and nothing of before was there. Where a store does not answer
+        the call fails, and can be repeated; what is refused of one scope is raised once the others are erased.
+
+        What is written meanwhile goes where its scope has not been erased yet, and stands else.
+        """
+        erased, refused, counts = set[str](), dict[str, MemoryTiersError](), Counter[tuple[str, str]]()
+        begun, quiet, older = self._placement.next_version(), 0, None
+        for _ in range(MOST_ROUNDS):
+            found = sorted(await self._scopes(tenant, older) - refused.keys())
             for scope in found:
                 try:
-                    await self._erase(tenant, scope)
+                    counts += await self._erase(tenant, scope)
                 except StoreUnavailable:
                     raise
                 except MemoryTiersError as error:
                     refused[scope] = error
             erased |= set(found) - refused.keys()
-            if not found:
+            older, quiet = Lt("version", begun), 0 if found else quiet + 1
+            if quiet == QUIET:
                 break
         if refused:
             raise next(iter(refused.values()))
-        return len(erased)
+        return ErasedTenant(len(erased), _by_kind(counts))
 
-    async def _erase(self, tenant: str, scope: str) -> None:
+    async def _erase(self, tenant: str, scope: str) -> Erased:
         kind, _, name = scope.partition(":")
         if kind == CONVERSATION:
-            await self._sessions.delete(tenant, name)
-        else:
-            await self._erasure.erase(Partition(tenant, scope))
+            _, said, of_scope = await self._sessions.erase(tenant, name)
+            return said + of_scope
+        return await self._erasure.erase(Partition(tenant, scope))
 
-    async def _scopes(self, tenant: str) -> set[str]:
-        """Where anything of the tenant's lies, in whatever role, expired or not."""
+    async def _scopes(self, tenant: str, older: Lt | None) -> set[str]:
+        """Where anything of the tenant's lies, in whatever role, expired or not; with `older`, anything of before."""
         found = set[str]()
         for kind in self._placement.kinds.scoped:
             for store in self._placement.topology.homes:
-                query = Query(kind.collection, Tenant(tenant), roles=frozenset(Role), select=frozenset(), limit=self._placement.settings.page)
+                query = Query(kind.collection, Tenant(tenant), older, roles=frozenset(Role), select=frozenset(), limit=self._placement.settings.page)
                 async for page in self._placement.pages("tenant.scopes", store, query):
                     found |= {head.scope for head in page.heads}
         return found
+
+
+def _by_kind(counts: Erased) -> dict[str, dict[str, int]]:
+    found: dict[str, dict[str, int]] = {}
+    for (collection, store), count in sorted(counts.items()):
+        found.setdefault(collection, {})[store] = count
+    return found

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from memory import NotFound, Scope
+from memory.domain.session import ErasedTenant
 from memory.facade.memory import Memory
 from tests.acceptance.support import EVERY_KIND, HOUR, OBJECT, OTHER_USER, SESSION, USER, Clock, contents, everything_stored
 
@@ -132,7 +133,7 @@ async def test_a_tenants_end_takes_everything_of_it_and_nothing_of_others(memory
         await whose.session("chat", user="ada").append({"role": "user", "content": "how is the sea"})
         await whose.admin.sweep()
     before = await everything_stored(other)
-    assert await memory.admin.erase_tenant() == 4
+    assert (await memory.admin.erase_tenant()).scopes == 4
     assert [line async for line in memory.admin.export()] == []
     assert (await memory.admin.stats()).to_dict()["by_type"] == {}
     assert await memory.sessions.get("chat") is None
@@ -141,5 +142,5 @@ async def test_a_tenants_end_takes_everything_of_it_and_nothing_of_others(memory
     assert await everything_stored(other) == before
     assert len(await other.search_messages("sea")) == 1
     assert all(not audit.problems for audit in await memory.admin.audit())
-    assert await memory.admin.erase_tenant() == 0
+    assert await memory.admin.erase_tenant() == ErasedTenant(0)
     assert (await memory.write("begun again", scope=USER)).content == "begun again"

@@ -88,6 +88,8 @@ class Life:
     made_of: tuple[str, int] | None = None
     """Of a promoted entry: the id and version of its source."""
     overrides: dict[str, Any] = field(default_factory=dict)
+    noted: bool = False
+    """Whether it was made of what was said in a session."""
 
     @property
     def now(self) -> Version:
@@ -611,7 +613,7 @@ class Model:
                 stays = self.holds_all(tenant, f"session:{session}")
                 gone, held = gone + (not stays), held + stays
                 if not stays:
-                    self.talks.goes(talk)
+                    self.talks.goes(self, talk)
         return gone, held
 
     def retire(self, said: Said) -> tuple[int, int]:
@@ -779,15 +781,22 @@ class Model:
         """Those of them go that are not held."""
         self.bury(tenant, [entry_id for entry_id in ids if (life := self.life(tenant, entry_id)) is not None and not self.held(tenant, life)], at)
 
+    def unpin(self, tenant: str, session: str) -> None:
+        """What names a session that is gone names none any more, but for what was made of it. What it said before goes on saying it."""
+        for (owner, _), life in self.lives.items():
+            if owner == tenant and life.now.fields["conversation_id"] == session and not life.noted:
+                life.versions[-1] = Version({**life.now.fields, "conversation_id": None, "number_in_conversation": None}, life.now.stored)
+
     # -- made of what was said ----------------------------------------------------------------------------------------
 
     def noted(self, said: Said, tenant: str, scope: str, content: str, session: str, found: dict[str, Any]) -> None:
         """An entry that was made of a message that left the window of a session. Of many made at once a sweep moves the first on."""
         wanted: dict[str, Any] = {"tenant": tenant, "scope": scope, "type": "context", "title": None, "content": content, "source": None, "tags": []}
         birth = birth_tier(scope)
-        self._begin(
+        key = self._begin(
             said, found | {"tier": birth}, wanted | {"metadata": {"created_in_session_id": session}, "expires_at": None, "conversation_id": session}
         )
+        self.lives[key].noted = True
         if found["tier"] != birth and (birth, found["tier"]) != ("short", "mid"):
             said.wrong("notes it in another tier", found["tier"])
 

@@ -25,7 +25,7 @@ from memory.orchestrator.conversations.previews import preview_of
 from memory.orchestrator.conversations.seen import REMEMBERED_FOR
 from memory.orchestrator.conversations.uploads import Uploads
 from memory.orchestrator.entry_records import copied
-from memory.orchestrator.erasure import Erasure
+from memory.orchestrator.erasure import Erased, Erasure, entries_of
 from memory.orchestrator.outbox import Outbox, Pending
 from memory.orchestrator.placement import Placement, refused
 from memory.orchestrator.session_keys import scope_of, session_key
@@ -260,15 +260,20 @@ class SessionRecords:
 
     async def delete(self, tenant: str, session_id: str) -> bool:
         """Erase a session with everything said in it, the entries of its scope, and those made of what was said; false where there was none."""
+        there, _, entries = await self.erase(tenant, session_id)
+        return there or entries_of(entries) > 0
+
+    async def erase(self, tenant: str, session_id: str) -> tuple[bool, Erased, Erased]:
+        """The same; whether there was a session, what was erased of the conversation, and what of the session's scope."""
         record = None
         with suppress(NotFound):
             record = await self.record(tenant, session_id)
         life = {"tenant": tenant, "session_id": session_id, "incarnation": None if record is None else record.body["incarnation"]}
-        entries = await self._erasure.erase_scope(tenant, Scope.session(session_id))
-        await self._erasure.erase(Partition(tenant, scope_of(session_id)), (Owed(UNLEARN, UNLEARN, life),))
+        of_scope = await self._erasure.erase(Partition(tenant, Scope.session(session_id).text))
+        said = await self._erasure.erase(Partition(tenant, scope_of(session_id)), (Owed(UNLEARN, UNLEARN, life),))
         self._told.pop(session_key(tenant, session_id), None)
         self._logs.pop((tenant, session_id), None)
-        return record is not None or entries > 0
+        return record is not None, said, of_scope
 
     async def erase_expired(self, record: Record) -> None:
         """Erase a session that has expired, and not one that was created of its id since. Entries of its scope have an expiry of their own."""

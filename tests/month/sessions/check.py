@@ -358,7 +358,7 @@ async def retired(run: Run, said: Said, owing: Owing) -> Retired:
             done.held += talk not in waits
             done.perhaps_held += talk in waits
         elif talk not in waits or (await run.ask(None, "sessions.get", talk.id, tenant=talk.tenant)).given() is None:
-            run.talks.goes(talk)
+            run.talks.goes(run.model, talk)
             done.deleted += 1
     return done
 

@@ -73,7 +73,7 @@ async def create(run: Run, op: Operation) -> None:
 
 async def _begun(run: Run, op: Operation, said: Said, session_id: str, draft: dict[str, Any], *, held: bool = False) -> Talk:
     info = (await run.ask(op, "session.info", Of(session_id, fresh=not held), reading=True)).given()
-    talk = run.talks.begun(said, op.tenant, session_id, draft, info)
+    talk = run.talks.begun(run.model, said, op.tenant, session_id, draft, info)
     run.talks.holds(run, talk, op.worker)
     _remembered(run, talk.system)
     return talk

@@ -13,6 +13,7 @@ from tests.month.sessions.talk import Line, Talk
 from tests.month.words import is_own
 
 if TYPE_CHECKING:
+    from tests.month.model import Model
     from tests.month.operations import Operation
     from tests.month.run import Run
 
@@ -48,13 +49,13 @@ class Talks:
 
     # -- births and ends ----------------------------------------------------------------------------------------------
 
-    def begun(self, said: Said, tenant: str, session_id: str, draft: dict[str, Any], info: SessionInfo) -> Talk:
+    def begun(self, model: Model, said: Said, tenant: str, session_id: str, draft: dict[str, Any], info: SessionInfo) -> Talk:
         """A session that the call has created."""
         if not said.begun <= info.created_at <= said.ended:
             said.wrong("is created at another time", f"{info.created_at}, not between {said.begun} and {said.ended}")
         self._begun += 1
         if (over := self.all.get((tenant, session_id))) is not None:
-            self.goes(over)
+            self.goes(model, over)
         talk = Talk(tenant, session_id, self._begun, info.created_at, **draft)
         talk.count = int(talk.system is not None)
         self.all[tenant, session_id] = talk
@@ -65,12 +66,14 @@ class Talks:
         talk = self.get(tenant, session_id, at)
         scoped = [life.id for life in run.model.in_scopes(tenant, [f"session:{session_id}"])]
         run.model.bury(tenant, scoped, at)
+        run.model.unpin(tenant, session_id)
         run.model.bury_free(tenant, [*(talk.noted if talk is not None else ()), *self.noted_before.pop((tenant, session_id), ())], at)
         self.all.pop((tenant, session_id), None)
         return len(scoped)
 
-    def goes(self, talk: Talk) -> None:
+    def goes(self, model: Model, talk: Talk) -> None:
         """A session is gone, and the entries that were made of it stay."""
+        model.unpin(talk.tenant, talk.id)
         self.all.pop((talk.tenant, talk.id), None)
         self.noted_before.setdefault((talk.tenant, talk.id), []).extend(talk.noted)
 

@@ -1,0 +1,132 @@
+"""A tenant's end: one of every kind there is, and afterwards every record of every store is looked at."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+import pytest
+
+from memory.domain.session import ErasedTenant
+from memory.facade.memory import Memory
+from memory.orchestrator.collections import COUNTERS, HOLDS, LEASES, OPERATIONS, PASSAGES, RESERVATIONS, SETTINGS
+from memory.orchestrator.kinds import KINDS
+from memory.orchestrator.tenants import Tenants
+from memory.ports.advisor import Prompt
+from memory.ports.query import Everywhere, Query, RowType
+from memory.ports.record import Record, Role
+from tests.acceptance.support import SESSION, USER, Clock
+from tests.support.long_texts import long_text
+
+ENGINES_OWN = {OPERATIONS, LEASES, SETTINGS}
+"""They are nobody's: an erasure is remembered by its scope's name, and no word of a caller's."""
+STAYS = {COUNTERS: 1, RESERVATIONS: 1}
+"""How far the tenant has counted, and the balance of its artifacts, which is nothing."""
+AGENT = "scribe"
+
+
+def no_model(prompt: Prompt) -> str:
+    raise OSError("no model there")
+
+
+async def fill(memory: Memory, word: str) -> None:
+    """One of every kind, `word` in each that has a text."""
+    first = await memory.write(long_text("money", f"{word} ends it"), scope=USER, tags=[word])
+    second = await memory.write(f"the {word} is calm", scope=SESSION, conversation_id="chat")
+    await memory.update(second.id, content=f"the {word} is rough")
+    await memory.entries.invalidate((await memory.write(f"{word} retired", scope=USER)).id)
+    await memory.relations.relate(first.id, "refines", second.id)
+    await memory.numbers.of([first.id, second.id])
+    await memory.admin.move([first.id], "long")
+    session = memory.session("chat", user=word)
+    await session.append([{"role": "user", "content": f"how is the {word}"}, {"role": "user", "content": f"{word} " * 20_000}])
+    await session.tasks.save("task", title=word)
+    await session.runs.save("run", child_id=word)
+    await memory.artifacts.put("chat", f"{word}.md", word.encode() * 100)
+    for agent in (AGENT, None):
+        await memory.scratchpads.append(f"note: {word}", agent)
+    await memory.remember(f"Ada says {word}", scope=USER, auto_tag=True)  # which stays owed
+    if memory._engine.conversations.passages.lacking is None:
+        await memory.admin.embed_messages()
+    await memory.admin.sweep()
+    await memory.admin.flush()
+
+
+async def standing(memory: Memory, tenant: str) -> Counter[tuple[str, str]]:
+    """How many there are of each kind in each store, in whatever role."""
+    found = Counter[tuple[str, str]]()
+    for leaf, kind, row in await rows(memory, frozenset({RowType.RECORD})):
+        found[kind, leaf] += row.key.tenant == tenant
+    return +found
+
+
+async def rows(memory: Memory, types: frozenset[RowType]) -> list[tuple[str, str, Any]]:
+    found = list[tuple[str, str, Any]]()
+    for leaf in memory._engine.topology.leaves:
+        for collection in KINDS.collections:
+            page = await leaf.query(Query(collection, Everywhere(), roles=frozenset(Role), types=types, limit=1_000))
+            assert page.cursor is None
+            found += [(leaf.name, collection.name, row) for row in page.records]
+    return found
+
+
+@pytest.mark.behaviour("D35")
+async def test_one_of_every_kind_ends_with_its_tenant_in_every_store_and_the_receipt_says_so(config: dict[str, Any], clock: Clock) -> None:
+    async with Memory(config | {"embedder": "wordllama", "conversations": {"meaning": "long"}}, clock=clock, advisor=no_model) as memory:
+        other = memory.for_tenant("other")
+        await fill(memory, "zirconium")
+        await fill(other, "feldspar")
+        before, theirs = await standing(memory, memory.tenant), await standing(memory, "other")
+        there = {name for name, _ in before}
+        missing = {kind.collection.name for kind in KINDS if kind.collection not in ENGINES_OWN} - there
+        no_meaning = {PASSAGES.name} if memory._engine.conversations.passages.lacking is not None else set()
+        assert missing == {HOLDS.name} | no_meaning, "of every kind: what is held is not erased"
+
+        receipt = await memory.admin.erase_tenant()
+        assert receipt.scopes == 5, "two scopes, a conversation, two scratchpads"
+        assert receipt.records.keys() == {kind.collection.name for kind in KINDS.scoped} - no_meaning
+        assert all(receipt.records.values())
+        await memory.admin.flush()
+        left = await standing(memory, memory.tenant)
+        assert {name for name, _ in left} == {kind.name for kind in STAYS}
+        assert sorted(left.values()) == sorted(STAYS.values())
+        assert await memory._engine.conversations.reservations.reserved(memory.tenant) == 0
+        every = frozenset(RowType)
+        assert not [row for *_, row in await rows(memory, every) if "zirconium" in repr(row) and not _names_a_scope(row)]
+        assert await standing(memory, "other") == theirs, "nothing of others"
+
+        clock.advance()
+        await memory.admin.sweep()
+        assert (await standing(memory, memory.tenant)).keys() == left.keys(), "what was owed brings nothing back"
+        assert await memory.admin.erase_tenant() == ErasedTenant(0)
+        await fill(memory, "basalt")
+        for _ in range(2):
+            clock.advance()
+            await memory.admin.sweep()
+        assert {name for name, _ in await standing(memory, memory.tenant)} == there, "it may begin anew"
+
+
+def _names_a_scope(row: Any) -> bool:
+    return isinstance(row, Record) and row.scope == "operations"
+
+
+async def test_it_looks_again_until_nothing_of_before_is_there_and_leaves_what_is_written_meanwhile(
+    config: dict[str, Any], clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with Memory(config, clock=clock) as memory:
+        await memory.write("old", scope=USER)
+        look, looks = Tenants._scopes, list[int]()
+
+        async def looked(self: Tenants, *asked: Any) -> set[str]:
+            looks.append(len(looks))
+            if len(looks) == 2:
+                await memory.write("late", scope="org:late")
+                clock.advance()
+            found = await look(self, *asked)
+            return {*found, *({SESSION.text} if len(looks) == 2 else ())}
+
+        monkeypatch.setattr(Tenants, "_scopes", looked)
+        assert (await memory.admin.erase_tenant()).scopes == 2
+        assert len(looks) == 4, "twice behind the last that was found"
+        assert [entry.content for entry in await memory.retrieve("org:late")] == ["late"]
+        assert await memory.retrieve(USER) == []
