@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import random
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -13,18 +13,18 @@ from typing import TYPE_CHECKING, Any
 
 from memory.domain.entry import Entry
 from memory.domain.ids import keyed_id
-from memory.orchestrator.collections import ENTRIES, ENTRY_VERSIONS, OPERATIONS, RELATIONS
+from memory.orchestrator.collections import ENTRIES, ENTRY_VERSIONS, OPERATIONS, RELATIONS, SCRATCHPADS
 from memory.orchestrator.kinds import KINDS
 from memory.orchestrator.maintenance import SweepReport
 from memory.ports.collections import Collection
 from memory.ports.query import Everywhere, Query, RowType
 from memory.ports.record import Mark, Record, Role, Tombstone
 from memory.ports.scanning import scan
-from tests.month.model import TIERS, Asked, Id, Life, Version, words_in
+from tests.month.model import TIERS, Asked, Id, Life, Version
 from tests.month.not_yet import NOT_YET
 from tests.month.said import Said, Wrong, differences, plain
 from tests.month.sessions import check as sessions
-from tests.month.words import OWN, TOPICS, is_own
+from tests.month.words import OWN, TOPICS, is_own, owned
 from tests.month.workers import Here
 from tests.support.delivered import undelivered
 from tests.support.long_texts import astray
@@ -45,6 +45,16 @@ once more for what was made of it."""
 DONE = ("expired", "deleted", "ended", "dropped_versions", "moved")
 OURS = frozenset({"kept", "kept.before", "kept.new", "month.pickle", "operations.jsonl"})
 """What a run keeps beside its stores."""
+
+
+Look = Callable[["Run", str, int], Awaitable[None]]
+LOOKS: list[Look] = []
+"""What else is looked at of each tenant, by a worker, when the whole is."""
+
+
+def look(of: Look) -> Look:
+    LOOKS.append(of)
+    return of
 
 
 # -- one entry --------------------------------------------------------------------------------------------------------
@@ -376,6 +386,8 @@ async def whole(run: Run) -> None:
     chosen = random.Random(number)  # noqa: S311 - the same for the same run
     for tenant in tenants:
         await _tenant(run, tenant, number % len(run.workers), chosen)
+        for of in LOOKS:
+            await of(run, tenant, number % len(run.workers))
     await sessions.whole(run, tenants)
     await stored(run)
     await long_texts(run)
@@ -458,7 +470,7 @@ async def _counted(run: Run, tenant: str) -> None:
 async def stored(run: Run) -> None:
     """Every store's every record: homes, kept versions and relations are those of the model and no others; no words of the deleted are left."""
     gone = _gone_words(run)
-    said: dict[Collection, list[Record]] = {collection: [] for collection in sessions.COLLECTIONS}
+    said: dict[Collection, list[Record]] = {collection: [] for collection in (*sessions.COLLECTIONS, SCRATCHPADS)}
     homes: list[tuple[str, str]] = []
     kept: list[tuple[str, str, int]] = []
     links: list[str] = []
@@ -483,6 +495,7 @@ async def stored(run: Run) -> None:
                     raise Wrong("a record is corrupt", f"{store.name}: {page.corrupt}")
     lives = run.model.lives
     sessions.stored(run, said)
+    run.pads.stored(said[SCRATCHPADS])
     _as_many("homes", homes, list(lives))
     _as_many("kept versions", kept, [(t, i, v.fields["version"]) for (t, i), life in lives.items() for v in life.versions[:-1]])
     _as_many("relations", links, [link for of_tenant in run.model.links.values() for link in of_tenant])
@@ -491,12 +504,13 @@ async def stored(run: Run) -> None:
 def _gone_words(run: Run) -> set[str]:
     """Words that were written once and are to be nowhere now."""
     gone = {word for grave in run.model.graves.values() for word in grave.words if is_own(word)}
-    return (gone | run.talks.gone_words()) - run.model.living_words() - run.talks.living_words()
+    living = run.model.living_words() | run.talks.living_words() | run.pads.living_words()
+    return (gone | run.talks.gone_words() | run.pads.gone_words()) - living
 
 
 def _words_of(row: Record) -> set[str]:
     texts = [str(value) for value in (*row.texts.values(), *row.body.values(), *row.fields.values(), *(o.data for o in row.owed))]
-    return {word for text in texts for word in words_in(text) if is_own(word)}
+    return {word for text in texts for word in owned(text)}
 
 
 def _as_many(what: str, found: Sequence[Any], wanted: Sequence[Any]) -> None:

@@ -6,7 +6,7 @@ import random
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from tests.month import superseding
+from tests.month import scratchpads, superseding
 from tests.month.learning.operations import DRAWS as OF_LEARNING
 from tests.month.model import Life
 from tests.month.not_yet import NOT_YET
@@ -437,6 +437,7 @@ def _reopen(g: Generator, run: Run, tenant: str) -> Drawn | None:
     return ("reopen", {}) if run.topology.reopens else None
 
 
+OTHERS = OF_SESSIONS | OF_LEARNING | scratchpads.DRAWS
 _WEIGHTS: dict[str, float] = {
     "write": 14,
     "write_many": 1.5,
@@ -470,7 +471,7 @@ _WEIGHTS: dict[str, float] = {
     "search_topic": 2,
     "relations": 2,
     "together": 3,
-    **{kind: weight for kind, (weight, _) in (OF_SESSIONS | OF_LEARNING).items()},
+    **{kind: weight for kind, (weight, _) in OTHERS.items()},
 }
 _DRAWS: dict[str, Callable[[Generator, Run, str], Drawn | None]] = {
     "write": _write,
@@ -505,5 +506,5 @@ _DRAWS: dict[str, Callable[[Generator, Run, str], Drawn | None]] = {
     "search_topic": _search_topic,
     "relations": _relations,
     "together": _together,
-    **{kind: draw for kind, (_, draw) in (OF_SESSIONS | OF_LEARNING).items()},
+    **{kind: draw for kind, (_, draw) in OTHERS.items()},
 }

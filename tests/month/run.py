@@ -16,6 +16,7 @@ from tests.month.model import Id, Model
 from tests.month.operations import Operation, perform
 from tests.month.rules import TENANTS
 from tests.month.said import Failure, Said
+from tests.month.scratchpads import Pads
 from tests.month.script import Script
 from tests.month.sessions import operations as _of_sessions  # noqa: F401 - declares what is done with sessions
 from tests.month.sessions.talks import Talks
@@ -28,6 +29,7 @@ REMEMBERED = 20_000
 GRAVES_KEPT = 500
 READING = frozenset(
     {"get", "retrieve", "search", "entries.history", "entries.all", "relations.related", "relations.all", "admin.where", "admin.stats", "admin.holds"}
+    | {"scratchpads.read"}
     | {f"session.{method}" for method in ("info", "context", "history", "compactions", "search", "tasks.list", "runs.list")}
     | {"sessions.get", "sessions.list", "sessions.runs", "search_messages"}
 )
@@ -45,6 +47,7 @@ class Run:
         self.clock = MonthClock()
         self.talks = Talks()
         self.model = Model(self.talks)
+        self.pads = Pads()
         self.made: dict[str, Id] = {}
         """By operation, the ids of the entries it made."""
         self.made_links: dict[str, str | None] = {}
