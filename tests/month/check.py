@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from memory.domain.entry import Entry
 from memory.domain.ids import keyed_id
-from memory.orchestrator.collections import ENTRIES, ENTRY_VERSIONS, OPERATIONS, RELATIONS, SCRATCHPADS
+from memory.orchestrator.collections import ENTRIES, ENTRY_VERSIONS, NUMBERS, OPERATIONS, RELATIONS, SCRATCHPADS
 from memory.orchestrator.kinds import KINDS
 from memory.orchestrator.maintenance import SweepReport
 from memory.ports.collections import Collection
@@ -108,26 +108,33 @@ async def retrieve(run: Run, asked: Asked, *, order: str = "newest", limit: int 
     if found.degraded:
         raise Wrong("retrieve is degraded", str(found.degraded))
     if certain:
-        _same_entries("retrieve" + _of(asked), run, asked, list(found), wanted[:limit])
+        same_entries("retrieve" + _of(asked), run, asked, list(found), wanted[:limit])
 
 
 async def paged(run: Run, asked: Asked, *, order: str = "newest", limit: int = 20, worker: int = 0, with_session: str | None = None) -> None:
     """Page by page it is the same list, each entry once."""
     given = _arguments(asked) | ({} if with_session is None else {"include_narrower": True, "session_id": with_session})
     whole = asked if with_session is None else _widened(asked, with_session)
+    told: dict[str, Any] = {"tenant": asked.tenant, "worker": worker, "order": order}
+    found, (begun, ended) = await in_pages(run, "retrieve", asked.scopes[0], limit=limit, **told, **given)
+    at_first, certain = run.model.retrieved(whole, begun, order)
+    at_last, still = run.model.retrieved(whole, ended, order)
+    if certain and still and at_first == at_last:
+        same_entries("retrieve in pages" + _of(asked), run, whole, found, at_first[: PAGES * limit])
+
+
+async def in_pages(run: Run, call: str, *args: Any, limit: int, **given: Any) -> tuple[list[Entry], tuple[datetime, datetime]]:
+    """A list page by page, as far as it is read, and when that was begun and ended."""
     found, cursor, begun = list[Entry](), None, run.clock.now
     for _ in range(PAGES):
-        said = await run.ask(None, "retrieve", asked.scopes[0], tenant=asked.tenant, worker=worker, order=order, limit=limit, cursor=cursor, **given)
+        said = await run.ask(None, call, *args, limit=limit, cursor=cursor, **given)
         page = said.given()
         found += page
-        if len(page) > limit or (page.cursor is not None and not page):
-            raise Wrong("a page is too long, or empty", f"{len(page)} of {limit}")
+        if len(page) > limit or (page.cursor is not None and not page) or page.degraded:
+            raise Wrong("a page is too long, or empty, or lacks something", f"{len(page)} of {limit}, {page.degraded}")
         if (cursor := page.cursor) is None:
             break
-    at_first, certain = run.model.retrieved(whole, begun, order)
-    at_last, still = run.model.retrieved(whole, said.ended, order)
-    if certain and still and at_first == at_last:
-        _same_entries("retrieve in pages" + _of(asked), run, whole, found, at_first[: PAGES * limit])
+    return found, (begun, said.ended)
 
 
 async def search_word(
@@ -199,7 +206,7 @@ async def search_topic(
         raise Wrong(f"search by meaning{_of(asked)} {what}", f"{topic} in {asked}: found {[(e.id, e.content) for e in found]}, wanted {list(wanted)}")
 
 
-def _same_entries(label: str, run: Run, asked: Asked, found: Sequence[Entry], wanted: Sequence[Version]) -> None:
+def same_entries(label: str, run: Run, asked: Asked, found: Sequence[Entry], wanted: Sequence[Version]) -> None:
     ids = [entry.id for entry in found]
     if ids != [version.fields["id"] for version in wanted]:
         there = {version.fields["id"] for version in wanted}
@@ -470,7 +477,7 @@ async def _counted(run: Run, tenant: str) -> None:
 async def stored(run: Run) -> None:
     """Every store's every record: homes, kept versions and relations are those of the model and no others; no words of the deleted are left."""
     gone = _gone_words(run)
-    said: dict[Collection, list[Record]] = {collection: [] for collection in (*sessions.COLLECTIONS, SCRATCHPADS)}
+    said: dict[Collection, list[Record]] = {collection: [] for collection in (*sessions.COLLECTIONS, SCRATCHPADS, NUMBERS)}
     homes: list[tuple[str, str]] = []
     kept: list[tuple[str, str, int]] = []
     links: list[str] = []
@@ -496,6 +503,7 @@ async def stored(run: Run) -> None:
     lives = run.model.lives
     sessions.stored(run, said)
     run.pads.stored(said[SCRATCHPADS])
+    run.numbers.stored(said[NUMBERS], run.model)
     _as_many("homes", homes, list(lives))
     _as_many("kept versions", kept, [(t, i, v.fields["version"]) for (t, i), life in lives.items() for v in life.versions[:-1]])
     _as_many("relations", links, [link for of_tenant in run.model.links.values() for link in of_tenant])

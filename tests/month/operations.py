@@ -102,6 +102,11 @@ def _moment(run: Run, given: Any) -> datetime | None:
         return run.clock.now + timedelta(seconds=given["in"])
     if "before" in given:
         return run.moment_before(given["before"])
+    if "link" in given:
+        made = [of[link] for of in run.model.links.values() if (link := run.made_links.get(given["link"])) in of]
+        if not made:
+            raise Gone
+        return made[0].created_at + timedelta(microseconds=given["plus"])
     life = run.model.lives.get(run.made.get(given["own"], ("", "")))
     if life is None:
         raise Gone
@@ -109,7 +114,7 @@ def _moment(run: Run, given: Any) -> datetime | None:
     return version[given.get("field", "updated_at")] + timedelta(microseconds=given["plus"])  # type: ignore[no-any-return]
 
 
-MOMENTS = ("created_at", "expires_at", "when", "since", "before", "as_of", "known_at")
+MOMENTS = ("created_at", "expires_at", "when", "since", "before", "updated_before", "as_of", "known_at")
 
 
 def resolved(run: Run, given: Mapping[str, Any]) -> dict[str, Any]:

@@ -10,9 +10,12 @@ from typing import Any
 
 from memory import Memory
 from memory.orchestrator.retrieval.forms import LASTS
+from tests.month import browsing as _of_browsing  # noqa: F401 - declares it
+from tests.month import graph as _of_the_graph  # noqa: F401 - declares what is asked of it
 from tests.month.clock import MonthClock
 from tests.month.learning import operations as _of_learning  # noqa: F401 - declares how stores learn from sessions
 from tests.month.model import Id, Model
+from tests.month.numbering import Numbers
 from tests.month.operations import Operation, perform
 from tests.month.rules import TENANTS
 from tests.month.said import Failure, Said
@@ -29,7 +32,7 @@ REMEMBERED = 20_000
 GRAVES_KEPT = 500
 READING = frozenset(
     {"get", "retrieve", "search", "entries.history", "entries.all", "relations.related", "relations.all", "admin.where", "admin.stats", "admin.holds"}
-    | {"scratchpads.read"}
+    | {"scratchpads.read", "relations.expand", "relations.density", "relations.graph", "browse", "numbers.resolve_many"}
     | {f"session.{method}" for method in ("info", "context", "history", "compactions", "search", "tasks.list", "runs.list")}
     | {"sessions.get", "sessions.list", "sessions.runs", "search_messages"}
 )
@@ -48,6 +51,7 @@ class Run:
         self.talks = Talks()
         self.model = Model(self.talks)
         self.pads = Pads()
+        self.numbers = Numbers()
         self.made: dict[str, Id] = {}
         """By operation, the ids of the entries it made."""
         self.made_links: dict[str, str | None] = {}

@@ -12,6 +12,7 @@ from memory.facade.admin import Admin
 from memory.facade.scratchpads import Scratchpads
 from memory.ports.record import Record
 from tests.month import check
+from tests.month.model import MICROSECOND
 from tests.month.mutants import Method, mutant
 from tests.month.operations import Operation, at_once, carried, operation
 from tests.month.said import Said, Wrong
@@ -59,12 +60,17 @@ class Pads:
             said.refused("ScratchpadFull")
             return
         said.equals(size)
-        self.texts[pad], self.changed[pad] = stands, (said.begun, said.ended)
+        self._now_stands(said, pad, stands)
 
     def cleared(self, said: Said, pad: Pad) -> None:
         said.equals(bool(self.texts.get(pad)))
         if said.value:
-            self.texts[pad], self.changed[pad] = "", (said.begun, said.ended)
+            self._now_stands(said, pad, "")
+
+    def _now_stands(self, said: Said, pad: Pad, text: str) -> None:
+        """It changes after the change before, also where that is ahead of our clock."""
+        _, before = self.changed.get(pad, (said.begun, said.begun))
+        self.texts[pad], self.changed[pad] = text, (said.begun, max(said.ended, before + MICROSECOND))
 
     def living_words(self) -> set[str]:
         return {word for text in self.texts.values() for word in owned(text)}
