@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from memory.domain.entry import Entry
 from memory.domain.ids import keyed_id
-from memory.orchestrator.collections import ENTRIES, ENTRY_VERSIONS, NUMBERS, OPERATIONS, RELATIONS, SCRATCHPADS
+from memory.orchestrator.collections import ARTIFACTS, ENTRIES, ENTRY_VERSIONS, MANIFESTS, NUMBERS, OPERATIONS, RELATIONS, RESERVATIONS, SCRATCHPADS
 from memory.orchestrator.kinds import KINDS
 from memory.orchestrator.maintenance import SweepReport
 from memory.ports.collections import Collection
@@ -43,6 +43,8 @@ ROUNDS, SETTLED_AFTER = 12, 4
 """How many rounds each worker does; and how many sweeps it takes at most until nothing is left: to end a session, note what was said, delete it, and
 once more for what was made of it."""
 DONE = ("expired", "deleted", "ended", "dropped_versions", "moved")
+BESIDE = (SCRATCHPADS, NUMBERS, MANIFESTS, ARTIFACTS, RESERVATIONS)
+"""Of what else records are judged, by those who play it."""
 OURS = frozenset({"kept", "kept.before", "kept.new", "month.pickle", "operations.jsonl"})
 """What a run keeps beside its stores."""
 
@@ -477,7 +479,7 @@ async def _counted(run: Run, tenant: str) -> None:
 async def stored(run: Run) -> None:
     """Every store's every record: homes, kept versions and relations are those of the model and no others; no words of the deleted are left."""
     gone = _gone_words(run)
-    said: dict[Collection, list[Record]] = {collection: [] for collection in (*sessions.COLLECTIONS, SCRATCHPADS, NUMBERS)}
+    said: dict[Collection, list[Record]] = {collection: [] for collection in (*sessions.COLLECTIONS, *BESIDE)}
     homes: list[tuple[str, str]] = []
     kept: list[tuple[str, str, int]] = []
     links: list[str] = []
@@ -504,6 +506,7 @@ async def stored(run: Run) -> None:
     sessions.stored(run, said)
     run.pads.stored(said[SCRATCHPADS])
     run.numbers.stored(said[NUMBERS], run.model)
+    run.files.stored(said)
     _as_many("homes", homes, list(lives))
     _as_many("kept versions", kept, [(t, i, v.fields["version"]) for (t, i), life in lives.items() for v in life.versions[:-1]])
     _as_many("relations", links, [link for of_tenant in run.model.links.values() for link in of_tenant])
@@ -512,8 +515,8 @@ async def stored(run: Run) -> None:
 def _gone_words(run: Run) -> set[str]:
     """Words that were written once and are to be nowhere now."""
     gone = {word for grave in run.model.graves.values() for word in grave.words if is_own(word)}
-    living = run.model.living_words() | run.talks.living_words() | run.pads.living_words()
-    return (gone | run.talks.gone_words() | run.pads.gone_words()) - living
+    living = run.model.living_words() | run.talks.living_words() | run.pads.living_words() | run.files.living_words()
+    return (gone | run.talks.gone_words() | run.pads.gone_words() | run.files.gone_words()) - living
 
 
 def _words_of(row: Record) -> set[str]:

@@ -6,7 +6,7 @@ import random
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from tests.month import browsing, graph, numbering, scratchpads, superseding
+from tests.month import artifacts, browsing, graph, numbering, scratchpads, superseding
 from tests.month.learning.operations import DRAWS as OF_LEARNING
 from tests.month.model import Life
 from tests.month.not_yet import NOT_YET
@@ -45,7 +45,7 @@ DAYS = {
     "moves": {"write", "update", "move", "end_session", "sweep"},
     "questions": {"get", "history", "retrieve", "search_word", "search_topic", "relations", *graph.DRAWS, *browsing.DRAWS},
     "notes": {"write", "write_again", "delete", "supersede", "relate", *scratchpads.DRAWS, *numbering.DRAWS, *graph.DRAWS},
-    "talks": {*OF_SESSIONS, *OF_LEARNING, "end_session", "sweep"},
+    "talks": {*OF_SESSIONS, *OF_LEARNING, *artifacts.DRAWS, "end_session", "sweep"},
 }
 """What a day may be full of: a day of edits is not like a day of questions, and what fails on one may not be met on the other."""
 
@@ -438,7 +438,7 @@ def _reopen(g: Generator, run: Run, tenant: str) -> Drawn | None:
     return ("reopen", {}) if run.topology.reopens else None
 
 
-OTHERS = OF_SESSIONS | OF_LEARNING | scratchpads.DRAWS | graph.DRAWS | browsing.DRAWS | numbering.DRAWS
+OTHERS = OF_SESSIONS | OF_LEARNING | scratchpads.DRAWS | graph.DRAWS | browsing.DRAWS | numbering.DRAWS | artifacts.DRAWS
 _WEIGHTS: dict[str, float] = {
     "write": 14,
     "write_many": 1.5,

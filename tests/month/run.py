@@ -12,6 +12,7 @@ from memory import Memory
 from memory.orchestrator.retrieval.forms import LASTS
 from tests.month import browsing as _of_browsing  # noqa: F401 - declares it
 from tests.month import graph as _of_the_graph  # noqa: F401 - declares what is asked of it
+from tests.month.artifacts import Files
 from tests.month.clock import MonthClock
 from tests.month.learning import operations as _of_learning  # noqa: F401 - declares how stores learn from sessions
 from tests.month.model import Id, Model
@@ -32,7 +33,8 @@ REMEMBERED = 20_000
 GRAVES_KEPT = 500
 READING = frozenset(
     {"get", "retrieve", "search", "entries.history", "entries.all", "relations.related", "relations.all", "admin.where", "admin.stats", "admin.holds"}
-    | {"scratchpads.read", "relations.expand", "relations.density", "relations.graph", "browse", "numbers.resolve_many"}
+    | {f"relations.{method}" for method in ("expand", "density", "graph")}
+    | {"browse", "scratchpads.read", "numbers.resolve_many", "artifacts.get", "artifacts.read", "artifacts.list"}
     | {f"session.{method}" for method in ("info", "context", "history", "compactions", "search", "tasks.list", "runs.list")}
     | {"sessions.get", "sessions.list", "sessions.runs", "search_messages"}
 )
@@ -52,6 +54,7 @@ class Run:
         self.model = Model(self.talks)
         self.pads = Pads()
         self.numbers = Numbers()
+        self.files = Files(self.talks)
         self.made: dict[str, Id] = {}
         """By operation, the ids of the entries it made."""
         self.made_links: dict[str, str | None] = {}
