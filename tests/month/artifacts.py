@@ -123,9 +123,9 @@ def _draw_put(g: Generator, run: Run, tenant: str) -> Drawn | None:
 
 
 DRAWS: dict[str, tuple[float, Callable[[Generator, Run, str], Drawn | None]]] = {
-    "put_file": (1.5, _draw_put),
+    "put_file": (2, _draw_put),
     "read_file": (0.6, lambda g, run, tenant: ("read_file", _named(g, run, tenant))),
-    "delete_file": (0.5, lambda g, run, tenant: ("delete_file", _named(g, run, tenant) | {"by_id": g.chance.random() < 0.5})),
+    "delete_file": (0.9, lambda g, run, tenant: ("delete_file", _named(g, run, tenant) | {"by_id": g.chance.random() < 0.5})),
 }
 
 
