@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import random
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -13,18 +13,18 @@ from typing import TYPE_CHECKING, Any
 
 from memory.domain.entry import Entry
 from memory.domain.ids import keyed_id
-from memory.orchestrator.collections import ENTRIES, ENTRY_VERSIONS, OPERATIONS, RELATIONS
+from memory.orchestrator.collections import ARTIFACTS, ENTRIES, ENTRY_VERSIONS, MANIFESTS, NUMBERS, OPERATIONS, RELATIONS, RESERVATIONS, SCRATCHPADS
 from memory.orchestrator.kinds import KINDS
 from memory.orchestrator.maintenance import SweepReport
 from memory.ports.collections import Collection
 from memory.ports.query import Everywhere, Query, RowType
 from memory.ports.record import Mark, Record, Role, Tombstone
 from memory.ports.scanning import scan
-from tests.month.model import TIERS, Asked, Id, Life, Version, words_in
+from tests.month.model import TIERS, Asked, Id, Life, Version
 from tests.month.not_yet import NOT_YET
 from tests.month.said import Said, Wrong, differences, plain
 from tests.month.sessions import check as sessions
-from tests.month.words import OWN, TOPICS, is_own
+from tests.month.words import OWN, TOPICS, is_own, owned
 from tests.month.workers import Here
 from tests.support.delivered import undelivered
 from tests.support.long_texts import astray
@@ -43,8 +43,20 @@ ROUNDS, SETTLED_AFTER = 12, 4
 """How many rounds each worker does; and how many sweeps it takes at most until nothing is left: to end a session, note what was said, delete it, and
 once more for what was made of it."""
 DONE = ("expired", "deleted", "ended", "dropped_versions", "moved")
+BESIDE = (SCRATCHPADS, NUMBERS, MANIFESTS, ARTIFACTS, RESERVATIONS)
+"""Of what else records are judged, by those who play it."""
 OURS = frozenset({"kept", "kept.before", "kept.new", "month.pickle", "operations.jsonl"})
 """What a run keeps beside its stores."""
+
+
+Look = Callable[["Run", str, int], Awaitable[None]]
+LOOKS: list[Look] = []
+"""What else is looked at of each tenant, by a worker, when the whole is."""
+
+
+def look(of: Look) -> Look:
+    LOOKS.append(of)
+    return of
 
 
 # -- one entry --------------------------------------------------------------------------------------------------------
@@ -98,26 +110,33 @@ async def retrieve(run: Run, asked: Asked, *, order: str = "newest", limit: int 
     if found.degraded:
         raise Wrong("retrieve is degraded", str(found.degraded))
     if certain:
-        _same_entries("retrieve" + _of(asked), run, asked, list(found), wanted[:limit])
+        same_entries("retrieve" + _of(asked), run, asked, list(found), wanted[:limit])
 
 
 async def paged(run: Run, asked: Asked, *, order: str = "newest", limit: int = 20, worker: int = 0, with_session: str | None = None) -> None:
     """Page by page it is the same list, each entry once."""
     given = _arguments(asked) | ({} if with_session is None else {"include_narrower": True, "session_id": with_session})
     whole = asked if with_session is None else _widened(asked, with_session)
+    told: dict[str, Any] = {"tenant": asked.tenant, "worker": worker, "order": order}
+    found, (begun, ended) = await in_pages(run, "retrieve", asked.scopes[0], limit=limit, **told, **given)
+    at_first, certain = run.model.retrieved(whole, begun, order)
+    at_last, still = run.model.retrieved(whole, ended, order)
+    if certain and still and at_first == at_last:
+        same_entries("retrieve in pages" + _of(asked), run, whole, found, at_first[: PAGES * limit])
+
+
+async def in_pages(run: Run, call: str, *args: Any, limit: int, **given: Any) -> tuple[list[Entry], tuple[datetime, datetime]]:
+    """A list page by page, as far as it is read, and when that was begun and ended."""
     found, cursor, begun = list[Entry](), None, run.clock.now
     for _ in range(PAGES):
-        said = await run.ask(None, "retrieve", asked.scopes[0], tenant=asked.tenant, worker=worker, order=order, limit=limit, cursor=cursor, **given)
+        said = await run.ask(None, call, *args, limit=limit, cursor=cursor, **given)
         page = said.given()
         found += page
-        if len(page) > limit or (page.cursor is not None and not page):
-            raise Wrong("a page is too long, or empty", f"{len(page)} of {limit}")
+        if len(page) > limit or (page.cursor is not None and not page) or page.degraded:
+            raise Wrong("a page is too long, or empty, or lacks something", f"{len(page)} of {limit}, {page.degraded}")
         if (cursor := page.cursor) is None:
             break
-    at_first, certain = run.model.retrieved(whole, begun, order)
-    at_last, still = run.model.retrieved(whole, said.ended, order)
-    if certain and still and at_first == at_last:
-        _same_entries("retrieve in pages" + _of(asked), run, whole, found, at_first[: PAGES * limit])
+    return found, (begun, said.ended)
 
 
 async def search_word(
@@ -189,7 +208,7 @@ async def search_topic(
         raise Wrong(f"search by meaning{_of(asked)} {what}", f"{topic} in {asked}: found {[(e.id, e.content) for e in found]}, wanted {list(wanted)}")
 
 
-def _same_entries(label: str, run: Run, asked: Asked, found: Sequence[Entry], wanted: Sequence[Version]) -> None:
+def same_entries(label: str, run: Run, asked: Asked, found: Sequence[Entry], wanted: Sequence[Version]) -> None:
     ids = [entry.id for entry in found]
     if ids != [version.fields["id"] for version in wanted]:
         there = {version.fields["id"] for version in wanted}
@@ -376,6 +395,8 @@ async def whole(run: Run) -> None:
     chosen = random.Random(number)  # noqa: S311 - the same for the same run
     for tenant in tenants:
         await _tenant(run, tenant, number % len(run.workers), chosen)
+        for of in LOOKS:
+            await of(run, tenant, number % len(run.workers))
     await sessions.whole(run, tenants)
     await stored(run)
     await long_texts(run)
@@ -458,7 +479,7 @@ async def _counted(run: Run, tenant: str) -> None:
 async def stored(run: Run) -> None:
     """Every store's every record: homes, kept versions and relations are those of the model and no others; no words of the deleted are left."""
     gone = _gone_words(run)
-    said: dict[Collection, list[Record]] = {collection: [] for collection in sessions.COLLECTIONS}
+    said: dict[Collection, list[Record]] = {collection: [] for collection in (*sessions.COLLECTIONS, *BESIDE)}
     homes: list[tuple[str, str]] = []
     kept: list[tuple[str, str, int]] = []
     links: list[str] = []
@@ -483,6 +504,9 @@ async def stored(run: Run) -> None:
                     raise Wrong("a record is corrupt", f"{store.name}: {page.corrupt}")
     lives = run.model.lives
     sessions.stored(run, said)
+    run.pads.stored(said[SCRATCHPADS])
+    run.numbers.stored(said[NUMBERS], run.model)
+    run.files.stored(said)
     _as_many("homes", homes, list(lives))
     _as_many("kept versions", kept, [(t, i, v.fields["version"]) for (t, i), life in lives.items() for v in life.versions[:-1]])
     _as_many("relations", links, [link for of_tenant in run.model.links.values() for link in of_tenant])
@@ -491,12 +515,13 @@ async def stored(run: Run) -> None:
 def _gone_words(run: Run) -> set[str]:
     """Words that were written once and are to be nowhere now."""
     gone = {word for grave in run.model.graves.values() for word in grave.words if is_own(word)}
-    return (gone | run.talks.gone_words()) - run.model.living_words() - run.talks.living_words()
+    living = run.model.living_words() | run.talks.living_words() | run.pads.living_words() | run.files.living_words()
+    return (gone | run.talks.gone_words() | run.pads.gone_words() | run.files.gone_words()) - living
 
 
 def _words_of(row: Record) -> set[str]:
     texts = [str(value) for value in (*row.texts.values(), *row.body.values(), *row.fields.values(), *(o.data for o in row.owed))]
-    return {word for text in texts for word in words_in(text) if is_own(word)}
+    return {word for text in texts for word in owned(text)}
 
 
 def _as_many(what: str, found: Sequence[Any], wanted: Sequence[Any]) -> None:

@@ -6,7 +6,7 @@ import random
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from tests.month import superseding
+from tests.month import artifacts, browsing, graph, numbering, scratchpads, superseding
 from tests.month.learning.operations import DRAWS as OF_LEARNING
 from tests.month.model import Life
 from tests.month.not_yet import NOT_YET
@@ -43,8 +43,9 @@ DAYS = {
     "ends": {"write", "retire", "supersede", "delete", "boundary"},
     "derived": {"write", "promote", "compact", "relate", "unrelate"},
     "moves": {"write", "update", "move", "end_session", "sweep"},
-    "questions": {"get", "history", "retrieve", "search_word", "search_topic", "relations"},
-    "talks": {*OF_SESSIONS, *OF_LEARNING, "end_session", "sweep"},
+    "questions": {"get", "history", "retrieve", "search_word", "search_topic", "relations", *graph.DRAWS, *browsing.DRAWS},
+    "notes": {"write", "write_again", "delete", "supersede", "relate", *scratchpads.DRAWS, *numbering.DRAWS, *graph.DRAWS},
+    "talks": {*OF_SESSIONS, *OF_LEARNING, *artifacts.DRAWS, "end_session", "sweep"},
 }
 """What a day may be full of: a day of edits is not like a day of questions, and what fails on one may not be met on the other."""
 
@@ -437,6 +438,7 @@ def _reopen(g: Generator, run: Run, tenant: str) -> Drawn | None:
     return ("reopen", {}) if run.topology.reopens else None
 
 
+OTHERS = OF_SESSIONS | OF_LEARNING | scratchpads.DRAWS | graph.DRAWS | browsing.DRAWS | numbering.DRAWS | artifacts.DRAWS
 _WEIGHTS: dict[str, float] = {
     "write": 14,
     "write_many": 1.5,
@@ -470,7 +472,7 @@ _WEIGHTS: dict[str, float] = {
     "search_topic": 2,
     "relations": 2,
     "together": 3,
-    **{kind: weight for kind, (weight, _) in (OF_SESSIONS | OF_LEARNING).items()},
+    **{kind: weight for kind, (weight, _) in OTHERS.items()},
 }
 _DRAWS: dict[str, Callable[[Generator, Run, str], Drawn | None]] = {
     "write": _write,
@@ -505,5 +507,5 @@ _DRAWS: dict[str, Callable[[Generator, Run, str], Drawn | None]] = {
     "search_topic": _search_topic,
     "relations": _relations,
     "together": _together,
-    **{kind: draw for kind, (_, draw) in (OF_SESSIONS | OF_LEARNING).items()},
+    **{kind: draw for kind, (_, draw) in OTHERS.items()},
 }

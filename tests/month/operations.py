@@ -60,11 +60,19 @@ class Joined:
 
 Performed = Callable[["Run", Operation], Awaitable[None]]
 PERFORMED: dict[str, Performed] = {}
+Carried = Callable[["Run", str, str, int], Awaitable[None]]
+CARRIED: list[Carried] = []
+"""What else is looked at of what was imported from a tenant for another, by a worker; then it is taken away there."""
 
 
 def operation(perform: Performed) -> Performed:
     PERFORMED[perform.__name__] = perform
     return perform
+
+
+def carried(look: Carried) -> Carried:
+    CARRIED.append(look)
+    return look
 
 
 async def perform(run: Run, op: Operation) -> None:
@@ -94,6 +102,11 @@ def _moment(run: Run, given: Any) -> datetime | None:
         return run.clock.now + timedelta(seconds=given["in"])
     if "before" in given:
         return run.moment_before(given["before"])
+    if "link" in given:
+        made = [of[link] for of in run.model.links.values() if (link := run.made_links.get(given["link"])) in of]
+        if not made:
+            raise Gone
+        return made[0].created_at + timedelta(microseconds=given["plus"])
     life = run.model.lives.get(run.made.get(given["own"], ("", "")))
     if life is None:
         raise Gone
@@ -101,7 +114,7 @@ def _moment(run: Run, given: Any) -> datetime | None:
     return version[given.get("field", "updated_at")] + timedelta(microseconds=given["plus"])  # type: ignore[no-any-return]
 
 
-MOMENTS = ("created_at", "expires_at", "when", "since", "before", "as_of", "known_at")
+MOMENTS = ("created_at", "expires_at", "when", "since", "before", "updated_before", "as_of", "known_at")
 
 
 def resolved(run: Run, given: Mapping[str, Any]) -> dict[str, Any]:
@@ -296,12 +309,14 @@ async def transfer_all(run: Run, op: Operation) -> None:
     lines = (await run.ask(op, "admin.export", reading=True)).given()
     there = {entry.id for entry in entries}
     between = [link for link in links if {link.source_id, link.target_id} <= there]
+    pads = run.pads.of(op.tenant)
     for first in (True, False):
         report = (await run.ask(op, "admin.import_", lines, tenant=elsewhere)).given()
         counted = (report.imported, report.already_there, report.relations, len(report.problems))
         wanted = (len(entries), 0, len(between), 0) if first else (0, len(entries), 0, 0)
-        if counted != wanted or report.sessions != (len(talks) if first else 0) or (report.events and not first):
-            raise Wrong("an import counts otherwise", f"{report}, not {wanted} and {len(talks)} sessions")
+        beside = (len(talks), len(pads)) if first else (0, 0)
+        if counted != wanted or (report.sessions, report.other_records) != beside or (report.events and not first):
+            raise Wrong("an import counts otherwise", f"{report}, not {wanted} and {beside} sessions and scratchpads")
     imported = (await run.ask(op, "entries.all", retired=True, tenant=elsewhere, reading=True)).given()
     check.imported(entries, imported, elsewhere)
     linked = (await run.ask(op, "relations.all", tenant=elsewhere, reading=True)).given()
@@ -310,6 +325,8 @@ async def transfer_all(run: Run, op: Operation) -> None:
     for scope in sorted({entry.scope.text for entry in imported}):
         (await run.ask(op, "admin.erase", scope, tenant=elsewhere)).equals(sum(entry.scope.text == scope for entry in imported))
     await sessions.imported(run, talks, elsewhere, worker=op.worker)
+    for look in CARRIED:
+        await look(run, op.tenant, elsewhere, op.worker)
 
 
 # -- reading ----------------------------------------------------------------------------------------------------------
@@ -392,7 +409,7 @@ async def together(run: Run, op: Operation) -> None:
     await CONTESTED[op.args["call"]](run, op)
 
 
-async def _at_once(run: Run, op: Operation, calls: list[tuple[str, tuple[Any, ...], dict[str, Any]]]) -> list[Said]:
+async def at_once(run: Run, op: Operation, calls: list[tuple[str, tuple[Any, ...], dict[str, Any]]]) -> list[Said]:
     """All answers are of one stretch of time: what one worker made, another may answer before the first is back with what its clock says."""
     asked = [run.ask(op, call, *args, worker=number, **kwargs) for number, (call, args, kwargs) in enumerate(calls)]
     answers = await asyncio.gather(*asked)
@@ -402,7 +419,7 @@ async def _at_once(run: Run, op: Operation, calls: list[tuple[str, tuple[Any, ..
 
 async def _updates(run: Run, op: Operation) -> None:
     entry_id, changes = _entry(run, op), [resolved(run, one) for one in op.args["changes"]]
-    answers = await _at_once(run, op, [("update", (entry_id,), one) for one in changes])
+    answers = await at_once(run, op, [("update", (entry_id,), one) for one in changes])
     pairs = sorted(zip(answers, changes, strict=True), key=lambda pair: 0 if pair[0].failure else pair[0].value.version)
     for said, one in pairs:
         run.model.updated(said, op.tenant, entry_id, one)
@@ -412,14 +429,14 @@ async def _writes(run: Run, op: Operation) -> None:
     """The same keyed write: one entry, and everybody gets it."""
     draft = resolved(run, op.args["draft"])
     made = []
-    for said in await _at_once(run, op, [("write", (), draft)] * op.args["times"]):
+    for said in await at_once(run, op, [("write", (), draft)] * op.args["times"]):
         made += run.model.written(_as_list(said), op.tenant, [draft])
     run.note(op, made[:1], draft=draft)
 
 
 async def _deletes(run: Run, op: Operation) -> None:
     entry_id = _entry(run, op)
-    for said in sorted(await _at_once(run, op, [("delete", (entry_id,), {})] * op.args["times"]), key=lambda said: said.value is not True):
+    for said in sorted(await at_once(run, op, [("delete", (entry_id,), {})] * op.args["times"]), key=lambda said: said.value is not True):
         run.model.deleted(said, op.tenant, entry_id)
 
 
@@ -427,14 +444,14 @@ async def _promotes(run: Run, op: Operation) -> None:
     entry_id, to = _entry(run, op), op.args["to"]
     made = [
         run.model.promoted(said, op.tenant, entry_id, to, {}, delete_original=False)
-        for said in await _at_once(run, op, [("promote", (entry_id, to), {})] * op.args["times"])
+        for said in await at_once(run, op, [("promote", (entry_id, to), {})] * op.args["times"])
     ]
     run.note(op, [one for one in made[:1] if one])
 
 
 async def _relates(run: Run, op: Operation) -> None:
     ends = (_entry(run, op, "source"), op.args["label"], _entry(run, op, "target"))
-    answers = await _at_once(run, op, [("relations.relate", ends, {})] * op.args["times"])
+    answers = await at_once(run, op, [("relations.relate", ends, {})] * op.args["times"])
     for said in sorted(answers, key=lambda said: said.failure is not None):
         run.made_links[str(op.number)] = run.model.related(said, op.tenant, *ends)
 

@@ -10,12 +10,17 @@ from typing import Any
 
 from memory import Memory
 from memory.orchestrator.retrieval.forms import LASTS
+from tests.month import browsing as _of_browsing  # noqa: F401 - declares it
+from tests.month import graph as _of_the_graph  # noqa: F401 - declares what is asked of it
+from tests.month.artifacts import Files
 from tests.month.clock import MonthClock
 from tests.month.learning import operations as _of_learning  # noqa: F401 - declares how stores learn from sessions
 from tests.month.model import Id, Model
+from tests.month.numbering import Numbers
 from tests.month.operations import Operation, perform
 from tests.month.rules import TENANTS
 from tests.month.said import Failure, Said
+from tests.month.scratchpads import Pads
 from tests.month.script import Script
 from tests.month.sessions import operations as _of_sessions  # noqa: F401 - declares what is done with sessions
 from tests.month.sessions.talks import Talks
@@ -28,6 +33,8 @@ REMEMBERED = 20_000
 GRAVES_KEPT = 500
 READING = frozenset(
     {"get", "retrieve", "search", "entries.history", "entries.all", "relations.related", "relations.all", "admin.where", "admin.stats", "admin.holds"}
+    | {f"relations.{method}" for method in ("expand", "density", "graph")}
+    | {"browse", "scratchpads.read", "numbers.resolve_many", "artifacts.get", "artifacts.read", "artifacts.list"}
     | {f"session.{method}" for method in ("info", "context", "history", "compactions", "search", "tasks.list", "runs.list")}
     | {"sessions.get", "sessions.list", "sessions.runs", "search_messages"}
 )
@@ -45,6 +52,9 @@ class Run:
         self.clock = MonthClock()
         self.talks = Talks()
         self.model = Model(self.talks)
+        self.pads = Pads()
+        self.numbers = Numbers()
+        self.files = Files(self.talks)
         self.made: dict[str, Id] = {}
         """By operation, the ids of the entries it made."""
         self.made_links: dict[str, str | None] = {}

@@ -42,5 +42,10 @@ def own_word(number: int, part: str) -> str:
     return f"zq{number}{part}7k"
 
 
+def owned(text: str) -> set[str]:
+    """The words of their own that a text has, wherever they stand in it."""
+    return {word.decode() for word in OWN.findall(text.encode())}
+
+
 def is_own(word: str) -> bool:
     return word.startswith("zq") and word.endswith("7k")

@@ -31,7 +31,7 @@ from memory.ports.record import Key, Record, Role
 from memory.ports.store import Store
 from tests.simulation.faults import CLOCK_ERROR, LATEST, FaultPlan, Process, Server, WorkerCrashed
 from tests.simulation.faulty_store import FaultyStore
-from tests.simulation.linking.model import Model
+from tests.simulation.linking.model import model_of
 from tests.simulation.loop import OWNER, START, SimulatedClock, SimulatedLoop, run, seeded
 from tests.simulation.setup import SETTINGS
 from tests.simulation.world import HOME
@@ -203,7 +203,7 @@ class Worker:
 
 async def judge(world: Run, engine: Engine, now: datetime, random: Random) -> None:
     """Every question of the graph, to the engine and to the model."""
-    model = Model.of(world.servers, now)
+    model = model_of(world.servers, now)
     if gone := model.dangling():
         world.broken.append(f"{gone[0]} is linked to what is gone")
     there = {link.id for link in model.links}
