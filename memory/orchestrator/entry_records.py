@@ -282,6 +282,8 @@ def request_digest(draft: EntryDraft, supersedes: Sequence[str] = ()) -> str:
         left_out |= {name for name in WHERE_SAID if isinstance(draft, MessageDraft) or getattr(draft, name) is None}
         left_out |= {"artifact_id"} if draft.artifact_id is None else set()
     asked = draft.model_dump(mode="json", exclude=left_out) | {"scope": draft.scope.text}
+    if isinstance(draft, ImportedDraft) and draft.artifact_was is not None:
+        asked["artifact_id"] = draft.artifact_was
     if supersedes:
         asked["supersedes"] = sorted(supersedes)
     return blake2b(json.dumps(asked, sort_keys=True, ensure_ascii=False).encode(), digest_size=16).hexdigest()
