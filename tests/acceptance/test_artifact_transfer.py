@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import random
+import tracemalloc
 from base64 import b64decode, b64encode
 from collections.abc import AsyncIterator, Sequence
+from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
@@ -292,6 +295,29 @@ async def test_a_line_that_is_none_of_an_artifact_is_refused_before_anything_is_
     assert isinstance(raised.value, BadFile)
     assert any(problem in said for said in raised.value.problems)
     assert (await plain.sessions.list()).sessions == []
+
+
+async def test_no_artifact_is_in_memory_as_a_whole(tmp_path: Path) -> None:
+    size, most = 64 * 2**20, 32 * 2**20
+
+    async def pieces() -> AsyncIterator[bytes]:
+        for number in range(size // 2**20):
+            yield bytes([number]) * 2**20
+
+    async with Memory(f"sqlite:///{tmp_path}/a.db", embedder="none") as memory, Memory(f"sqlite:///{tmp_path}/b.db", embedder="none") as there:
+        await memory.sessions.create("s1")
+        await memory.artifacts.put("s1", "large", pieces())
+        tracemalloc.start()
+        try:
+            with (tmp_path / "export").open("w") as file:
+                async for line in memory.admin.export():
+                    file.write(json.dumps(line) + "\n")
+            assert tracemalloc.get_traced_memory()[1] < most
+            report = await there.admin.import_(tmp_path / "export")
+            assert (report.artifacts, report.problems) == (1, [])
+            assert tracemalloc.get_traced_memory()[1] < most
+        finally:
+            tracemalloc.stop()
 
 
 @pytest.mark.usefixtures("in_tens")
