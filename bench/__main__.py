@@ -11,6 +11,7 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 from bench import (
+    artifacts,
     browse,
     conversations,
     edge,
@@ -33,6 +34,7 @@ from bench.measure import Figure, report
 
 MEASUREMENTS: dict[str, Callable[[Path, int], Awaitable[list[Figure]]]] = {
     "start": startup.starts,
+    "artifacts": artifacts.artifacts,
     "import": conversations.imports,
     "write": store.writes,
     "search": store.searches,

@@ -108,15 +108,19 @@ def _summary(result: Imported) -> str:
         parts.append(f"{result.versions} earlier versions")
     if result.versions_left_out:
         parts.append(f"{result.versions_left_out} earlier versions left out (--same-ids keeps them)")
-    if result.artifacts_left_out:
-        parts.append(f"{result.artifacts_left_out} entries without the artifact they point to, which is not here")
     if result.relations:
         parts.append(f"{result.relations} relations")
     if result.sessions or result.events:
         parts.append(f"{result.sessions} sessions with {result.events} events")
+    if result.artifacts:
+        parts.append(f"{result.artifacts} artifacts")
     if result.other_records:
         parts.append(f"{result.other_records} other records")
-    for lines, what in ((result.skipped_lines, "bad lines left out"), (result.refused_lines, "lines refused")):
+    for lines, what in (
+        (result.skipped_lines, "bad lines left out"),
+        (result.refused_lines, "lines refused"),
+        (result.unlinked_lines, "entries without their artifact"),
+    ):
         if lines:
             parts.append(f"{len(lines)} {what} ({', '.join(map(str, lines[:20]))}{', …' * (len(lines) > 20)})")
     return "; ".join(parts)
@@ -143,13 +147,14 @@ async def export(
 ) -> int:
     """Write every live entry, retired ones too, with its earlier versions, relations, sessions and what else belongs to them, as JSON Lines.
 
-    `memory import` reads them back.
+    `memory import` reads them back. Artifacts stand in it whole, as base64.
 
     Ends with 1 where there is none.
     """
+    from memory.facade.artifact_lines import ARTIFACT_FORMAT
     from memory.facade.transfer import FORMAT, VERSION_FORMAT
 
-    entries, versions, sessions, ascii_only = 0, 0, 0, output is None and not is_utf8(sys.stdout)
+    entries, versions, sessions, artifacts, ascii_only = 0, 0, 0, 0, output is None and not is_utf8(sys.stdout)
 
     async with cli.memory() as memory:
         with output.open("x", encoding="utf-8") if output is not None else nullcontext(sys.stdout) as stream:
@@ -158,11 +163,13 @@ async def export(
                 entries += line["format"] == FORMAT
                 versions += line["format"] == VERSION_FORMAT
                 sessions += line.get("kind") == "sessions"
+                artifacts += line["format"] == ARTIFACT_FORMAT
     if output is not None:
         said = f"{output}: {entries} exported" + (f", {versions} earlier versions" if versions else "")
         said += f", {sessions} sessions" if sessions else ""
+        said += f", {artifacts} artifacts" if artifacts else ""
         cli.emit(
-            {"file": str(output), "exported": entries, "versions": versions, "sessions": sessions},
+            {"file": str(output), "exported": entries, "versions": versions, "sessions": sessions, "artifacts": artifacts},
             lambda out: out.print(said, markup=False, soft_wrap=True),
         )
     return 0 if entries or sessions else 1

@@ -247,6 +247,8 @@ class ImportedDraft(EntryDraft):
     promoted_from_id: Name = None
     compacted_from_ids: tuple[str, ...] | None = None
     contributors: tuple[Contributor, ...] | None = None
+    artifact_was: Name = Field(default=None, exclude=True)
+    """The artifact it pointed to where it was exported: what a repeat is told by, whatever became of that artifact here."""
 
     @field_validator("valid_from", "valid_to", mode="before")
     @classmethod

@@ -18,20 +18,16 @@ from memory.facade import distrusting, holding, reports
 from memory.facade.access import Access
 from memory.facade.arguments import Moment, flag, id_of, ids_of, moment, scope_of
 from memory.facade.explain import RouteReport, explain_route
+from memory.facade.exporting import lines_of
 from memory.facade.importing import Import, Imported, Source, Told, opened
 from memory.facade.reports import Copy, Stats, StoreAudit, StoreReport, Vacuumed
-from memory.facade.transfer import exported, exported_record, exported_relation, exported_scratchpad, exported_version
 from memory.facade.why import WhyReport, why
-from memory.orchestrator.collections import ARTIFACTS, MESSAGES, SESSIONS
-from memory.orchestrator.entry_records import entry_of
 from memory.orchestrator.healing import Compared
-from memory.orchestrator.kinds import KINDS
 from memory.orchestrator.maintenance import SweepReport
 from memory.orchestrator.planned import Plan
 from memory.orchestrator.promotion import PromotionReport
 from memory.orchestrator.reindexing import Reindexed
 from memory.orchestrator.setbacks import SetBack
-from memory.orchestrator.transfer import noted_of
 from memory.policies.routing import TIERS
 
 
@@ -168,36 +164,14 @@ class Admin:
     async def export(self, scope: Scope | str | None = None) -> AsyncIterator[dict[str, Any]]:
         """The lines of an export of the tenant, or of one scope, as JSON objects, which `import_` reads.
 
-        First every live entry, oldest first, retired ones too, each with its kept versions after it; then the relations between them, the sessions
-        and the events of their logs, and what else belongs to them; of a session's scope its conversation too; of the tenant its scratchpads come
-        last. Of what is still owed what `onward` is to be asked is carried, and nothing else. It is read page by page; of what was written only the
-        ids are remembered.
+        First the sessions, each artifact of theirs with its bytes behind it, in chunks of at most 1 MiB; then every live entry, oldest first,
+        retired ones too, each with its kept versions after it; then the relations between them, the events of the sessions' logs, and what else
+        belongs to them; of a session's scope its conversation and artifacts too; of the tenant its scratchpads come last. Of what is still owed what
+        `onward` is to be asked is carried, and nothing else. It is read page by page; of what was written only the ids are remembered.
         """
-        engine, tenant, there = self._access.engine, self._access.tenant, set[str]()
         wanted = None if scope is None else scope_of(scope)
-        await engine.conversations.sessions.catch_up()
-        await engine.conversations.onward.answered(tenant)
-        async for record, versions in engine.transfer.entries(tenant, wanted):
-            there.add(record.key.id)
-            yield exported(entry_of(record), noted_of(record))
-            for version in versions:
-                yield exported_version(version)
-        async for relation in engine.relations.everything(tenant):
-            if relation.source_id in there and relation.target_id in there:
-                yield exported_relation(relation)
-        async for kind, record in engine.transfer.records(tenant, wanted):
-            if kind.collection is SESSIONS and engine.conversations.sessions.is_over(record):
-                continue
-            named = {record.fields.get(field) for field in KINDS.parents(kind.collection)} - {None}
-            if kind.collection in (MESSAGES, ARTIFACTS):  # whose session is written; or has expired, or was created since
-                named = {record.scope}
-            if named <= there:
-                there.add(record.scope if kind.conversational else record.key.id)
-                yield exported_record(kind, record)
-        if wanted is None:
-            async for agent in engine.scratchpads.agents(tenant):
-                if (pad := await engine.scratchpads.read(tenant, agent)).content:
-                    yield exported_scratchpad(pad)
+        async for line in lines_of(self._access.engine, self._access.tenant, wanted):
+            yield line
 
     async def import_(
         self,
@@ -221,6 +195,10 @@ class Admin:
         follows; their kept versions are left out. With `same_ids` they keep their ids, versions and moments, and their kept versions come along:
         for a store that has none of them. Sessions keep their ids in any case. A line whose id is taken by something else, or belongs to
         another tenant or scope, is refused alone.
+
+        Artifacts are put under their paths, within quotas and limits, and get new ids in any case; `artifact_id` of entries follows. What stands
+        under a path stays. An artifact whose bytes are torn or damaged in the file is a bad line, and nothing of it is stored; an entry whose
+        artifact did not come along points to none, and the report names it (`unlinked_lines`).
 
         A message becomes an entry that says where it was said: by whom (`name`), in which conversation (`session_id`, or else the session it goes to,
         or the file), and its number there, as they stand in the file.

@@ -11,12 +11,13 @@ import json
 import os
 import sys
 import tempfile
-from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Callable, Container, Iterable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from hashlib import sha256
 from itertools import islice
 from pathlib import Path
-from typing import IO, Any, TypeAlias
+from typing import IO, Any, TypeAlias, TypeVar
 
 from memory.domain.entry import Entry
 from memory.domain.errors import Conflict, InvalidInput, PartialWrite, Refused
@@ -24,13 +25,17 @@ from memory.domain.scope import Scope
 from memory.domain.shown import Shown
 from memory.domain.time import micros
 from memory.facade.access import Access
+from memory.facade.artifact_lines import ArtifactLine, ChunkLine, Sequences
 from memory.facade.transfer import BadLine, Foreign, Ids, Item, Link, Message, Pad, Row, Version, read
-from memory.orchestrator.collections import ARTIFACTS, ENTRIES, MESSAGES, SESSIONS
+from memory.orchestrator.collections import ARTIFACTS, ENTRIES, MANIFESTS, MESSAGES, SESSIONS
 from memory.orchestrator.conversations.artifacts import Chunk
+from memory.orchestrator.conversations.carried_artifacts import restore_artifact
 from memory.orchestrator.transfer import Fate, Restored
 
 BATCH = 200
 """Lines that are written together."""
+CHUNKS_AT_ONCE = 2 * 2**20
+"""Bytes of artifacts that are read together."""
 SPELLED_OUT = 1_000
 """Lines of which a report says what was wrong; of the others it has the numbers."""
 IN_MEMORY = 8 * 2**20
@@ -39,6 +44,8 @@ IN_MEMORY = 8 * 2**20
 Line: TypeAlias = str | bytes | Mapping[str, Any]
 Source: TypeAlias = str | os.PathLike[str] | IO[bytes] | Iterable[Line] | AsyncIterable[Line]
 """A file's path, an open file, or lines one after the other: as text, or as the JSON objects they hold."""
+Linked = TypeVar("Linked", Message, Version)
+"""What may point to an artifact."""
 Told: TypeAlias = Callable[[int, int], None]
 """Hears after each batch how many lines are safe, and of how many."""
 
@@ -48,9 +55,10 @@ class Imported(Shown):
     """What became of an import, in numbers of lines.
 
     `messages` are entries and messages read; of these `imported` were written now, `already_there` or `deleted_earlier` after an earlier import.
-    `versions`, `relations`, `sessions`, the `events` of their logs and `other_records` were written now; `versions_left_out` are kept versions whose
-    entries got new ids. `artifacts_left_out` are entries whose artifact is not here, for no export carries it: they point to none.
-    `skipped_lines` are bad ones that were left out, `refused_lines` those whose id is taken or of elsewhere; `problems` says why, of a thousand.
+    `versions`, `relations`, `sessions`, the `events` of their logs, their `artifacts` and `other_records` were written now; `versions_left_out` are
+    kept versions whose entries got new ids.
+    `skipped_lines` are bad ones that were left out, `refused_lines` those whose id is taken or of elsewhere; those of `unlinked_lines` are entries
+    that point to no artifact any more, since that did not come along. `problems` says why, of a thousand.
     """
 
     file: str
@@ -60,13 +68,14 @@ class Imported(Shown):
     deleted_earlier: int = 0
     versions: int = 0
     versions_left_out: int = 0
-    artifacts_left_out: int = 0
     relations: int = 0
     sessions: int = 0
     events: int = 0
+    artifacts: int = 0
     other_records: int = 0
     skipped_lines: list[int] = field(default_factory=list)
     refused_lines: list[int] = field(default_factory=list)
+    unlinked_lines: list[int] = field(default_factory=list)
     problems: list[str] = field(default_factory=list)
 
 
@@ -107,17 +116,23 @@ class Import:
         self._ids = Ids(self._tenant, same=same_ids)
         self._report = Imported(name)
         self._total = self._done = 0
-        self._last_entry = self._first_other = 0
+        self._last_early = self._first_entry = self._last_entry = self._first_other = 0
+        self._sequences = Sequences()
+        self._artifacts: dict[str, str] = {}
+        """The artifacts of the file that stand here, by their old ids."""
         self._misplaced: set[tuple[int, int]] = set()
         self._chunks: dict[tuple[str, Chunk], str] = {}
         """Large texts of messages that stand further down."""
 
     async def run(self, stream: IO[bytes]) -> Imported:
-        """Check all, then write all: entries and their kept versions, then what may name any of them."""
+        """Check all, then write all: artifacts, behind their sessions; entries and their kept versions; then what may name any of them."""
         start = await asyncio.to_thread(stream.tell)
         await self._check(self._items(stream))
+        if self._last_early:
+            await asyncio.to_thread(stream.seek, start)
+            await self._early(self._items(stream))
         for write, others, since, until in (
-            (self._entries, False, 1, self._last_entry),
+            (self._entries, False, self._first_entry, self._last_entry),
             (self._others, True, self._first_other, sys.maxsize if self._first_other else 0),
         ):
             if until:
@@ -130,11 +145,11 @@ class Import:
 
     # -- reading ------------------------------------------------------------------------------------------------------
 
-    async def _items(self, stream: IO[bytes], since: int = 1) -> AsyncIterator[Item | BadLine]:
+    async def _items(self, stream: IO[bytes], since: int = 1) -> AsyncGenerator[Item | BadLine, None]:
         """What the file holds; it is read and checked in a thread, a little at a time."""
         tenant = self._tenant if self._same_ids else None
         items = read(stream, self._name, self._scope, messages_to=self._messages_to, same_ids_of=tenant, since=since)
-        while part := await asyncio.to_thread(lambda: list(islice(items, BATCH))):
+        while part := await asyncio.to_thread(_some, items):
             for item in part:
                 yield item
 
@@ -147,14 +162,22 @@ class Import:
                 first = first or item
                 self._skip(item)
                 continue
+            first = self._in_sequence(item, first)
+            if isinstance(item, ArtifactLine | ChunkLine):
+                self._last_early = item.line
+                continue
             self._total += 1
-            if isinstance(item, Link | Row | Pad):
+            if isinstance(item, Row) and item.kind.collection is SESSIONS and not self._first_entry and not self._first_other:
+                self._last_early = item.line
+            elif isinstance(item, Link | Row | Pad):
                 self._first_other = self._first_other or item.line
             else:
-                self._last_entry = item.line
+                self._first_entry, self._last_entry = self._first_entry or item.line, item.line
             self._ids.note(item)
             if self._ids.lacking(item) is not None:
                 waiting.append(item)
+        first = self._in_sequence(None, first)
+        self._total += sum(1 + chunks for chunks in self._sequences.whole.values())
         for item in waiting:
             if isinstance(item, Version):
                 self._misplaced.add((item.line, item.as_it_was.version))
@@ -166,6 +189,18 @@ class Import:
         self._report.skipped_lines.sort()
         if first is not None and not self._skip_bad:
             raise BadFile(self._name, first.line, first.problem, self._report.problems)
+
+    def _in_sequence(self, item: Item | None, first: BadLine | None) -> BadLine | None:
+        """Note what is bad of artifacts now that this item comes next; the first bad line of all by number."""
+        bad = [BadLine(self._name, *told) for told in self._sequences.met(item)]
+        if isinstance(item, Foreign) and item.collection is MANIFESTS:
+            self._sequences.pass_over(item.id)
+        elif isinstance(item, ArtifactLine) and (lacking := self._ids.lacking(item)) is not None:
+            self._sequences.give_up(item)
+            bad.append(BadLine(self._name, item.line, f"belongs to {lacking}, which does not stand above it in this file"))
+        for one in bad:
+            self._skip(one)
+        return min(filter(None, (first, *bad)), key=lambda one: one.line, default=None)
 
     def _lacks(self, item: Item) -> str | None:
         """Why an item of the whole file cannot be imported; None where it can."""
@@ -182,15 +217,23 @@ class Import:
             if item.line > until:
                 break
             if isinstance(item, BadLine):
-                if item.line not in bad:
-                    raise BadLine(self._name, item.line, f"{item.problem}; the file changed while it was read")
-            elif isinstance(item, Link | Row | Pad) == others and self._lacks(item) is None:
+                self._is_known(item, bad)
+            elif not self._is_early(item) and isinstance(item, Link | Row | Pad) == others and self._lacks(item) is None:
                 batch.append(item)
                 if len(batch) == BATCH:
                     yield batch
                     batch = []
         if batch:
             yield batch
+
+    def _is_early(self, item: Item) -> bool:
+        """Whether it was written before entries."""
+        is_session = isinstance(item, Row) and item.kind.collection is SESSIONS
+        return isinstance(item, ArtifactLine | ChunkLine) or (is_session and item.line <= self._last_early)
+
+    def _is_known(self, bad: BadLine, known: frozenset[int]) -> None:
+        if bad.line not in known:
+            raise BadLine(self._name, bad.line, f"{bad.problem}; the file changed while it was read")
 
     def _skip(self, bad: BadLine) -> None:
         self._report.skipped_lines.append(bad.line)
@@ -202,6 +245,74 @@ class Import:
 
     # -- writing ------------------------------------------------------------------------------------------------------
 
+    async def _early(self, items: AsyncGenerator[Item | BadLine, None]) -> None:
+        """Artifacts, from the lines as they come, and the sessions that stand before the last of them or before all else."""
+        bad = frozenset(self._report.skipped_lines)
+        async for item in items:
+            if item.line > self._last_early:
+                break
+            if isinstance(item, BadLine):
+                self._is_known(item, bad)
+            elif isinstance(item, ArtifactLine) and item.line in self._sequences.whole:
+                if not self._refused_with_another(item):
+                    await self._restore_artifact(item, items, self._sequences.whole[item.line])
+                self._done += 1 + self._sequences.whole[item.line]
+                self._told(self._done, self._total)
+            elif isinstance(item, Row) and self._is_early(item) and self._lacks(item) is None:
+                await self._others([item])
+                self._done += 1
+                if self._done % BATCH == 0:
+                    self._told(self._done, self._total)
+        await items.aclose()
+        self._told(self._done, self._total)
+
+    async def _restore_artifact(self, item: ArtifactLine, items: AsyncGenerator[Item | BadLine, None], chunks: int) -> None:
+        pieces = self._pieces(item, items, chunks)
+        try:
+            restored, here = await restore_artifact(
+                self._engine.conversations.manifests,
+                self._tenant,
+                item.session_id,
+                item.path,
+                item.media_type,
+                item.id,
+                item.sha256,
+                item.size,
+                pieces,
+            )
+        finally:
+            await pieces.aclose()
+        self._report.artifacts += self._counted(item, restored)
+        if here is not None:
+            self._artifacts[item.id] = here
+
+    async def _pieces(self, item: ArtifactLine, items: AsyncIterator[Item | BadLine], chunks: int) -> AsyncGenerator[bytes, None]:
+        """The bytes of an artifact from the lines behind its own; they are what they were when they were checked, or an error."""
+        digest = sha256()
+        while chunks and (part := await anext(items, None)) is not None:
+            if isinstance(part, ChunkLine) and part.artifact_id == item.id:
+                digest.update(part.data)
+                chunks -= 1
+                yield part.data
+        if chunks or digest.hexdigest() != item.sha256:
+            raise BadLine(self._name, item.line, "the bytes of this artifact are others than before; the file changed while it was read")
+
+    async def _linked(self, items: Sequence[Linked]) -> list[Linked]:
+        """The entries and kept versions, each pointing to its artifact as that is called here, or to none, which is told."""
+        named = {item.draft.artifact_id for item in items} - {None} - self._artifacts.keys()
+        known = await self._engine.conversations.manifests.known(self._tenant, sorted(map(str, named))) if named else set()
+        return [self._linked_to(item, known) for item in items]
+
+    def _linked_to(self, item: Linked, known: Container[str]) -> Linked:
+        old = item.draft.artifact_id
+        if old is None:
+            return item
+        here = self._artifacts.get(old, old if old in known else None)
+        if here is None:
+            self._report.unlinked_lines.append(item.line)
+            self._say(f"{self._name} line {item.line}: artifact_id: {old} did not come along, or was deleted: this entry points to no artifact")
+        return item.pointing_to(here)
+
     async def _entries(self, batch: list[Item]) -> None:
         """Entries first, then their kept versions: a version is kept of what stands."""
         for item in batch:
@@ -210,22 +321,14 @@ class Import:
         messages = [item for item in batch if isinstance(item, Message)]
         self._report.messages += len(messages)
         self._report.already_there += sum(message.again for message in messages)
-        fresh = await self._without_artifacts([self._ids.message(message) for message in messages if not message.again])
+        fresh = [self._ids.message(message) for message in await self._linked([message for message in messages if not message.again])]
         await self._write_drafts([message for message in fresh if message.as_it_was is None])
         await self._restore_entries([message for message in fresh if message.as_it_was is not None])
         versions = [item for item in batch if isinstance(item, Version)]
         if self._same_ids:
-            await self._restore_versions(versions)
+            await self._restore_versions(await self._linked(versions))
         else:
             self._report.versions_left_out += len(versions)
-
-    async def _without_artifacts(self, messages: list[Message]) -> list[Message]:
-        """The messages, each without the artifact that it names where there is no such here."""
-        named = {message.draft.artifact_id for message in messages} - {None}
-        known = await self._engine.conversations.manifests.known(self._tenant, [one for one in named if one is not None]) if named else set()
-        lacking = {message.line for message in messages if message.draft.artifact_id is not None and message.draft.artifact_id not in known}
-        self._report.artifacts_left_out += len(lacking)
-        return [message.without_artifact() if message.line in lacking else message for message in messages]
 
     async def _write_drafts(self, messages: list[Message]) -> None:
         started = micros(self._engine.placement.now())  # versions are moments: what is older was here before
@@ -361,10 +464,31 @@ async def _copy(source: object, into: IO[bytes]) -> None:
             into.write(_as_bytes(line))
     elif isinstance(source, Iterable) and not isinstance(source, bytes | bytearray | Mapping):
         lines = iter(source)
-        while part := await asyncio.to_thread(lambda: [_as_bytes(line) for line in islice(lines, BATCH)]):
-            into.writelines(part)
+        while await asyncio.to_thread(_copy_some, lines, into):
+            pass
     else:
         raise InvalidInput("source", f"must be a path, an open file or lines, not {type(source).__name__}")
+
+
+def _copy_some(lines: Iterator[object], into: IO[bytes]) -> int:
+    """Copy some lines; how many."""
+    copied = 0
+    for line in islice(lines, BATCH):
+        into.write(_as_bytes(line))
+        copied += 1
+    return copied
+
+
+def _some(items: Iterator[Item | BadLine]) -> list[Item | BadLine]:
+    """The next items, so many that little of artifacts is in memory."""
+    part: list[Item | BadLine] = []
+    size = 0
+    for item in islice(items, BATCH):
+        part.append(item)
+        size += len(item.data) if isinstance(item, ChunkLine) else 0
+        if size > CHUNKS_AT_ONCE:
+            break
+    return part
 
 
 def _as_bytes(line: object) -> bytes:

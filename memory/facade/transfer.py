@@ -13,8 +13,9 @@ that of the session the message goes to, or of the file. Within it messages coun
 (`number_in_conversation`). The entry has these as fields, and the metadata keep what the file says of them. They are no part of what a repeat is
 told by: a file may hold what another began with.
 
-Or it is a line of an export, marked by its `format`: an entry, one of its kept versions (after it), a relation, or a record of another kind, as
-sessions and the events of their logs are, which keep the session's id. Unless it is to keep its id, an entry gets a new one, its old one becomes
+Or it is a line of an export, marked by its `format`: an entry, one of its kept versions (after it), a relation, an artifact and a chunk of its bytes
+(`artifact_lines.py`; before the entries that point to it), or a record of another kind, as sessions and the events of their logs are, which keep the
+session's id. Unless it is to keep its id, an entry gets a new one, its old one becomes
 its key, and whatever in the file names the old one names the new one afterwards (decision A5); kept versions are left out then. What names an entry
 that is not in the file is provenance and stays as it is.
 
@@ -30,7 +31,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from hashlib import blake2b
-from typing import IO, Any
+from typing import IO, Any, TypeVar
 
 from memory.domain import door
 from memory.domain.enriched import NOTES, EnrichmentNotes
@@ -40,7 +41,8 @@ from memory.domain.ids import digest_of, is_id, keyed_id, partition_digest
 from memory.domain.scope import Scope, ScopeKind
 from memory.domain.time import micros
 from memory.facade.arguments import agent_of
-from memory.orchestrator.collections import ARTIFACTS, ENTRIES, MESSAGES, SESSIONS
+from memory.facade.artifact_lines import ARTIFACT_FORMAT, CHUNK_FORMAT, ArtifactLine, ChunkLine, artifact_line, chunk_line
+from memory.orchestrator.collections import ARTIFACTS, ENTRIES, MANIFESTS, MESSAGES, SESSIONS
 from memory.orchestrator.conversations.carrying import Moving, check_carried
 from memory.orchestrator.conversations.onward import LEAVE, is_to_be_asked
 from memory.orchestrator.entry_records import entry_of
@@ -67,12 +69,23 @@ OF_SESSIONS = frozenset({MESSAGES, ARTIFACTS})
 """What is nothing without its session, and named by that alone."""
 
 _READ = {FORMAT: 2, "memory-entry/1": 1, VERSION_FORMAT: 1, RELATION_FORMAT: 1, SCRATCHPAD_FORMAT: 1, RECORD_FORMAT: 2, "memory-record/1": 1}
+_READ |= {ARTIFACT_FORMAT: 1, CHUNK_FORMAT: 1}
 _TIMES = ("time", "timestamp", "created_at")
 _OWN = ("tags", "type", "title", "source", "expires_at")
 _CONVERSATION = ("conversation_id", "session_id")
 _SPEAKER = ("speaker", "name")
 _OF_A_RECORD = ("id", "scope", "created_at", "updated_at", "expires_at", "fields", "body", "texts")
-_STORES_OWN = ("format", "id", "updated_at", "version", "tier", "number", "replaced_version", "noted")  # the new store gives its own
+_STORES_OWN = (
+    "format",
+    "id",
+    "updated_at",
+    "version",
+    "tier",
+    "number",
+    "replaced_version",
+    "noted",
+    "artifact_was",
+)  # of an exported entry: the new store gives its own
 _LAST_VERSION = micros(datetime(9999, 12, 31, tzinfo=UTC))
 
 
@@ -94,12 +107,10 @@ class Message:
     as_it_was: AsItWas | None = None
     """Of an exported entry that keeps its id."""
 
-    def without_artifact(self) -> Message:
-        """The same, which points to no artifact."""
-        as_it_was, none = self.as_it_was, {"artifact_id": None}
-        if as_it_was is not None:
-            as_it_was = replace(as_it_was, draft=as_it_was.draft.model_copy(update=none))
-        return replace(self, draft=self.draft.model_copy(update=none), as_it_was=as_it_was)
+    def pointing_to(self, artifact_id: str | None) -> Message:
+        """The entry with the artifact it points to as it is called here; None where it points to none."""
+        draft = _pointing_to(self.draft, artifact_id)
+        return replace(self, draft=draft, as_it_was=None if self.as_it_was is None else _as_pointing_to(self.as_it_was, artifact_id))
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,6 +121,14 @@ class Version:
     entry_id: str
     scope: Scope
     as_it_was: AsItWas
+
+    @property
+    def draft(self) -> ImportedDraft:
+        return self.as_it_was.draft
+
+    def pointing_to(self, artifact_id: str | None) -> Version:
+        """See `Message.pointing_to`."""
+        return replace(self, as_it_was=_as_pointing_to(self.as_it_was, artifact_id))
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,7 +177,19 @@ class Foreign:
     problem: str
 
 
-Item = Message | Version | Link | Row | Pad | Foreign
+Item = Message | Version | Link | Row | Pad | ArtifactLine | ChunkLine | Foreign
+
+
+Draft = TypeVar("Draft", bound=EntryDraft)
+
+
+def _pointing_to(draft: Draft, artifact_id: str | None) -> Draft:
+    was = {"artifact_was": draft.artifact_id} if isinstance(draft, ImportedDraft) else {}
+    return draft.model_copy(update={"artifact_id": artifact_id, **was})
+
+
+def _as_pointing_to(one: AsItWas, artifact_id: str | None) -> AsItWas:
+    return replace(one, draft=_pointing_to(one.draft, artifact_id))
 
 
 def read(
@@ -211,6 +242,11 @@ def _item(
         return _link(found, line)
     if form == SCRATCHPAD_FORMAT:
         return _pad(found, line)
+    if form == CHUNK_FORMAT:
+        return chunk_line(found, line)
+    if form == ARTIFACT_FORMAT:
+        artifact = artifact_line(found, line)
+        return artifact if same_ids_of is None else _unless_foreign(artifact, MANIFESTS, artifact.id, same_ids_of, artifact.scope)
     if str(form).startswith("memory-record/"):
         row = _row(found, line, scope, versioned=form == RECORD_FORMAT)
         return row if same_ids_of is None else _unless_foreign(row, row.kind.collection, row.record.key.id, same_ids_of, row.record.scope)
@@ -225,7 +261,7 @@ def _item(
     return _unless_foreign(message, ENTRIES, str(draft.key), same_ids_of, draft.scope.text)
 
 
-def _unless_foreign(item: Message | Version | Row, collection: Collection, item_id: str, tenant: str, scope: str) -> Item:
+def _unless_foreign(item: Message | Version | Row | ArtifactLine, collection: Collection, item_id: str, tenant: str, scope: str) -> Item:
     """The item, where its id is one of this partition (see `memory.domain.ids`)."""
     if not is_id(item_id):
         return Foreign(item.line, collection, item_id, "id: is none that a store gave; it can be imported under a new one")
@@ -314,6 +350,8 @@ def _needs(item: Item) -> list[tuple[Collection, str]]:
         return [(ENTRIES, item.source_id), (ENTRIES, item.target_id)]
     if isinstance(item, Row) and item.kind.collection in OF_SESSIONS:
         return [(SESSIONS, item.name)]
+    if isinstance(item, ArtifactLine):
+        return [(SESSIONS, item.scope)]
     if isinstance(item, Row):
         parents = KINDS.parents(item.kind.collection)
         return [(parents[name], str(item.record.fields[name])) for name in parents if item.record.fields.get(name) is not None]

@@ -299,8 +299,8 @@ def request_digest(draft: EntryDraft, supersedes: Sequence[str] = ()) -> str:
     """
     left_out = {"key", "scope", "agent", "run", "origins"}
     had_always: dict[str, Any] = {}
-    if isinstance(draft, ImportedDraft):  # which points to an artifact only where that is, and had a number that no entry had
-        had_always = {"artifact_id": None, "number": None}
+    if isinstance(draft, ImportedDraft):  # told by the artifact it pointed to where it was exported, and had a number that no entry had
+        had_always = {"artifact_id": draft.artifact_was, "number": None}
     else:
         left_out |= {name for name in WHERE_SAID if isinstance(draft, MessageDraft) or getattr(draft, name) is None}
         left_out |= {"artifact_id"} if draft.artifact_id is None else set()

@@ -13,7 +13,7 @@ from memory.domain.errors import Refused, StoreUnavailable
 from memory.domain.scope import Scope
 from memory.orchestrator.births import CLOCK_SKEW
 from memory.orchestrator.browsing import Browsing
-from memory.orchestrator.collections import ARTIFACTS, DIGEST, ENTRIES, ENTRY_VERSIONS, MESSAGES, RELATIONS
+from memory.orchestrator.collections import ARTIFACTS, DIGEST, ENTRIES, ENTRY_VERSIONS, MESSAGES, RELATIONS, SESSIONS
 from memory.orchestrator.conversations.artifacts import chunk_key, chunks_of
 from memory.orchestrator.conversations.events import artifacts_of
 from memory.orchestrator.conversations.uploads import READ_AT_ONCE
@@ -29,6 +29,7 @@ from memory.orchestrator.quotas import Newcomer, Quotas
 from memory.orchestrator.steps import step
 from memory.orchestrator.trust import Trust
 from memory.orchestrator.versions import kept_version, version_at
+from memory.ports.collections import Collection
 from memory.ports.pace import paced
 from memory.ports.record import JsonValue, Key, Record, Tombstone
 from memory.ports.writes import Absent, Outcome, Put, Status
@@ -112,11 +113,18 @@ class Transfer:
         async for record in self._browsing.every_record(ENTRIES, tenant, None if scope is None else scope.text):
             yield record, [] if record.previous is None else await kept_versions(self._placement, record)
 
+    async def of_sessions(self, collection: Collection, tenant: str, scope: Scope | None) -> AsyncIterator[Record]:
+        """Every record of sessions themselves, or every manifest of their artifacts, of a tenant or of one scope, oldest first."""
+        text = None if scope is None else self._placement.kinds.of(SESSIONS).scope_of(scope)
+        if scope is None or text is not None:
+            async for record in self._browsing.every_record(collection, tenant, text):
+                yield record
+
     async def records(self, tenant: str, scope: Scope | None) -> AsyncIterator[tuple[Kind, Record]]:
-        """Every record of the kinds without a form of their own, of a tenant or of one scope, with a session's its conversation; before a message the
-        chunks of its large texts."""
+        """Every record of the kinds without a form of their own but sessions, of a tenant or of one scope, with a session's its conversation; before
+        a message the chunks of its large texts."""
         for kind in carried(self._placement.kinds):
-            if kind.collection is not ARTIFACTS and (scope is None or (text := kind.scope_of(scope)) is not None):
+            if kind.collection not in (SESSIONS, ARTIFACTS) and (scope is None or (text := kind.scope_of(scope)) is not None):
                 async for record in self._browsing.every_record(kind.collection, tenant, None if scope is None else text):
                     if kind.collection is MESSAGES and artifacts_of(record):
                         row, chunks = await self._with_chunks(record)

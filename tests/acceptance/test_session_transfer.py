@@ -118,7 +118,7 @@ async def test_in_another_tenant_a_session_is_the_same_under_keys_of_its_own(mem
 async def test_one_sessions_scope_is_exported_with_its_conversation(memory: Memory, other: Memory) -> None:
     await told(memory)
     lines = await exported(memory, "session:s2")
-    assert [line.get("kind", "entry") for line in lines] == ["entry", "sessions", "messages", "messages"]
+    assert [line.get("kind", "entry") for line in lines] == ["sessions", "entry", "messages", "messages"]
     assert [line for line in await exported(memory, "user:ada") if "kind" in line] == []
     await other.admin.import_(lines)
     assert [info.id for info in (await other.sessions.list()).sessions] == ["s2"]

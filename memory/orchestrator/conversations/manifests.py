@@ -19,7 +19,7 @@ from typing import Any
 
 from memory.domain import ids
 from memory.domain.artifact import Artifact, ArtifactPage
-from memory.domain.errors import Conflict, CorruptRecord, InvalidInput, NotFound, StoreError, StoreUnavailable
+from memory.domain.errors import Conflict, CorruptRecord, InvalidInput, MemoryTiersError, NotFound, StoreError, StoreUnavailable
 from memory.orchestrator.collections import ARTIFACTS, MANIFESTS, RESERVATIONS
 from memory.orchestrator.conversations.life import Life
 from memory.orchestrator.conversations.reservations import LOOK, Lapsed, Reservations, bytes_of
@@ -51,6 +51,14 @@ CLEAR = "artifact.clear"
 """What the deletion of an artifact owes: no entry points to it any more."""
 
 
+class Stands(MemoryTiersError):
+    """Under the path stands something, or stood something that was deleted; and it is not to be replaced."""
+
+    def __init__(self, stands: Record | Tombstone) -> None:
+        super().__init__("something stands under the path")
+        self.stands = stands
+
+
 @dataclass(slots=True)
 class _Upload:
     """An upload under way: its life, its reservation, and what of it has been put."""
@@ -59,6 +67,8 @@ class _Upload:
     key: Key
     name: str
     reservation: Record
+    artifact_id: str | None = None
+    """That the artifact is to have, where nothing ever stood under its path."""
     size: int = 0
     chunks: int = 0
     hash: Any = field(default_factory=hashlib.sha256)
@@ -90,8 +100,19 @@ class Manifests:
 
     # -- putting ------------------------------------------------------------------------------------------------------
 
-    async def put(self, tenant: str, session_id: str, path: str, media_type: str, data: AsyncIterator[bytes], size: int | None) -> Artifact:
+    async def put(
+        self,
+        tenant: str,
+        session_id: str,
+        path: str,
+        media_type: str,
+        data: AsyncIterator[bytes],
+        size: int | None,
+        *,
+        artifact_id: str | None = None,
+    ) -> Artifact:
         """Let the session have these bytes under the path. `size`: what they come to, where that is known; room is made as they come otherwise.
+        With `artifact_id` the artifact has that id, and replaces nothing: `Stands` is raised where something stands there, or ever stood.
 
         Raises `NotFound` where there is no such session, `QuotaExceeded`, and `Held` where what stands there is under legal hold.
         """
@@ -99,12 +120,14 @@ class Manifests:
         life = life_of(await self._sessions.record(tenant, session_id))
         key = _key(life, path)
         stands = await self._readable(key)
+        if artifact_id is not None and isinstance(stands, Record | Tombstone):
+            raise Stands(stands)
         if isinstance(stands, Record):
             await self._holds.refuse_partition(life.partition, whole=False)
         name = f"{self._placement.next_version()}-{self._placement.nonce()}"
         upload: _Upload | None = None
         try:
-            upload = _Upload(life, key, name, await self._reservations.reserve(life, name, key, size or 0))
+            upload = _Upload(life, key, name, await self._reservations.reserve(life, name, key, size or 0), artifact_id)
             await self._lay(upload, data)
             upload.reservation = await self._reservations.renew(upload.reservation)
         except Lapsed:
@@ -184,6 +207,9 @@ class Manifests:
                 continue
             await patience.wait()
             stands = await self._readable(upload.key)
+            if upload.artifact_id is not None and isinstance(stands, Record | Tombstone):
+                await self._give_up(upload.life.tenant, upload.name)
+                raise Stands(stands)
 
     async def _at_its_place(self, manifest: Record, stands: Stored | None) -> Outcome:
         """Put it, and once more where the store did not say what came of it."""
@@ -196,8 +222,9 @@ class Manifests:
 
     def _manifest(self, upload: _Upload, path: str, media_type: str, digest: str, stands: Stored | None) -> Record:
         life, now, before = upload.life, self._placement.now(), stands if isinstance(stands, Record) else None
+        given = upload.artifact_id or self._placement.new_id(life.tenant, life.scope)
         fields: dict[str, FieldValue] = {
-            "artifact_id": self._placement.new_id(life.tenant, life.scope) if before is None else before.fields["artifact_id"],
+            "artifact_id": given if before is None else before.fields["artifact_id"],
             "incarnation": life.incarnation,
             "upload": upload.name,
             "size": upload.size,

@@ -33,8 +33,7 @@ def test_importing_again_imports_nothing_twice_and_says_so(memory: CommandLine) 
 def test_a_longer_version_of_the_file_adds_only_what_is_new(memory: CommandLine) -> None:
     memory.ok("import", memory.write_lines("chat.jsonl", HELLO))
     report = memory.json("import", memory.write_lines("chat.jsonl", HELLO, REPLY))
-    left_out = ("versions_left_out", "artifacts_left_out")
-    none = dict.fromkeys(("deleted_earlier", "versions", *left_out, "relations", "sessions", "events", "other_records"), 0)
+    none = dict.fromkeys(("deleted_earlier", "versions", "versions_left_out", "relations", "sessions", "events", "artifacts", "other_records"), 0)
     assert report == {
         "file": "chat.jsonl",
         "messages": 2,
@@ -43,6 +42,7 @@ def test_a_longer_version_of_the_file_adds_only_what_is_new(memory: CommandLine)
         **none,
         "skipped_lines": [],
         "refused_lines": [],
+        "unlinked_lines": [],
         "problems": [],
     }
 
@@ -217,7 +217,7 @@ def test_importing_again_after_an_end_of_a_relation_was_deleted_brings_neither_b
 def test_an_export_overwrites_no_file_and_may_be_of_one_scope(memory: CommandLine) -> None:
     memory.ok("write", "x", "-s", "user:ada")
     memory.ok("write", "y", "-s", "user:bob")
-    said = {"file": "ada.jsonl", "exported": 1, "versions": 0, "sessions": 0}
+    said = {"file": "ada.jsonl", "exported": 1, "versions": 0, "sessions": 0, "artifacts": 0}
     assert memory.json("export", "-o", "ada.jsonl", "--scope", "user:ada") == said
     refused = memory("export", "-o", "ada.jsonl")
     assert (refused.exit_code, refused.stderr) == (2, "error: ada.jsonl: File exists\n")

@@ -502,10 +502,10 @@ async def test_an_import_points_to_no_artifact_that_is_not_here_and_says_so(tmp_
         for artifact in (gone, stays):
             entry = await here.write(f"see {artifact.path}", scope="user:ada", artifact_id=artifact.id)
             await here.update(entry.id, tags=["read"])
-        lines = await lines_of(here)
+        lines = [line for line in await lines_of(here) if not line["format"].startswith("memory-artifact")]
         for already_there in (0, 2):  # what was left out makes no other request of it
             report = await there.admin.import_(lines, same_ids=same_ids)
-            assert (report.already_there, report.imported, report.artifacts_left_out) == (already_there, 2 - already_there, 2)
+            assert (report.already_there, report.imported, bool(report.unlinked_lines)) == (already_there, 2 - already_there, True)
         assert [entry.artifact_id for entry in await there.retrieve("user:ada")] == [None, None]
         await here.admin.import_(lines, same_ids=same_ids)
         for line in lines:
@@ -513,7 +513,7 @@ async def test_an_import_points_to_no_artifact_that_is_not_here_and_says_so(tmp_
                 await here.update(line["id"], tags=["read again"])
         await here.artifacts.delete(gone.id)
         report = await here.admin.import_(lines, same_ids=same_ids)
-        assert (report.refused_lines, report.artifacts_left_out) == ([], 1), "what stands let go of its artifact too, and is the same"
+        assert (report.refused_lines, bool(report.unlinked_lines)) == ([], True), "what stands let go of its artifact too, and is the same"
         pointing = {entry.content: entry.artifact_id for entry in await here.retrieve("user:ada")}
         assert pointing == {"see gone": None, "see stays": stays.id}
 

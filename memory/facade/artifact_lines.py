@@ -1,0 +1,190 @@
+"""Artifacts as lines of an export: one that says what it is, then its bytes in chunks, at most 1 MiB each, so that none is ever in memory as a whole.
+
+The chunks follow each other as they are counted, with no line of anything else between them. Where the artifact was deleted, replaced or found
+damaged while it was written out, a line in the place of the next chunk says so (`broken`), and nothing of that sequence is imported.
+"""
+
+from __future__ import annotations
+
+import binascii
+import hashlib
+import re
+from base64 import b64decode, b64encode
+from collections.abc import AsyncIterator, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from memory.domain import door
+from memory.domain.artifact import check_media_type, check_path
+from memory.domain.errors import Conflict, CorruptRecord, InvalidInput, NotFound
+from memory.orchestrator.conversations.manifests import CHUNK_BYTES, Manifests, artifact_of
+from memory.orchestrator.session_keys import scope_of
+from memory.ports.record import Record
+
+ARTIFACT_FORMAT = "memory-artifact/1"
+"""What marks an exported artifact, before its bytes."""
+CHUNK_FORMAT = "memory-artifact-chunk/1"
+"""What marks a part of its bytes."""
+
+BROKEN = {NotFound: "deleted", Conflict: "replaced", CorruptRecord: "damaged"}
+"""Why a sequence ends before the artifact does."""
+TRIES = 3
+"""How often an artifact is written out that is replaced meanwhile."""
+
+_SAID = ("format", "id", "session_id", "path", "media_type", "size", "sha256")
+_SHA256 = re.compile("[0-9a-f]{64}")
+
+
+@dataclass(frozen=True, slots=True)
+class ArtifactLine:
+    """One exported artifact, checked; its bytes are the chunks that follow. Its id is the old one."""
+
+    line: int
+    id: str
+    session_id: str
+    path: str
+    media_type: str
+    size: int
+    sha256: str
+
+    @property
+    def scope(self) -> str:
+        return scope_of(self.session_id)
+
+
+@dataclass(frozen=True, slots=True)
+class ChunkLine:
+    """The how-manieth part, from 0 on, of the bytes of the artifact of this old id; or that it broke off here, and why."""
+
+    line: int
+    artifact_id: str
+    number: int
+    data: bytes = b""
+    broken: str | None = None
+
+
+async def exported_artifact(manifests: Manifests, manifest: Record) -> AsyncIterator[dict[str, Any]]:
+    """An artifact as an export writes it, behind its session and before the entries that point to it."""
+    there: Record | None = manifest
+    for _ in range(TRIES):
+        if there is None:
+            return
+        artifact, number = artifact_of(there), 0
+        yield {"format": ARTIFACT_FORMAT, **{name: getattr(artifact, name) for name in _SAID if name != "format"}}
+        try:
+            async for data in manifests.stream(there):
+                yield _chunk(artifact.id, number, data=b64encode(data).decode())
+                number += 1
+            return
+        except (NotFound, Conflict, CorruptRecord) as error:
+            yield _chunk(artifact.id, number, broken=BROKEN[type(error)])
+            if not isinstance(error, Conflict):
+                return
+        there = await manifests.get(manifest.key.tenant, artifact.id)
+
+
+def _chunk(artifact_id: str, number: int, **said: str) -> dict[str, Any]:
+    return {"format": CHUNK_FORMAT, "artifact_id": artifact_id, "number": number, **said}
+
+
+def artifact_line(found: Mapping[str, Any], line: int) -> ArtifactLine:
+    for name in _SAID:
+        if name not in found:
+            raise InvalidInput(name, "is missing from the exported artifact")
+    digest = found["sha256"]
+    if not isinstance(digest, str) or not _SHA256.fullmatch(digest):
+        raise InvalidInput("sha256", "must be 64 hexadecimal digits")
+    return ArtifactLine(
+        line,
+        door.identifier("id", found["id"]),
+        door.identifier("session_id", found["session_id"]),
+        check_path(found["path"]),
+        check_media_type(found["media_type"]),
+        _count("size", found["size"]),
+        digest,
+    )
+
+
+def chunk_line(found: Mapping[str, Any], line: int) -> ChunkLine:
+    artifact_id, number = door.identifier("artifact_id", found.get("artifact_id")), _count("number", found.get("number"))
+    if "broken" in found:
+        return ChunkLine(line, artifact_id, number, broken=door.one_of("broken", found["broken"], tuple(BROKEN.values())))
+    try:
+        data = b64decode(found.get("data", ""), validate=True)
+    except (binascii.Error, TypeError, ValueError):
+        raise InvalidInput("data", "is not base64") from None
+    if not 0 < len(data) <= CHUNK_BYTES:
+        raise InvalidInput("data", f"must be 1 to {CHUNK_BYTES:,} bytes")
+    return ChunkLine(line, artifact_id, number, data)
+
+
+def _count(name: str, value: object) -> int:
+    if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value < door.INT64:
+        raise InvalidInput(name, "must be a whole number, not below 0")
+    return value
+
+
+@dataclass
+class Sequences:
+    """Checks that the lines of each artifact follow each other whole: it is told of the items of a file one after the other, and holds no bytes.
+
+    `whole`: by the line of an artifact how many chunks follow it; of the others nothing is to be imported.
+    """
+
+    whole: dict[int, int] = field(default_factory=dict)
+    _open: ArtifactLine | None = None
+    _size: int = 0
+    _number: int = 0
+    _hash: Any = None
+    _passed_over: set[str] = field(default_factory=set)
+
+    def pass_over(self, artifact_id: str) -> None:
+        """Nothing is to be said of the chunks that follow of this artifact: it is not imported."""
+        self._passed_over.add(artifact_id)
+
+    def give_up(self, artifact: ArtifactLine) -> None:
+        """It is not imported, for another reason."""
+        self.whole.pop(artifact.line, None)
+        self._open = None
+        self.pass_over(artifact.id)
+
+    def met(self, item: object) -> Iterator[tuple[int, str]]:
+        """The lines that are bad now that this item comes next, and why; None where the file ends."""
+        at = self._open
+        if isinstance(item, ChunkLine) and at is not None and item.artifact_id == at.id:
+            yield from self._goes_on(at, item)
+            return
+        if at is not None:
+            yield self._torn(at, f"breaks off after {self._size:,} of its {at.size:,} bytes")
+        if isinstance(item, ArtifactLine):
+            self._open, self._size, self._number, self._hash = item, 0, 0, hashlib.sha256()
+            self._passed_over.discard(item.id)
+            if item.size == 0:
+                yield from self._ends(item)
+        elif isinstance(item, ChunkLine) and item.artifact_id not in self._passed_over:
+            yield item.line, f"belongs to artifact {item.artifact_id}, whose line or whose chunk before it does not stand above it"
+
+    def _goes_on(self, at: ArtifactLine, chunk: ChunkLine) -> Iterator[tuple[int, str]]:
+        if chunk.broken in ("deleted", "replaced"):  # a later sequence has what it was replaced by
+            self._open = None
+        elif chunk.broken is not None:
+            yield self._torn(at, "was damaged where it was exported")
+        elif chunk.number != self._number:
+            yield self._torn(at, f"breaks off: line {chunk.line} has chunk {chunk.number} where {self._number} belongs")
+        else:
+            self._hash.update(chunk.data)
+            self._size, self._number = self._size + len(chunk.data), self._number + 1
+            if self._size >= at.size:
+                yield from self._ends(at)
+
+    def _ends(self, at: ArtifactLine) -> Iterator[tuple[int, str]]:
+        if self._size != at.size:
+            yield self._torn(at, f"has more than its {at.size:,} bytes")
+        elif self._hash.hexdigest() != at.sha256:
+            yield self._torn(at, "is damaged: the SHA-256 of its bytes is another")
+        else:
+            self.whole[at.line], self._open = self._number, None
+
+    def _torn(self, at: ArtifactLine, problem: str) -> tuple[int, str]:
+        self.give_up(at)
+        return at.line, f"artifact {at.id} {problem}; nothing of it is imported"
