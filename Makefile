@@ -106,7 +106,7 @@ month: $(DEV)
 
 # Of each slip, the seed that shows it: its judge plays that one first.
 noticed: $(DEV)
-	MEMORY_NOTE=1 MEMORY_THOROUGH=1 $(BIN)/python -m pytest --quiet tests/simulation tests/month $(HISTORIES) -k "is_noticed or a_slip or a_fault_of_the_facade"
+	MEMORY_NOTE=1 MEMORY_PROVE=1 MEMORY_THOROUGH=1 $(BIN)/python -m pytest --quiet tests/simulation tests/month $(HISTORIES) -k "is_noticed or a_slip or a_fault_of_the_facade"
 
 # The engine's own drawn histories, of which CI plays some hundred.
 HISTORIES := $(addprefix tests/unit/orchestrator/,test_forms.py test_long_texts.py conversations/test_passages_drawn.py conversations/test_acknowledged.py)
@@ -117,6 +117,7 @@ prove: $(DEV)
 	$(BIN)/python -m tests.simulation --rules --seeds 5000
 	$(BIN)/python -m tests.simulation.extracting --seeds 2000
 	MEMORY_THOROUGH=1 $(PYTEST) -m slip
+	MEMORY_PROVE=1 MEMORY_THOROUGH=1 $(PYTEST) tests/month -k a_fault_of_the_facade
 	$(BIN)/python -m pytest --quiet tests/simulation
 	MEMORY_HISTORY=1500 $(PYTEST) tests/contract/test_built_ins.py --contract-depth full
 	MEMORY_PROVE=1 MEMORY_THOROUGH=1 $(BIN)/python -m pytest --quiet tests/faults/test_killed_sessions.py tests/faults/test_killed_extraction.py

@@ -26,7 +26,7 @@ from tests.month.shrink import failure_of, shrink
 from tests.month.topologies import TOPOLOGIES, Topology, scratch
 from tests.support import noticed
 from tests.support.backends import BACKENDS, marks_of
-from tests.support.depth import beyond
+from tests.support.depth import PROVING, beyond
 from tests.support.placings import forget
 
 EVERYONES = {"default", "files-only", "edge-only"}
@@ -72,11 +72,10 @@ SOON_SEEN = {
     "an erased message is only excluded",
     "a hold that is released holds on",
 }
-"""The faults that everyone's run tries; the others take long."""
+"""The faults that everyone's run tries, and CI; the others take long, and are `make prove`'s."""
 
 
-@pytest.mark.slip
-@pytest.mark.parametrize("name", [pytest.param(name, marks=beyond(name, SOON_SEEN)) for name in MUTANTS])
+@pytest.mark.parametrize("name", sorted(MUTANTS) if PROVING else sorted(SOON_SEEN))
 def test_a_fault_of_the_facade_is_seen_within_some_thousand_operations(name: str, tmp_path: Path) -> None:
     seeds = noticed.first(f"month/{name}", SEEDS)
     with applied(name):
