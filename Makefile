@@ -116,7 +116,8 @@ prove: $(DEV)
 	$(BIN)/python -m tests.simulation --sessions --seeds 5000
 	$(BIN)/python -m tests.simulation --rules --seeds 5000
 	$(BIN)/python -m tests.simulation.extracting --seeds 2000
-	MEMORY_THOROUGH=1 $(PYTEST) -m slip
+	MEMORY_THOROUGH=1 $(PYTEST) -m turn
+	$(MAKE) branches
 	MEMORY_PROVE=1 MEMORY_THOROUGH=1 $(PYTEST) tests/month -k a_fault_of_the_facade
 	$(BIN)/python -m pytest --quiet tests/simulation
 	MEMORY_HISTORY=1500 $(PYTEST) tests/contract/test_built_ins.py --contract-depth full

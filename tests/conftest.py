@@ -13,7 +13,7 @@ from hypothesis import settings
 
 from tests.support import quick_folders
 from tests.support.backends import BACKENDS, Backend, every_backend
-from tests.support.depth import SLIPS, THOROUGH, drawn, in_part
+from tests.support.depth import THOROUGH, TURN, drawn, has_its_turn
 from tests.support.reporting import BackendReport
 
 LONGEST_FIRST = (
@@ -61,7 +61,7 @@ def pytest_collection() -> Generator[None, object, object]:
 @pytest.hookimpl(tryfirst=True)  # before the plugin that hands the tests out looks at the groups
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """The files that take longest come first: workers take them in this order, and none is left alone with a long one at the end."""
-    left_out = {item for item in items if (not THOROUGH and _takes_long(item)) or _is_for_another_day(item)}
+    left_out = {item for item in items if (not THOROUGH and _takes_long(item)) or _is_for_another_day(config, item)}
     config.hook.pytest_deselected(items=list(left_out))
     items[:] = [item for item in items if item not in left_out]
     places = {folder: place for place, folder in enumerate(LONGEST_FIRST)}
@@ -73,8 +73,10 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    if SLIPS:
-        terminalreporter.write_line(f"Of what is broken on purpose, for a judge to notice, part {SLIPS} ran (MEMORY_SLIPS); make prove runs all.")
+    if TURN:
+        terminalreporter.write_line(
+            f"Of what is broken on purpose, of variants of stores and of other topologies part {TURN} ran (MEMORY_TURN); make prove runs all."
+        )
     if not THOROUGH:
         terminalreporter.write_line("Drawn with one seed and 20 examples each. Not run, and run by CI:")
         terminalreporter.write_line("  the contract on variants of a store beside their primary, acceptance on other topologies than the default,")
@@ -88,8 +90,17 @@ def _takes_long(item: pytest.Item) -> bool:
     return any(item.get_closest_marker(name) is not None for name in ("thorough", "processor"))
 
 
-def _is_for_another_day(item: pytest.Item) -> bool:
-    return item.get_closest_marker("slip") is not None and not in_part(item.name)
+def _is_for_another_day(config: pytest.Config, item: pytest.Item) -> bool:
+    """Whether others have their turn: slips, other topologies than the default and the mixed one, and what a variant of a store is asked as its
+    primary is."""
+    if not TURN:
+        return False
+    from memory.ports.contract.depth import QUICK
+    from memory.ports.contract.plugin import depth_of  # a plugin: pytest imports it itself first
+
+    harness = getattr(getattr(item, "callspec", None), "params", {}).get("contract_harness")
+    as_its_primary = harness is not None and bool(harness.primary) and depth_of(config, item, harness) == QUICK
+    return (as_its_primary or item.get_closest_marker("turn") is not None) and not has_its_turn(item.nodeid)
 
 
 def _share(item: pytest.Item) -> str:

@@ -21,6 +21,7 @@ from tests.support.placings import PLACINGS, STORIES, Placing, forget
 
 SQLITE = pytest.mark.backend("sqlite")
 IN_MEMORY = pytest.mark.backend("in_memory")
+TURN = pytest.mark.turn
 FILES = ("one.db", "mid.db", "long.db")
 
 
@@ -37,15 +38,16 @@ def _behind_a_cache(folder: Path) -> dict[str, Any]:
 
 
 def _on_servers(placing: Placing) -> Any:
-    return pytest.param(placing.config, id=placing.name, marks=marks_of(*placing.backends))
+    turn = [] if placing.name == "redis-postgres-edge" else [TURN]
+    return pytest.param(placing.config, id=placing.name, marks=[*marks_of(*placing.backends), *turn])
 
 
 DEFAULT = pytest.param(_one_file, id="one-file", marks=SQLITE)
 """Where everyone's run has them all; the others take long (docs/decisions/052)."""
 TOPOLOGIES = [
     DEFAULT,
-    pytest.param(_in_memory, id="in-memory", marks=IN_MEMORY),
-    pytest.param(_behind_a_cache, id="cache-and-two-files", marks=(SQLITE, IN_MEMORY)),
+    pytest.param(_in_memory, id="in-memory", marks=(IN_MEMORY, TURN)),
+    pytest.param(_behind_a_cache, id="cache-and-two-files", marks=(SQLITE, IN_MEMORY, TURN)),
     *(_on_servers(placing) for placing in PLACINGS if run_here(*placing.backends)),
 ]
 CASES = [_on_servers(placing) for placing in STORIES if placing not in PLACINGS and run_here(*placing.backends)]

@@ -54,7 +54,7 @@ SOON_NOTICED = {"copy-whatever-stands-there", "erasure-leaves-copies", "debts-ar
 """The mutants that everyone's run tries; the others take long."""
 
 
-@pytest.mark.slip
+@pytest.mark.turn
 @pytest.mark.parametrize("mutant", [pytest.param(name, marks=beyond(name, SOON_NOTICED)) for name in sorted(MUTANTS)])
 def test_a_missing_safeguard_is_noticed(mutant: str) -> None:
     seeds = list(range(NOTICED_WITHIN))

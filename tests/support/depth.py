@@ -14,14 +14,14 @@ PROVING = bool(os.environ.get("MEMORY_PROVE"))
 """Whether it is `make prove`, which runs what takes too long for CI."""
 
 
-SLIPS = os.environ.get("MEMORY_SLIPS", "")
-"""Which part of what is broken on purpose runs, "0/3" for the first third. All of it where nothing is said."""
+TURN = os.environ.get("MEMORY_TURN", "")
+"""Which part runs of what takes turns, "0/4" for the first quarter. All of it where nothing is said."""
 
 
-def in_part(name: str) -> bool:
-    """Whether a slip of this name is in the part that runs."""
-    part, _, parts = SLIPS.partition("/")
-    return not SLIPS or crc32(name.encode()) % int(parts) == int(part)
+def has_its_turn(name: str) -> bool:
+    """Whether a test of this name is in the part that runs."""
+    part, _, parts = TURN.partition("/")
+    return not TURN or crc32(name.encode()) % int(parts) == int(part)
 
 
 def drawn(in_full: int, quick: int = 20, proof: int | None = None) -> int:

@@ -32,7 +32,7 @@ def test_what_was_said_comes_to_every_store_under_faults(capsys: pytest.CaptureF
     assert total.sure > 3 * SEEDS
 
 
-@pytest.mark.slip
+@pytest.mark.turn
 @pytest.mark.parametrize("slip", [pytest.param(name, marks=[] if name in SOON_NOTICED else pytest.mark.thorough) for name in sorted(SLIPS)])
 def test_a_slip_in_recording_is_noticed(slip: str) -> None:
     with SLIPS[slip].applied():

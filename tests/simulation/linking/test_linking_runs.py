@@ -50,7 +50,7 @@ def test_a_seed_is_the_same_run_again() -> None:
         assert (first.plan.struck, first.linked, first.asked) == (second.plan.struck, second.linked, second.asked)
 
 
-@pytest.mark.slip
+@pytest.mark.turn
 @pytest.mark.parametrize("slip", [pytest.param(name, marks=[] if name in SOON_NOTICED else pytest.mark.thorough) for name in sorted(SLIPS)])
 def test_a_slip_in_the_graph_is_noticed(slip: str) -> None:
     name = f"linking/{slip}"

@@ -58,7 +58,7 @@ _EXPECTED = [
 ]
 
 
-@pytest.mark.slip
+@pytest.mark.turn
 @pytest.mark.parametrize("slip", [pytest.param(name, marks=[] if name in SOON_NOTICED else pytest.mark.thorough) for name in sorted(SLIPS)])
 def test_a_slip_in_what_acts_by_rules_is_noticed(slip: str) -> None:
     with SLIPS[slip].applied():

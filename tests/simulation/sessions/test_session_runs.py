@@ -66,7 +66,7 @@ def _cut_off_everywhere(act: str, faults: tuple[Fault, ...], *, atomic: bool) ->
             assert len(worlds) > 1 or fault is Fault.ERROR_AFTER
 
 
-@pytest.mark.slip
+@pytest.mark.turn
 @pytest.mark.parametrize("slip", [pytest.param(name, marks=beyond(name, SOON_NOTICED)) for name in sorted(SLIPS)])
 def test_a_slip_in_conversations_is_noticed(slip: str) -> None:
     with slipped(slip):

@@ -48,7 +48,7 @@ def test_a_seed_is_the_same_run_again() -> None:
         assert (first.plan.struck, first.ends, first.linked) == (second.plan.struck, second.ends, second.linked)
 
 
-@pytest.mark.slip
+@pytest.mark.turn
 @pytest.mark.parametrize("slip", [pytest.param(name, marks=[] if name in SOON_NOTICED else pytest.mark.thorough) for name in sorted(SLIPS)])
 def test_a_slip_in_superseding_is_noticed(slip: str) -> None:
     with SLIPS[slip].applied():

@@ -27,7 +27,7 @@ async def test_what_was_acknowledged_is_seen_by_whoever_reads_after_that() -> No
         assert await Scene(str(seed)).played() == [], f"in order {seed}"
 
 
-@pytest.mark.slip
+@pytest.mark.turn
 @pytest.mark.parametrize("name", SLIPS)
 async def test_a_slip_shows(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(*SLIPS[name].patch())
