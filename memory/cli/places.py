@@ -50,8 +50,8 @@ def show_stats(out: Any, counted: Stats) -> None:
         out.print(show.table("Types", ["type", "entries"], list(counted.by_type.items()), right=("entries",)))
     if counted.owed:
         out.print(show.plain(f"{_owing(counted.owed)}; sweeps do that, and `memory doctor` tells what cannot be done"))
-    aside = [f"store '{store}' has set aside {count:,} damaged records of all tenants" for store, count in counted.quarantined.items()]
-    for sentence in (*counted.stuck, *counted.degraded, *counted.set_back, *aside):
+    in_quarantine = [f"store '{store}' has set aside {count:,} damaged records of all tenants" for store, count in counted.quarantined.items()]
+    for sentence in (*counted.stuck, *counted.degraded, *counted.set_back, *in_quarantine):
         out.print(show.plain(f"- {sentence}", "yellow"))
 
 

@@ -159,7 +159,7 @@ async def where(engine: Engine, tenant: str, entry_id: str) -> list[Copy]:
 async def stats(engine: Engine, tenant: str, types: list[str]) -> Stats:
     """Counts and sizes of one tenant, tier by tier. A store that does not answer is left out and named."""
     tiers, by_type, owed, degraded = list[TierStats](), dict.fromkeys(types, 0), 0, list[str]()
-    aside: dict[str, int] = {}
+    in_quarantine: dict[str, int] = {}
     for store in engine.topology.homes:
         try:
             for tier in TIERS:
@@ -173,13 +173,13 @@ async def stats(engine: Engine, tenant: str, types: list[str]) -> Stats:
             for name in types:
                 by_type[name] += (await store.count(Query(ENTRIES, Tenant(tenant), Eq("type", name)))).records
             owed += await engine.maintenance.owed_in(store)
-            aside |= {store.name: count} if (count := (await store.check()).quarantined) else {}
+            in_quarantine |= {store.name: count} if (count := (await store.check()).quarantined) else {}
         except StoreError as error:
             degraded.append(str(error))
     tiers.sort(key=lambda t: TIERS.index(t.tier))
     evicted = {quota: count for (owner, quota), count in engine.quotas.evicted.items() if owner == tenant}
     counts, set_back = {name: n for name, n in by_type.items() if n}, tuple(str(one) for one in (await engine.setbacks.look()).values())
-    return Stats(tiers, counts, owed, await stuck(engine, tenant), tuple(degraded), evicted, set_back, aside)
+    return Stats(tiers, counts, owed, await stuck(engine, tenant), tuple(degraded), evicted, set_back, in_quarantine)
 
 
 async def _owing(engine: Engine, tenant: str, tier: str) -> int:
@@ -292,11 +292,11 @@ async def _check_store(engine: Engine, store: Store, *, opens: bool = False) -> 
             await store.open(engine.placement.kinds.collections)
             started = time.perf_counter()
         health = await store.check()
-        ok, detail, version, facts, aside = health.ok, health.detail, health.version, dict(health.facts), health.quarantined
+        ok, detail, version, facts, in_quarantine = health.ok, health.detail, health.version, dict(health.facts), health.quarantined
         if ok and (noted := await engine.meaning.noted_in(store)) is not None:
             embedder = str(noted)
     except (ConfigError, StoreError) as error:
-        ok, detail, version, facts, aside = False, str(error), "", {}, 0
+        ok, detail, version, facts, in_quarantine = False, str(error), "", {}, 0
     claims = store.capabilities
     return StoreReport(
         store=store.name,
@@ -309,5 +309,5 @@ async def _check_store(engine: Engine, store: Store, *, opens: bool = False) -> 
         capabilities={name: getattr(claims, name) for name in (*FLAGS, *LIMITS)},
         embedder=embedder,
         facts=facts,
-        quarantined=aside,
+        quarantined=in_quarantine,
     )

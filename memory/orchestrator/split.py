@@ -156,8 +156,8 @@ class SplitStore:
         healths = {part.name: await part.check() for part in self.parts}
         facts: dict[str, JsonValue] = {name: {"ok": h.ok, "detail": h.detail, "version": h.version, **h.facts} for name, h in healths.items()}
         bad = [f"{name}: {h.detail}" for name, h in healths.items() if not h.ok]
-        version, aside = ", ".join(h.version for h in healths.values()), sum(h.quarantined for h in healths.values())
-        return Health(not bad, "; ".join(bad), version, self.epoch, facts, aside)
+        version, in_quarantine = ", ".join(h.version for h in healths.values()), sum(h.quarantined for h in healths.values())
+        return Health(not bad, "; ".join(bad), version, self.epoch, facts, in_quarantine)
 
     # -- reading ------------------------------------------------------------------------------------------------------
 

@@ -221,7 +221,7 @@ class TakesDamageForNothing(InMemoryStore):
         return [None if isinstance(s, Corrupt) else s for s in await super()._get(collection, keys)]
 
 
-@liar("test_what_was_set_aside_is_counted_until_it_is_deleted", InMemoryServer)
+@liar("test_what_is_in_quarantine_is_counted_until_it_is_deleted", InMemoryServer)
 class CountsAsSetAsideWhatStands(InMemoryStore):
     async def _check(self) -> Health:
         return replace(await super()._check(), quarantined=len(self.state._damaged))

@@ -138,7 +138,7 @@ class Sqlite(InAFolder):
     _empty: ClassVar[bytes] = b""
 
     name = "sqlite"
-    sets_aside = True
+    quarantines = True
     urls = ("sqlite:////no/such/folder/memory.db", "sqlite:///:memory:")
     exact_scores = True
     claims = Capabilities(

@@ -133,7 +133,7 @@ class MongoStore(BaseStore):
 
     async def _check(self) -> Health:
         try:
-            found, schema, aside = await self._to_its_end(self._vital_signs())
+            found, schema, in_quarantine = await self._to_its_end(self._vital_signs())
         except Exception as exc:
             ours = self._translate(exc)
             if ours is None:
@@ -148,7 +148,7 @@ class MongoStore(BaseStore):
         if not found.transactions:
             notes.append("a server on its own has no transactions: several writes together are refused; start it with --replSet for them")
         facts: dict[str, JsonValue] = {"schema": schema, **found.facts, "durable": found.durable}
-        return Health(schema == SCHEMA and not weaker, "; ".join(notes), f"MongoDB {found.version}", self._epoch, facts, aside)
+        return Health(schema == SCHEMA and not weaker, "; ".join(notes), f"MongoDB {found.version}", self._epoch, facts, in_quarantine)
 
     async def _vital_signs(self) -> tuple[Inspection, int | None, int]:
         client = self._connected()

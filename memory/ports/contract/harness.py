@@ -46,7 +46,7 @@ class Harness:
     """The share of the exact ten nearest that a search by meaning must find: 1 for an exact scan, at least 0.9 for an approximate index."""
     exact_scores: ClassVar[bool] = False
     """Whether scores by words are those of the store in memory (BM25F as in `memory.ports.text`), rounding aside. No store must have that."""
-    sets_aside: ClassVar[bool] = False
+    quarantines: ClassVar[bool] = False
     """Whether a damaged record is set aside when it is met, and counted by `check` as quarantined."""
     ttl_patience: ClassVar[timedelta] = timedelta(seconds=5)
     """Where `ttl` is claimed: how long the store may take to forget what is past its time."""

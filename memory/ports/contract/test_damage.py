@@ -103,13 +103,13 @@ async def test_damage_is_met_in_every_collection(harness: Harness, store: Store)
 @clause("damage.counted")
 @works("durable")
 @pytest.mark.asyncio
-async def test_what_was_set_aside_is_counted_until_it_is_deleted(harness: Harness, store: Store) -> None:
+async def test_what_is_in_quarantine_is_counted_until_it_is_deleted(harness: Harness, store: Store) -> None:
     await _filled(store)
     assert (await store.check()).quarantined == 0
     async with _damaged(harness, store):
         for _ in range(2):
             assert isinstance(await found(store, DAMAGED), Corrupt)
-        assert (await store.check()).quarantined == harness.sets_aside
+        assert (await store.check()).quarantined == harness.quarantines
         await done(store, delete(DAMAGED))
         assert (await store.check()).quarantined == 0
 

@@ -105,8 +105,8 @@ class MySqlStore(ServerStore[Connection, MyTable]):
         form = (await connection.fetchval(f"SELECT version_num FROM {VERSION_TABLE}")).decode()  # noqa: S608
         size = int(await connection.fetchval(_SIZE))
         facts: dict[str, JsonValue] = {"schema": form, "bytes": size, "pool": self._config.pool_size, **settings.facts}
-        aside = int(await connection.fetchval("SELECT count(*) FROM memory_quarantine"))
-        return Health(form == str(FORM), self._config.place, f"{settings.flavour.product} {settings.version}", self._epoch, facts, aside)
+        in_quarantine = int(await connection.fetchval("SELECT count(*) FROM memory_quarantine"))
+        return Health(form == str(FORM), self._config.place, f"{settings.flavour.product} {settings.version}", self._epoch, facts, in_quarantine)
 
     # -- work ---------------------------------------------------------------------------------------------------------
 

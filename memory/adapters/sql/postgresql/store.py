@@ -107,8 +107,8 @@ class PostgresStore(ServerStore[Connection, PgTable]):
         size = await connection.fetchval(_SIZE, schema)
         facts: dict[str, JsonValue] = {"schema": form, "bytes": int(size), "pool": self._config.pool_size, **settings.facts}
         facts["pgvector"] = self._found.extension if self._found.namespace else f"off: {self._found.extension}"
-        aside = await connection.fetchval(f'SELECT count(*) FROM "{schema}".memory_quarantine')  # noqa: S608
-        return Health(form == str(FORM), self._config.place, f"PostgreSQL {settings.version}", self._epoch, facts, int(aside))
+        in_quarantine = await connection.fetchval(f'SELECT count(*) FROM "{schema}".memory_quarantine')  # noqa: S608
+        return Health(form == str(FORM), self._config.place, f"PostgreSQL {settings.version}", self._epoch, facts, int(in_quarantine))
 
     # -- work ---------------------------------------------------------------------------------------------------------
 

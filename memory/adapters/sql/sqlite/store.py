@@ -89,14 +89,14 @@ class SqliteStore(SqlStore[Session, SqliteTable]):
         path = self._config.path
         facts: dict[str, JsonValue] = {} if path is None else {"path": str(path.resolve())}
         try:
-            version, form, pages, size, aside = await self._driver.read(_vital_signs)
+            version, form, pages, size, in_quarantine = await self._driver.read(_vital_signs)
         except Exception as exc:
             ours = exc if isinstance(exc, MemoryTiersError) else self._translate(exc)
             if ours is None:
                 raise
             return Health(ok=False, detail=str(ours), epoch=self.epoch, facts=facts)
         facts |= {"schema": form, "bytes": pages * size, "synchronous": self._config.synchronous}
-        return Health(form == str(FORM), str(path or "in memory"), f"SQLite {version}", self.epoch, facts, aside)
+        return Health(form == str(FORM), str(path or "in memory"), f"SQLite {version}", self.epoch, facts, in_quarantine)
 
     # -- work ---------------------------------------------------------------------------------------------------------
 
@@ -174,5 +174,5 @@ class SqliteStore(SqlStore[Session, SqliteTable]):
 def _vital_signs(session: Session) -> tuple[str, str, int, int, int]:
     version = session.row("SELECT sqlite_version()")[0]
     form = session.row("SELECT version_num FROM memory_schema_version")[0]
-    aside = session.row("SELECT count(*) FROM memory_quarantine")[0]
-    return version, form, session.row("PRAGMA page_count")[0], session.row("PRAGMA page_size")[0], aside
+    in_quarantine = session.row("SELECT count(*) FROM memory_quarantine")[0]
+    return version, form, session.row("PRAGMA page_count")[0], session.row("PRAGMA page_size")[0], in_quarantine
