@@ -163,6 +163,16 @@ class Setbacks:
         return not note.version or abs(self._placement.now() - moment(note.version)) >= NOTED_EVERY
 
     async def _read(self, absent: Collection[str] = ()) -> dict[Store, _Note]:
+        """The note of each store that answers. One is read after the other, and another process may write in between: where a store seems to
+        be behind what a note read later has seen of it, all are read once more."""
+        notes = await self._read_once(absent)
+        known = _Known({note.id: store.name for store, note in notes.items()})
+        for note in notes.values():
+            known.learn(note)
+        behind = any(note.version < known.seen_of(note.id, store.name, empty=not note.version) for store, note in notes.items())
+        return await self._read_once(absent) if behind else notes
+
+    async def _read_once(self, absent: Collection[str]) -> dict[Store, _Note]:
         """The note of each store that answers, an empty one of a store that has none. One that cannot be read says nothing."""
         found: dict[Store, _Note] = {}
         for store in self._stores:

@@ -60,7 +60,7 @@ async def test_of_two_workers_one_does_what_there_is_and_both_end_when_asked_to(
             worker.stop()
         await asyncio.gather(*running)
         assert sum(report.finished for report in reports) == 5
-        assert not any(report.waiting or report.stays for report in reports)
+        assert [(report.waiting, report.stays) for report in reports if report.waiting or report.stays] == []
         for entry in entries:
             assert {c.tier: c.role for c in await one.admin.where(entry.id)} == {"mid": "home", "long": "replica"}
 
