@@ -163,14 +163,10 @@ class Setbacks:
         return not note.version or abs(self._placement.now() - moment(note.version)) >= NOTED_EVERY
 
     async def _read(self, absent: Collection[str] = ()) -> dict[Store, _Note]:
-        """The note of each store that answers. One is read after the other, and another process may write in between: where a store seems to
-        be behind what a note read later has seen of it, all are read once more."""
+        """The note of each store that answers. One is read after the other, and another process may write in between: where a store seems to be
+        behind what another's note has seen of it, all are read once more."""
         notes = await self._read_once(absent)
-        known = _Known({note.id: store.name for store, note in notes.items()})
-        for note in notes.values():
-            known.learn(note)
-        behind = any(note.version < known.seen_of(note.id, store.name, empty=not note.version) for store, note in notes.items())
-        return await self._read_once(absent) if behind else notes
+        return await self._read_once(absent) if _behind(notes, _said_by(notes)) else notes
 
     async def _read_once(self, absent: Collection[str]) -> dict[Store, _Note]:
         """The note of each store that answers, an empty one of a store that has none. One that cannot be read says nothing."""
@@ -194,12 +190,9 @@ class Setbacks:
 
     def _joined(self, notes: Mapping[Store, _Note]) -> _Known:
         """What the notes say, with what follows from them: which stores are behind what others have seen of them."""
-        known, now = _Known({note.id: store.name for store, note in notes.items()}), self._placement.next_version()
-        for note in notes.values():
-            known.learn(note)
-        for store, note in notes.items():
-            if note.version < (seen := known.seen_of(note.id, store.name, empty=not note.version)):
-                known.find(note.id, SetBack(store.name, note.version, seen, now))
+        known, now = _said_by(notes), self._placement.next_version()
+        for store, seen in _behind(notes, known).items():
+            known.find(notes[store].id, SetBack(store.name, notes[store].version, seen, now))
         return known
 
     def _open(self, known: _Known, notes: Mapping[Store, _Note]) -> dict[str, SetBack]:
@@ -226,6 +219,20 @@ class Setbacks:
             if not outcome.applied:
                 return
             own.version, known.seen[own.id] = version, version
+
+
+def _said_by(notes: Mapping[Store, _Note]) -> _Known:
+    """What the notes say."""
+    known = _Known({note.id: store.name for store, note in notes.items()})
+    for note in notes.values():
+        known.learn(note)
+    return known
+
+
+def _behind(notes: Mapping[Store, _Note], known: _Known) -> dict[Store, int]:
+    """The stores whose own note is behind what others have seen of it, and what they have."""
+    seen = {store: known.seen_of(note.id, store.name, empty=not note.version) for store, note in notes.items()}
+    return {store: version for store, version in seen.items() if notes[store].version < version}
 
 
 def _minute(version: int) -> str:

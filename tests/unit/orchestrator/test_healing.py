@@ -83,6 +83,18 @@ async def test_a_store_set_back_while_its_note_is_written_is_named_all_the_same(
     assert await named(world) == ["mid"]
 
 
+@pytest.mark.parametrize("again", [False, True], ids=["the first notes", "later ones"])
+@pytest.mark.parametrize("name", ["mid", "long"])
+async def test_what_another_process_notes_while_the_notes_are_read_is_no_setback(world: World, name: str, again: bool) -> None:
+    other, store = await another(world), getattr(world, name)
+    if again:
+        await noted(world)
+        world.clock.advance(SOON)
+    store.before["setback.look"] = other.engine.setbacks.note
+    assert await named(world) == []
+    assert await other.engine.setbacks.look() == {}
+
+
 async def test_what_one_process_noted_of_a_store_that_is_away_is_not_held_against_it(world: World) -> None:
     await noted(world)
     world.long.down = True
