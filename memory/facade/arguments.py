@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -49,6 +49,14 @@ def flag(field: str, value: object) -> bool:
     if not isinstance(value, bool):
         raise InvalidInput(field, f"must be True or False, not {type(value).__name__}")
     return value
+
+
+def check_names(field: str, given: object, known: Collection[str], example: str) -> None:
+    """Refuse what is no dict, and one with a name that is not known."""
+    if not isinstance(given, Mapping):
+        raise InvalidInput(field, f"must be a dict such as {example}, not {type(given).__name__}")
+    for name in given:
+        door.one_of(field, name, known)
 
 
 def consistency_of(value: object) -> Consistency | None:

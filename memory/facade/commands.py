@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any, Literal, TypedDict
 
 from memory.commands.run import Result, answer
@@ -13,7 +13,7 @@ from memory.domain.errors import InvalidInput
 from memory.domain.scope import Scope
 from memory.domain.shapes.tools import Shape, tool_as
 from memory.facade.access import Access, Scopes, scopes_of
-from memory.facade.arguments import flag, scope_of
+from memory.facade.arguments import check_names, flag, scope_of
 from memory.facade.build import as_advisor
 from memory.facade.reach import MemoryReach
 from memory.facade.wanted import preferences
@@ -123,8 +123,5 @@ def _enriched(profile: Profile) -> WriteOptions:
 def _profile(given: Profile | None) -> Profile:
     if given is None:
         return {}
-    if not isinstance(given, Mapping):
-        raise InvalidInput("profile", f"must be a dict such as {{'search_expand': True}}, not {type(given).__name__}")
-    for name in given:
-        door.one_of("profile", name, Profile.__annotations__)
+    check_names("profile", given, Profile.__annotations__, "{'search_expand': True}")
     return given

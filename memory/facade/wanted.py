@@ -9,7 +9,7 @@ from typing import Literal, TypedDict
 from memory.domain import door
 from memory.domain.entry import EntryType
 from memory.domain.errors import InvalidInput
-from memory.facade.arguments import Moment, flag, real
+from memory.facade.arguments import Moment, check_names, flag, real
 from memory.policies.asked import Scalar
 from memory.policies.ranking.preferences import Preferences
 
@@ -61,10 +61,7 @@ def only_of(given: Only | None) -> Only:
     """What was given, of which every name is known; the values are still to be checked."""
     if given is None:
         return {}
-    if not isinstance(given, Mapping):
-        raise InvalidInput("only", f"must be a dict such as {{'types': ['user']}}, not {type(given).__name__}")
-    for name in given:
-        door.one_of("only", name, Only.__annotations__)
+    check_names("only", given, Only.__annotations__, "{'types': ['user']}")
     return given
 
 
