@@ -121,11 +121,13 @@ class Numbers:
                 there = put.record if outcome.applied else outcome.stored
                 if isinstance(there, Record):
                     given[thing.key.id] = _number(there)
-                elif isinstance(there, Tombstone):  # of an earlier life of the thing
+                elif isinstance(there, Tombstone):  # of an earlier life of the thing, or of one that has ended since it was found
                     if await self._outbox.finish(Pending(NUMBERS, archive, there)):
                         continue  # its end is not over: the id names it until then
-                    later = replace(put.record, version=self._placement.next_version(there.version))
-                    again.append((Put(NUMBERS, later, AtVersion(there.version)), thing, home))
+                    for now in await self._now(NUMBERED[kind][0], thing.key):
+                        record = self._put(now[0], kind, _number(put.record)).record
+                        later = replace(record, version=self._placement.next_version(there.version))
+                        again.append((Put(NUMBERS, later, AtVersion(there.version)), *now))
                 elif (error := refused(archive, outcome)) is not None:
                     raise error
                 elif outcome.status is Status.REJECTED and await self._generations.lives_on(thing, home):

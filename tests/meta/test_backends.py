@@ -58,7 +58,13 @@ def test_a_required_backend_that_did_not_run_and_pass_fails_the_run(
 ) -> None:
     code, lines = outcome(pytester, monkeypatch, tests, require)
     assert code == 1
-    assert lines[-1] == says
+    assert says in lines
+
+
+def test_the_very_last_lines_name_what_failed(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> None:
+    _, lines = outcome(pytester, monkeypatch, FAILS)
+    assert lines[-2:-1] == ["The tests did NOT all pass."]
+    assert lines[-1].startswith("  test_the_very_last_lines_name_what_failed.py::test_")
 
 
 def test_a_required_backend_fails_a_run_that_selects_none_of_its_tests(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> None:

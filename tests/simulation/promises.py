@@ -134,11 +134,15 @@ class Promises:
         removals = list(self._removals(source))
         ends = [r for r in removals if not r.maybe and r.act is not Act.DROP]
 
-        def is_reborn(event: Event) -> bool:
-            """Whether it may have been born again by this: on what is live nothing changes."""
-            return event.act is Act.PROMOTE and any(r.start < event.end for r in removals)
+        events = self._history.registers[source].events
+        texts = [e for e in events if e.act in (Act.CREATE, Act.UPDATE)]
 
-        writes = [e for e in self._history.registers[source].events if (e.act in (Act.CREATE, Act.UPDATE) or is_reborn(e)) and e.start < taken]
+        def may_be_born(event: Event) -> bool:
+            """Whether a write under its key may have found nothing, and is no repeat: on what is live nothing changes."""
+            known = any(not o.maybe and o.end < event.start for o in events if o.act in BIRTHS and o is not event)
+            return event.act is Act.PROMOTE and (not known or any(r.start < event.end for r in removals))
+
+        writes = [e for e in [*texts, *filter(may_be_born, events)] if e.start < taken]
         repeats = [w for w in writes if w.keyed and w.act is Act.CREATE and any(not o.maybe and o.end < w.start for o in writes)]
         changes = [w for w in writes if w not in repeats]
         later = [*(o for o in changes if o.act is not Act.PROMOTE and not o.maybe), *ends]

@@ -56,8 +56,13 @@ def test_a_summary_of_erased_sources_does_not_come_any_more() -> None:
 def _promoted_away(said: str) -> History:
     """`a` was edited to `edit`, promoted and taken away by it; the copy is seen to say `said`."""
     history = _history("a")
-    history.register("a>org:o1", "acme", "org:o1")
     history.note(Event("a", Act.UPDATE, "edit", 2, 3, by="update"))
+    return _promote_away(history, said)
+
+
+def _promote_away(history: History, said: str) -> History:
+    """The copy of `a` is seen to say `said`, and `a` is gone."""
+    history.register("a>org:o1", "acme", "org:o1")
     history.derived.append(Derived("a>org:o1", ("a",), "promote", 4))
     history.note(Event("a>org:o1", Act.PROMOTE, None, 4, 5, by="promote"))
     history.note(Event("a>org:o1", Act.READ, said, 8, 9))
@@ -88,6 +93,21 @@ def test_a_write_under_a_key_that_lives_leaves_what_its_original_said() -> None:
     history = _promoted_away("again")
     history.note(Event("a", Act.PROMOTE, "again", 3.3, 3.4, by="keyed write", keyed=True))
     assert "lost" in _kinds(history)
+
+
+def test_what_the_first_write_under_a_key_said_is_what_its_original_may_have_said() -> None:
+    """Seed 914509378: of a first write that revives what is gone, and one of another text whose outcome nobody learned, the judge forgot the first."""
+
+    def promoted_away(said: str) -> History:
+        history = _history()
+        history.register("a", "acme", "user:ada")
+        history.names["ida"] = "a"
+        history.note(Event("a", Act.PROMOTE, "ma", 0, 1, by="keyed write", keyed=True))
+        history.note(Event("a", Act.CREATE, "other", 2, maybe=True, by="write batch", keyed=True))
+        return _promote_away(history, said)
+
+    assert _kinds(promoted_away("ma")) == []
+    assert _kinds(promoted_away("other")) == ["lost"], "on what is live a write of another text changes nothing"
 
 
 def _told(*values: str) -> Told:

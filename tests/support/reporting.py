@@ -15,6 +15,8 @@ from tests.support.backends import BACKENDS, Backend
 from tools import catalogue
 
 PROPERTY = "backend"
+NAMED = 40
+"""How many failed tests the last lines name."""
 
 
 @dataclass
@@ -101,6 +103,11 @@ class BackendReport:
             terminal.write_line("Every selected test that this machine can run passed.")
         else:
             terminal.write_line("The tests did NOT all pass.")
+            failed = [report.nodeid for outcome in ("failed", "error") for report in terminal.getreports(outcome)]
+            for one in failed[:NAMED]:  # last, once more: of a long run's output only the end may be kept
+                terminal.write_line(f"  {one}", red=True)
+            if len(failed) > NAMED:
+                terminal.write_line(f"  and {len(failed) - NAMED} more", red=True)
 
 
 def _harness(item: pytest.Item) -> tuple[str, ...]:

@@ -107,6 +107,18 @@ async def test_what_is_born_again_gets_a_number_of_its_own(world: World) -> None
     assert await misnumbered(world.engine) == []
 
 
+async def test_an_entry_that_was_numbered_and_deleted_meanwhile_gets_no_second_number(world: World) -> None:
+    entry, stays, other = await world.write(), await world.write(), await world.another_process()
+
+    async def ended() -> None:
+        assert await other.numbers.of(TENANT, [entry.id]) == {entry.id: 3}
+        await other.delete(TENANT, entry.id)
+
+    world.mid.before["number.put"] = ended
+    assert await world.engine.numbers.of(TENANT, [entry.id, stays.id]) == {stays.id: 2}
+    assert await misnumbered(world.engine) == []
+
+
 async def test_what_is_born_again_waits_for_the_end_of_a_number_that_was_dropped(world: World) -> None:
     entry, other = await world.write(key="k"), await world.another_process()
     world.mid.before["number.put"] = lambda: other.delete(TENANT, entry.id)
@@ -247,7 +259,13 @@ SLIPS = {
         numbers, "Numbers._put", "return Put(NUMBERS, record, Absent())", f"return Put(NUMBERS, record, {_WHATEVER})"
     ),
     "who comes second says its own number": Slip(numbers, "Numbers._give", "put.record if outcome.applied else outcome.stored", "put.record"),
-    "who is born again gets none": Slip(numbers, "Numbers._give", "AtVersion(there.version)), thing", "Absent()), thing"),
+    "who is born again gets none": Slip(numbers, "Numbers._give", "AtVersion(there.version)), *now", "Absent()), *now"),
+    "what has ended since it was found is numbered": Slip(
+        numbers,
+        "Numbers._give",
+        "for now in await self._now(NUMBERED[kind][0], thing.key):\n                        record",
+        "for now in [(thing, home)]:\n                        record",
+    ),
     "what was numbered late stays": Slip(dangling, "Dangling._drop", "if not parents <= there:", "if not parents:"),
 }
 
