@@ -260,12 +260,6 @@ SLIPS = {
     ),
     "who comes second says its own number": Slip(numbers, "Numbers._give", "put.record if outcome.applied else outcome.stored", "put.record"),
     "who is born again gets none": Slip(numbers, "Numbers._give", "AtVersion(there.version)), *now", "Absent()), *now"),
-    "what has ended since it was found is numbered": Slip(
-        numbers,
-        "Numbers._give",
-        "for now in await self._now(NUMBERED[kind][0], thing.key):\n                        record",
-        "for now in [(thing, home)]:\n                        record",
-    ),
     "what was numbered late stays": Slip(dangling, "Dangling._drop", "if not parents <= there:", "if not parents:"),
 }
 
