@@ -153,8 +153,8 @@ class Engine:
         )
         self.referrers = Referrers(self.placement, cache=self.cache, deliveries=self.deliveries, erasure=self.erasure)
         self.conversations.manifests.on_gone = self.referrers.clear
-        self.scratchpads = Scratchpads(self.placement, outbox=self.outbox, turns=self.turns, holds=self.erasure.holds)
-        self.tenants = Tenants(self.placement, self.erasure, self.conversations.sessions)
+        self.scratchpads = Scratchpads(self.placement, outbox=self.outbox, turns=self.turns, erasure=self.erasure)
+        self.tenants = Tenants(self.placement, outbox=self.outbox, erasure=self.erasure, sessions=self.conversations.sessions)
         self.dangling = Dangling(self.placement, self.erasure)
         self.browsing = Browsing(self.placement, self.trust)
         self.graphs = Graphs(self.placement, entries=self.entries, browsing=self.browsing)

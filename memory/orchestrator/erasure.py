@@ -21,19 +21,20 @@ from memory.domain.scope import Scope
 from memory.domain.time import micros, moment
 from memory.orchestrator.cache import Cache
 from memory.orchestrator.collections import ENTRIES, ENTRY_VERSIONS, OPERATIONS
-from memory.orchestrator.generations import OPERATIONS_SCOPE, UNDER_WAY, Generations, operation_key
+from memory.orchestrator.generations import BEFORE, OPERATIONS_SCOPE, UNDER_WAY, Generations, operation_key
 from memory.orchestrator.holds import Holds
 from memory.orchestrator.kinds import Kind
 from memory.orchestrator.lease import Hold
 from memory.orchestrator.outbox import Outbox, Pending, Until, elsewhere, hanging_on, kept_in, passages_left
 from memory.orchestrator.placement import Placement, refused
+from memory.orchestrator.split import CONVERSATION
 from memory.orchestrator.steps import step
 from memory.orchestrator.turns import Patience
 from memory.ports.collections import Collection
-from memory.ports.query import And, Eq, Everywhere, Ge, In, Lt, Query, within
-from memory.ports.record import Corrupt, Key, Mark, Owed, Partition, Record, Role, Tombstone
+from memory.ports.query import And, Eq, Everywhere, Filter, Ge, In, Lt, Query, within
+from memory.ports.record import Corrupt, Key, Mark, Owed, Partition, Record, Role, Stored, Tombstone
 from memory.ports.store import Store
-from memory.ports.writes import AtVersion, Delete, Newer, Put, RaiseGeneration
+from memory.ports.writes import Absent, AtVersion, Delete, Newer, Put, RaiseGeneration
 
 log = logging.getLogger(__name__)
 
@@ -239,30 +240,64 @@ class Erasure:
         """
         return entries_of(await self.erase(Partition(tenant, scope.text)))
 
-    async def erase(self, partition: Partition, then: tuple[Owed, ...] = (), older_than: int | None = None) -> Erased:
+    async def erase(
+        self, partition: Partition, then: tuple[Owed, ...] = (), *, older_than: int | None = None, before: int | None = None
+    ) -> Erased:
         """Delete every record of a partition, in every store; how many there were (see `erase_scope`). `then` is done behind it.
 
-        With `older_than` only those of lower generations: what was born since that was raised stays. Raises `Held` where the partition, or an entry
-        in it, is under legal hold. An erasure that had begun before is carried out.
+        With `older_than` only those of lower generations: what was born since that was raised stays. With `before` only what is older than this
+        version: the rest gets the generation and lives on. Raises `Held` where the partition, or an entry in it, is under legal hold. An erasure that
+        had begun before is carried out.
         """
         await self.holds.refuse_partition(partition)
+        if before is not None:
+            return await self._begin_sparing(partition, before, then)
         return await self._begin(partition, older_than or 1 + await self._generations.highest(partition), then)
 
-    async def _begin(self, partition: Partition, generation: int, then: tuple[Owed, ...] = ()) -> Erased:
-        archive, operation = self._placement.topology.archive, self._operation(partition, generation, then)
-        begun = await self._placement.write_one("erase.begin", archive, Put(OPERATIONS, operation, Newer()))
-        if (error := refused(archive, begun)) is not None:
-            raise error
+    async def _begin(self, partition: Partition, generation: int, then: tuple[Owed, ...] = (), before: int | None = None) -> Erased:
+        """An erasure of all never takes the generation of one that spares something: it would miss what that has stamped."""
+        operation = self._operation(partition, generation, then, before)
+        there = await self._put_operation(operation, Absent())
+        if isinstance(there, Record) and BEFORE in there.body:
+            return await self._begin(partition, generation + 1, then, before)
+        if there is not None:
+            await self._put_operation(operation, Newer())
         return await self._carry_out(operation)
 
-    def _operation(self, partition: Partition, generation: int, then: tuple[Owed, ...]) -> Record:
+    async def _begin_sparing(self, partition: Partition, before: int, then: tuple[Owed, ...]) -> Erased:
+        """An erasure that spares what was written since: once those that had begun have ended, so that it spares nothing from them."""
+        done, highest = Counter[tuple[str, str]](), await self._generations.highest(partition)
+        while True:
+            begun = await self._generations.operation(partition, highest)
+            if begun is not None and begun.fields["kind"] == UNDER_WAY:
+                done += await self._carry_out(begun)
+                highest = max(highest, await self._generations.highest(partition))
+                continue
+            operation = self._operation(partition, highest + 1, then, before)
+            there = await self._put_operation(operation, Absent())
+            if isinstance(there, Tombstone):  # of one that is forgotten
+                operation = replace(operation, version=self._placement.next_version(there.version))
+                there = await self._put_operation(operation, AtVersion(there.version))
+            if there is None:
+                return done + await self._carry_out(operation)
+            highest += 1
+
+    async def _put_operation(self, operation: Record, when: Absent | Newer | AtVersion) -> Stored | None:
+        """What stands in the way of an operation; None where it stands."""
+        archive = self._placement.topology.archive
+        begun = await self._placement.write_one("erase.begin", archive, Put(OPERATIONS, operation, when))
+        if (error := refused(archive, begun)) is not None:
+            raise error
+        return None if begun.applied else begun.stored
+
+    def _operation(self, partition: Partition, generation: int, then: tuple[Owed, ...], before: int | None) -> Record:
         now = self._placement.now()
-        data = {"tenant": partition.tenant, "scope": partition.scope, "generation": generation}
+        data = {"tenant": partition.tenant, "scope": partition.scope, "generation": generation, **({} if before is None else {BEFORE: before})}
         return Record(
             key=operation_key(partition, generation),
             scope=OPERATIONS_SCOPE,
             version=self._placement.next_version(),
-            created_at=now,
+            created_at=now if before is None else min(now, moment(before)),
             updated_at=now,
             fields={"kind": UNDER_WAY},
             body=data,
@@ -275,13 +310,22 @@ class Erasure:
         return tuple(dict.fromkeys((self._placement.topology.archive, *self._placement.topology.stores)))
 
     async def _carry_out(self, operation: Record) -> Erased:
-        """Erase in every store, also where one fails: that is raised in the end, and the operation stays owed."""
+        """Erase in every store, also where one fails: that is raised in the end, and the operation stays owed.
+
+        What is to be spared gets the generation before it is raised anywhere, and what came in between behind that: no store refuses it for long.
+        """
         partition, generation = _asked_of(operation)
+        before: int | None = operation.body.get(BEFORE)  # type: ignore[assignment]
         erased, failures = Counter[tuple[str, str]](), list[MemoryTiersError]()
         for lets_go in self.first:
             try:
                 await lets_go(partition, operation.created_at)
             except (StoreError, Contended) as error:
+                failures.append(error)
+        for store in self._stores() if before is not None else ():
+            try:
+                erased += await self._erase_in(store, operation)
+            except StoreError as error:
                 failures.append(error)
         for store in self._stores():
             try:
@@ -290,29 +334,33 @@ class Erasure:
                 if stands > generation and await self._generations.operation(partition, stands) is None:
                     # a store that was away when the highest was asked for is ahead of the others
                     then = tuple(owed for owed in operation.owed if owed.step != ERASE_SCOPE)
-                    again = await self._begin(partition, stands + 1, then)
+                    again = await self._begin(partition, stands + 1, then, before)
                     await self._end(operation)
                     return erased + again
-                here = await self._erase_in(store, partition, generation, micros(operation.created_at))
-                erased += Counter({(collection, store.name): count for collection, count in here.items()})
+                erased += await self._erase_in(store, operation)
             except StoreError as error:
                 failures.append(error)
         if failures:
             raise failures[0]
-        for goes_along in self.also:
+        is_nobodys = before is not None and partition.scope.startswith(f"{CONVERSATION}:")  # what a session has that was created since is older
+        for goes_along in () if is_nobodys else self.also:
             await goes_along(partition, generation)
         for lets_go in self.first:
             await lets_go(partition, operation.created_at)
         await self._end(operation)
         return erased
 
-    async def _erase_in(self, store: Store, partition: Partition, generation: int, version: int) -> Counter[str]:
-        """Leave tombstones for what is older in one store, whose generation has been raised; how many of each collection had their home there.
+    async def _erase_in(self, store: Store, operation: Record) -> Erased:
+        """Leave tombstones for what is older in one store, and spare what is to live on; how many of each collection had their home there.
 
         An arriving copy whose source has let go is a home. It may be told so while this goes on, so that homes are looked for once more in the end.
         """
-        cache, erased = store is self._placement.topology.cache, Counter[str]()
-        older = None if cache else Lt("generation", generation)  # a cache may lose anything
+        (partition, generation), version = _asked_of(operation), micros(operation.created_at)
+        cache, erased = store is self._placement.topology.cache, Counter[tuple[str, str]]()
+        older: Filter | None = None if cache else Lt("generation", generation)  # a cache may lose anything
+        before: int | None = operation.body.get(BEFORE)  # type: ignore[assignment]
+        if older is not None and before is not None:
+            older = And((older, Lt("version", before)))
         for kind in self._placement.kinds.within(partition):
             collection = kind.collection
             arriving = await self._arriving(store, collection, partition, older) if kind.movable and not cache else []
@@ -324,11 +372,15 @@ class Erasure:
             arrived = await self._still_there(store, collection, copies)
             if kind.movable:
                 at_home += await self._leave_tombstones(store, kind, [partition], older, HOMES, version)
-            erased[collection.name] = at_home + len(copies) - len(arrived)
-        return Counter() if cache else erased  # a damaged copy there is of no role
+            erased[collection.name, store.name] = at_home + len(copies) - len(arrived)
+        if cache:
+            return Counter()  # a damaged copy there is of no role
+        if before is not None:
+            await self._generations.spare(store, partition, generation, before)
+        return erased
 
     async def _leave_tombstones(
-        self, store: Store, kind: Kind, partitions: Sequence[Partition], older: Lt | None, roles: frozenset[Role], version: int
+        self, store: Store, kind: Kind, partitions: Sequence[Partition], older: Filter | None, roles: frozenset[Role], version: int
     ) -> int:
         """`version`: one for all that an erasure takes, in every store, so that what is born over one of its tombstones outdoes the others too: those
         of its copies and of its passages, which may be left later."""

@@ -15,22 +15,24 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 
 from memory.domain import ids
-from memory.domain.errors import StoreError
+from memory.domain.errors import StoreError, StoreUnavailable
 from memory.domain.time import micros, moment
 from memory.orchestrator.collections import OPERATIONS, SYSTEM_TENANT
 from memory.orchestrator.placement import Placement
 from memory.orchestrator.setbacks import SetBack, Setbacks
 from memory.orchestrator.steps import step
-from memory.ports.query import And, Gt, Lt, Query, within
+from memory.ports.query import And, Filter, Ge, Gt, Lt, Query, within
 from memory.ports.record import Key, Partition, Record, Role
 from memory.ports.store import Store
-from memory.ports.writes import AtVersion, Put, RaiseGeneration
+from memory.ports.writes import AtVersion, Put, RaiseGeneration, Status
 
 log = logging.getLogger(__name__)
 
 OPERATIONS_SCOPE = "operations"
 UNDER_WAY = "erase"
 """The kind of an erasure's operation record while it is being carried out; its later kinds are `erasure`'s business."""
+BEFORE = "before"
+"""In the body of the operation of an erasure that takes only what is older than this version: what was written since lives on (see `tenants`)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,12 +120,12 @@ class Generations:
         return operation is not None and operation.fields["kind"] == UNDER_WAY
 
     async def _level(self, partition: Partition, home: Store | None = None) -> tuple[bool, datetime | None]:
-        """Bring up what is behind, and in `home` what a healer before left in the middle. False and nothing done where an erasure is under way; the
-        moment that what lives on in `home` is not older than."""
+        """Bring up what is behind, and in `home` what a healer before left in the middle. False and nothing done where an erasure is under way, but
+        for one that spares what was written since; the moment that what lives on in `home` is not older than."""
         by_store = await self.by_store(partition)
         highest = max(by_store.values())
         operation = await self.operation(partition, highest)
-        if operation is not None and operation.fields["kind"] == UNDER_WAY:
+        if operation is not None and operation.fields["kind"] == UNDER_WAY and BEFORE not in operation.body:
             return False, None
         begun = None if operation is None else operation.created_at
         of_home = begun
@@ -172,19 +174,31 @@ class Generations:
             erased += await self._placement.delete_matching("erase.delete", store, query, version, self.carried)
         return erased
 
+    async def spare(self, store: Store, partition: Partition, generation: int, since: int) -> None:
+        """Give what is not older than this version, in whatever role, the generation; again where others were faster."""
+        asked = And((Lt("generation", generation), Ge("version", since)))
+        for _ in range(self._placement.settings.attempts):
+            if not (await self._stamp(store, partition, generation, asked, frozenset(Role)))[1]:
+                return
+        raise StoreUnavailable(store.name, "what was written since an erasure began keeps changing; try again")
+
     async def _restamp(self, store: Store, partition: Partition, generation: int) -> int:
-        """Give every record here the generation, each as it stands: the same version, so that what was stored when stays true."""
-        done = 0
+        return (await self._stamp(store, partition, generation, Lt("generation", generation), frozenset({Role.HOME, Role.ARRIVING})))[0]
+
+    async def _stamp(self, store: Store, partition: Partition, generation: int, asked: Filter, roles: frozenset[Role]) -> tuple[int, int]:
+        """Give the records here the generation, each as it stands: the same version, so that what was stored when stays true. How many have it now,
+        and how many others were faster with."""
+        done = overtaken = 0
         for collection in [kind.collection for kind in self._placement.kinds.within(partition)]:
-            older, roles = Lt("generation", generation), frozenset({Role.HOME, Role.ARRIVING})
-            query = Query(collection, within(partition), filter=older, limit=self._placement.settings.page, roles=roles)
+            query = Query(collection, within(partition), filter=asked, limit=self._placement.settings.page, roles=roles)
             async for page in self._placement.pages("generation.restamp", store, query):
                 rows = [row for row in page.records if isinstance(row, Record)]
                 puts = [Put(collection, replace(row, generation=generation), AtVersion(row.version, row.role, row.tier)) for row in rows]
                 if puts:
                     outcomes = await self._placement.write("generation.restamp", store, *puts)
                     done += sum(outcome.applied for outcome in outcomes)
-        return done
+                    overtaken += sum(outcome.status is Status.CONFLICT for outcome in outcomes)
+        return done, overtaken
 
 
 def _later(begun: datetime | None, back: SetBack | None) -> datetime | None:

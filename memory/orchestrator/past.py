@@ -47,6 +47,16 @@ async def kept_versions(placement: Placement, record: Record) -> list[Record]:
     return [kept[version] for version in sorted(kept)]
 
 
+async def is_older(placement: Placement, record: Record, version: int) -> bool:
+    """Whether an entry was born before this version, whatever became of it since. Where its first versions are not kept any more, `created_at` tells."""
+    first = record
+    if record.version >= version and record.previous is not None and record.previous >= version:
+        first = next(iter(await kept_versions(placement, record)), record)
+    if first.previous is None or min(first.previous, first.version) < version:
+        return min(first.previous or first.version, first.version) < version
+    return micros(record.created_at) < version
+
+
 async def on_their_way(placement: Placement, store: Store, where: Where, known_at: datetime) -> list[Record]:
     """The versions current at that moment that an edit replaced and its record still owes to the archive."""
     edited_since = all_of(Eq("owing", True), Gt("version", micros(known_at)))

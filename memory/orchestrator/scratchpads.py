@@ -18,7 +18,7 @@ from memory.domain import ids
 from memory.domain.errors import Conflict, Held, ScratchpadFull, StoreUnavailable
 from memory.domain.shown import Shown
 from memory.orchestrator.collections import SCRATCHPADS
-from memory.orchestrator.holds import Holds
+from memory.orchestrator.erasure import Erasure
 from memory.orchestrator.outbox import Outbox, Pending
 from memory.orchestrator.placement import Placement, refused
 from memory.orchestrator.split import SCRATCHPAD
@@ -74,13 +74,14 @@ Says = Callable[[_End], Awaitable[dict[str, FieldValue]]]
 class Scratchpads:
     """Reads, appends to and clears scratchpads."""
 
-    def __init__(self, placement: Placement, *, outbox: Outbox, turns: Turns, holds: Holds) -> None:
+    def __init__(self, placement: Placement, *, outbox: Outbox, turns: Turns, erasure: Erasure) -> None:
         self._placement = placement
-        self._holds = holds
+        self._holds = erasure.holds
         self._outbox = outbox
         self._turns = turns
         outbox.register(CLEAR, self._drop_cleared)
         outbox.register(PART, self._look_for_row)
+        erasure.also.append(self._begin_anew)
 
     async def append(self, tenant: str, agent: str | None, text: str) -> int:
         """Append a text under a header with the moment; how many bytes stand there then. `ScratchpadFull` where there is no room."""
@@ -287,6 +288,22 @@ class Scratchpads:
                 await self._delete(pending.store, row, _parts_of(str(head.fields["nonce"])))
         await self._delete(pending.store, row, taken)
         return True
+
+    async def _begin_anew(self, partition: Partition, generation: int) -> None:
+        """What an erasure spared was appended behind what it took: that counts as cleared."""
+        if not partition.scope.startswith(f"{SCRATCHPAD}:"):
+            return
+        oldest = Query(SCRATCHPADS, within(partition), Gt("place", 0), (Order("created_at"),), 1, select=_TOLD)
+        page = await self._placement.page("scratchpad.end", self._placement.topology.archive, oldest)
+        upto = _number(page.heads[0], "place") - 1 if page.heads else 0
+        if upto <= (await self._end(partition)).cleared:
+            return
+
+        async def cleared(end: _End) -> dict[str, FieldValue]:
+            return {"cleared": max(upto, end.cleared), "bytes": 0, "size": await self._size_behind(partition, max(upto, end.cleared))}
+
+        row = await self._put(partition, self._placement.nonce(), cleared)
+        await self._outbox.finish(Pending(SCRATCHPADS, self._placement.topology.archive, row))
 
     async def _look_for_row(self, pending: Pending, owed: Owed) -> bool:
         """Of a part: whether its row stands. Where none has come within `mark_life` the part goes."""

@@ -1,74 +1,171 @@
-"""A tenant's end: every scope of it, and every conversation, erased."""
+"""A tenant's end: everything it had at a moment, in every scope and conversation.
+
+It is an operation in the archive that owes the work: whoever dies at it, a sweep goes on. The version of its record is the moment. What is older goes,
+whatever became of it since; what was born since stands, also in a scope that is come to later. Nothing is left of an operation that is over.
+"""
 
 from __future__ import annotations
 
+import logging
 from collections import Counter
+from collections.abc import AsyncIterator, Mapping
+from dataclasses import dataclass, field
 
-from memory.domain.errors import MemoryTiersError, StoreUnavailable
+from memory.domain import ids
+from memory.domain.errors import Held, MemoryTiersError, StoreUnavailable
 from memory.domain.session import ErasedTenant
+from memory.orchestrator.collections import ENTRIES, OPERATIONS, SYSTEM_TENANT
 from memory.orchestrator.conversations.sessions import SessionRecords
 from memory.orchestrator.erasure import Erased, Erasure
-from memory.orchestrator.placement import Placement
+from memory.orchestrator.generations import OPERATIONS_SCOPE
+from memory.orchestrator.outbox import Outbox, Pending
+from memory.orchestrator.past import is_older
+from memory.orchestrator.placement import Placement, refused
 from memory.orchestrator.split import CONVERSATION
-from memory.ports.query import Lt, Query, Tenant
-from memory.ports.record import Partition, Role
+from memory.ports.query import Filter, Ge, Head, Lt, Query, Tenant
+from memory.ports.record import Key, Owed, Partition, Record, Role
+from memory.ports.store import Store
+from memory.ports.writes import AtVersion, Delete, Newer, Put
 
+log = logging.getLogger(__name__)
+
+ERASE_TENANT = "erase_tenant"
+"""The step that carries it out, and the kind of its operation."""
 QUIET, MOST_ROUNDS = 2, 10
 """So many times one after the other nothing is found any more; and how often it is looked at most."""
+CHANGED = frozenset({Role.HOME, Role.ARRIVING})
+
+
+@dataclass(slots=True)
+class _Done:
+    """What was erased, by scope and in numbers, and what was refused."""
+
+    scopes: set[str] = field(default_factory=set)
+    counts: Erased = field(default_factory=Counter)
+    refused: dict[str, MemoryTiersError] = field(default_factory=dict)
 
 
 class Tenants:
     """Finds what a tenant has, and erases it."""
 
-    def __init__(self, placement: Placement, erasure: Erasure, sessions: SessionRecords) -> None:
+    def __init__(self, placement: Placement, *, outbox: Outbox, erasure: Erasure, sessions: SessionRecords) -> None:
         self._placement = placement
         self._erasure = erasure
         self._sessions = sessions
+        outbox.register(ERASE_TENANT, self._erase_noted)
 
     async def erase(self, tenant: str) -> ErasedTenant:
-        """Erase all scopes of a tenant and all its sessions, until it was looked twice and nothing of before was there. Where a store does not answer
-        the call fails, and can be repeated; what is refused of one scope is raised once the others are erased.
+        """Erase what a tenant has now, until it was looked twice and nothing of it was there. Where a store does not answer the call fails; a sweep
+        does the rest, and the call can be repeated. What is refused of one scope is raised once the others are erased: what is under legal hold stays
+        then, and something else stays owed.
 
-        What is written meanwhile goes where its scope has not been erased yet, and stands else.
+        Repeating it begins anew from a later moment, beside whoever is at it.
         """
-        erased, refused, counts = set[str](), dict[str, MemoryTiersError](), Counter[tuple[str, str]]()
-        begun, quiet, older = self._placement.next_version(), 0, None
+        operation = await self._begin(tenant)
+        done = await self._carry_out(tenant, operation)
+        for error in done.refused.values():
+            raise error
+        return ErasedTenant(len(done.scopes), _by_kind(done.counts))
+
+    async def _begin(self, tenant: str) -> Record:
+        """The operation, whose version is above that of all that stands: it may have been written by a clock that is ahead of this one."""
+        archive, version = self._placement.topology.archive, self._placement.next_version()
+        async for _, head in self._heads(tenant, Ge("version", version)):
+            version = max(version, head.version + 1)
+        key = Key(SYSTEM_TENANT, ids.derived_id(SYSTEM_TENANT, OPERATIONS_SCOPE, ERASE_TENANT, tenant))
+        owed, now = Owed(ERASE_TENANT, ERASE_TENANT, {"tenant": tenant}), self._placement.now()
+        while True:
+            operation = Record(key, OPERATIONS_SCOPE, version, now, now, fields={"kind": ERASE_TENANT}, tier="mid", owed=(owed,))
+            begun = await self._placement.write_one("tenant.begin", archive, Put(OPERATIONS, operation, Newer()))
+            if begun.applied:
+                return operation
+            if (error := refused(archive, begun)) is not None:
+                raise error
+            if isinstance(begun.stored, Record):
+                return begun.stored  # another call's, of a later moment
+            version = self._placement.next_version(begun.version or 0)
+
+    async def _erase_noted(self, pending: Pending, owed: Owed) -> bool:
+        if isinstance(pending.owner, Record):
+            done = await self._carry_out(str(owed.data["tenant"]), pending.owner)
+            for scope, error in done.refused.items():
+                log.warning("'%s' of a tenant that is erased stays: %s", scope, error)
+                if not isinstance(error, Held):
+                    raise error
+        return True  # ending the operation took the debt away with it
+
+    async def _carry_out(self, tenant: str, operation: Record) -> _Done:
+        """Erase, and end the operation if nothing is left but what is under legal hold."""
+        done, quiet = _Done(), 0
         for _ in range(MOST_ROUNDS):
-            found = sorted(await self._scopes(tenant, older) - refused.keys())
-            for scope in found:
-                try:
-                    counts += await self._erase(tenant, scope)
-                except StoreUnavailable:
-                    raise
-                except MemoryTiersError as error:
-                    refused[scope] = error
-            erased |= set(found) - refused.keys()
-            older, quiet = Lt("version", begun), 0 if found else quiet + 1
+            quiet = 0 if await self._round(tenant, operation.version, done) else quiet + 1
             if quiet == QUIET:
                 break
-        if refused:
-            raise next(iter(refused.values()))
-        return ErasedTenant(len(erased), _by_kind(counts))
+        else:
+            raise StoreUnavailable(self._placement.topology.archive.name, "what was written before goes on coming; a sweep looks again")
+        if all(isinstance(error, Held) for error in done.refused.values()):
+            version, until = self._placement.next_version(operation.version), self._placement.tombstone_until()
+            at, settles = AtVersion(operation.version), frozenset({ERASE_TENANT})
+            gone = Delete(OPERATIONS, operation.key, version, at, discard_at=until, settles=settles)
+            await self._placement.write_one("tenant.end", self._placement.topology.archive, gone)
+        return done
 
-    async def _erase(self, tenant: str, scope: str) -> Erased:
+    async def _round(self, tenant: str, before: int, done: _Done) -> bool:
+        """Erase what is found that is older than this version; whether there was anything."""
+        found = sorted(await self._scopes(tenant, before) - done.refused.keys())
+        for scope in found:
+            try:
+                done.counts += await self._erase(tenant, scope, before)
+                done.scopes.add(scope)
+            except StoreUnavailable:
+                raise
+            except MemoryTiersError as error:
+                done.refused[scope] = error
+        changed = 0
+        async for store, record in self._changed(tenant, before):
+            if record.scope not in done.refused:
+                changed += 1
+                await self._delete(store, record, done)
+        return bool(found or changed)
+
+    async def _erase(self, tenant: str, scope: str, before: int) -> Erased:
         kind, _, name = scope.partition(":")
         if kind == CONVERSATION:
-            _, said, of_scope = await self._sessions.erase(tenant, name)
-            return said + of_scope
-        return await self._erasure.erase(Partition(tenant, scope))
+            return await self._sessions.erase_before(tenant, name, before)
+        return await self._erasure.erase(Partition(tenant, scope), before=before)
 
-    async def _scopes(self, tenant: str, older: Lt | None) -> set[str]:
-        """Where anything of the tenant's lies, in whatever role, expired or not; with `older`, anything of before."""
-        found = set[str]()
+    async def _delete(self, store: Store, record: Record, done: _Done) -> None:
+        try:
+            gone = await self._erasure.delete(ENTRIES, record.key, at=record.version)
+        except Held as error:
+            done.refused[record.scope] = error
+        else:
+            done.counts[ENTRIES.name, store.name] += gone
+            done.scopes.add(record.scope)
+
+    async def _scopes(self, tenant: str, before: int) -> set[str]:
+        """Where anything of the tenant's lies that is older, in whatever role, expired or not."""
+        return {head.scope async for _, head in self._heads(tenant, Lt("version", before))}
+
+    async def _heads(self, tenant: str, asked: Filter) -> AsyncIterator[tuple[Store, Head]]:
         for kind in self._placement.kinds.scoped:
             for store in self._placement.topology.homes:
-                query = Query(kind.collection, Tenant(tenant), older, roles=frozenset(Role), select=frozenset(), limit=self._placement.settings.page)
+                query = Query(kind.collection, Tenant(tenant), asked, roles=frozenset(Role), select=frozenset(), limit=self._placement.settings.page)
                 async for page in self._placement.pages("tenant.scopes", store, query):
-                    found |= {head.scope for head in page.heads}
-        return found
+                    for head in page.heads:
+                        yield store, head
+
+    async def _changed(self, tenant: str, before: int) -> AsyncIterator[tuple[Store, Record]]:
+        """The entries that were born before and changed since."""
+        for store in self._placement.topology.homes:
+            query = Query(ENTRIES, Tenant(tenant), Ge("version", before), limit=self._placement.settings.page, roles=CHANGED)
+            async for page in self._placement.pages("tenant.changed", store, query):
+                for row in page.records:
+                    if isinstance(row, Record) and await is_older(self._placement, row, before):
+                        yield store, row
 
 
-def _by_kind(counts: Erased) -> dict[str, dict[str, int]]:
+def _by_kind(counts: Mapping[tuple[str, str], int]) -> dict[str, dict[str, int]]:
     found: dict[str, dict[str, int]] = {}
     for (collection, store), count in sorted(counts.items()):
         found.setdefault(collection, {})[store] = count

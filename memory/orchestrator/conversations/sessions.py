@@ -15,6 +15,7 @@ from memory.domain.errors import Conflict, MemoryTiersError, NotFound
 from memory.domain.message import Message, Role
 from memory.domain.scope import Scope
 from memory.domain.session import SessionInfo, SessionPage
+from memory.domain.time import micros
 from memory.orchestrator.collections import MESSAGES, SESSIONS
 from memory.orchestrator.conversations.folding import State
 from memory.orchestrator.conversations.life import Life
@@ -274,6 +275,22 @@ class SessionRecords:
         self._told.pop(session_key(tenant, session_id), None)
         self._logs.pop((tenant, session_id), None)
         return record is not None, said, of_scope
+
+    async def erase_before(self, tenant: str, session_id: str, before: int) -> Erased:
+        """Erase a conversation that is older than this version, with what was said in it since; what was erased. Of one whose session was created
+        since, what its earlier lives left goes, and it stands."""
+        partition, key = Partition(tenant, scope_of(session_id)), session_key(tenant, session_id)
+        with step("session.read"):
+            (stored,) = await self._placement.topology.archive.get(SESSIONS, [key])
+        life: dict[str, JsonValue] = {"tenant": tenant, "session_id": session_id, "incarnation": None}
+        if isinstance(stored, Record) and micros(stored.created_at) < before:
+            unlearn = Owed(UNLEARN, UNLEARN, {**life, "incarnation": stored.body["incarnation"]})
+            said = await self._erasure.erase(partition, (unlearn,), older_than=(stored.generation or 0) + 1)
+        else:
+            said = await self._erasure.erase(partition, (Owed(UNLEARN, UNLEARN, life),), before=before)
+        self._told.pop(key, None)
+        self._logs.pop((tenant, session_id), None)
+        return said
 
     async def erase_expired(self, record: Record) -> None:
         """Erase a session that has expired, and not one that was created of its id since. Entries of its scope have an expiry of their own."""
