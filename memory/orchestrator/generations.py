@@ -125,14 +125,15 @@ class Generations:
         by_store = await self.by_store(partition)
         highest = max(by_store.values())
         operation = await self.operation(partition, highest)
-        if operation is not None and operation.fields["kind"] == UNDER_WAY and BEFORE not in operation.body:
+        under_way = operation is not None and operation.fields["kind"] == UNDER_WAY
+        if operation is not None and under_way and BEFORE not in operation.body:
             return False, None
         begun = None if operation is None else operation.created_at
         of_home = begun
         behind = [store for store, generation in by_store.items() if generation < highest]
         for store in dict.fromkeys((*behind, *([] if home is None else [home]))):
             back = await self._setbacks.of(store)
-            await self._bring_up(store, partition, by_store[store], highest, begun, back)
+            await self._bring_up(store, partition, by_store[store], highest, begun, back, told=not under_way)
             of_home = _later(begun, back) if store is home else of_home
         return True, of_home
 
@@ -150,9 +151,11 @@ class Generations:
         if operation is None or operation.fields["kind"] != UNDER_WAY:
             await self._bring_up(store, partition, stands, stands, None if operation is None else operation.created_at)
 
-    async def _bring_up(self, store: Store, partition: Partition, was: int, to: int, begun: datetime | None, back: SetBack | None = None) -> None:
+    async def _bring_up(
+        self, store: Store, partition: Partition, was: int, to: int, begun: datetime | None, back: SetBack | None = None, *, told: bool = True
+    ) -> None:
         """What stands in a store that is behind is of after the erasure, but for what is older than `begun`, or of before it was set `back`; then
-        the store is level."""
+        the store is level. `told`: that it was not."""
         before, erased = _later(begun, back), 0
         if before is not None:
             erased = await self._erase_older(store, partition, to, before, micros(begun) if begun else back.to if back else 0)
@@ -162,7 +165,7 @@ class Generations:
         await self._placement.write_one("generation.raise", store, RaiseGeneration(partition, to=to))
         if store is not self._placement.topology.cache:
             restamped += await self._restamp(store, partition, to)  # what was born in between
-        if was < to and restamped + erased:  # with nothing in it, it may only have forgotten the scope
+        if told and was < to and restamped + erased:  # with nothing in it, it may only have forgotten the scope
             log.warning("store '%s' was behind in one scope (generation %d of %d): restored or replaced? It is level now", store.name, was, to)
             self.healed = [*self.healed[-999:], Disagreement(store.name, was, to, restamped, erased)]
 

@@ -1,0 +1,490 @@
+"""A tenant's erasure whose process dies at any call, beside others that write, erase and hold: nothing of before is left, what came after stands."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from dataclasses import replace
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from memory.domain.entry import Entry, EntryDraft
+from memory.domain.errors import Conflict, CorruptRecord, Held, NotFound, StoreUnavailable
+from memory.domain.hold import LegalHold
+from memory.domain.scope import Scope
+from memory.orchestrator import erasure, generations, scratchpads, tenants
+from memory.orchestrator.collections import ENTRIES, ENTRY_VERSIONS, HOLDS, OPERATIONS
+from memory.orchestrator.conversations import sessions
+from memory.orchestrator.conversations.sessions import SessionDraft
+from memory.orchestrator.conversations.tasks import TaskDraft
+from memory.orchestrator.engine import Engine
+from memory.orchestrator.kinds import KINDS
+from memory.orchestrator.past import is_older
+from memory.orchestrator.tenants import Tenants
+from memory.ports.record import Key, Record
+from tests.support.delivered import undelivered
+from tests.support.depth import PROVING, THOROUGH, beyond, drawn
+from tests.support.erased_tenants import SCOPES, AtCalls, Lengths, fill, left, lost, standing, under_way
+from tests.support.numbered import misnumbered
+from tests.support.slips import Slip
+from tests.unit.orchestrator.conversations.talking import begun as begun_session
+from tests.unit.orchestrator.conversations.talking import opened, told, user
+from tests.unit.orchestrator.world import DAY, DURABLE, HOUR, SESSION, TENANT, USER, VOLATILE, World
+
+BEFORE, AFTER = "zirconium", "feldspar"
+WORLDS: dict[str, dict[str, Any]] = {
+    "three stores": {},
+    "a cache": {"short": VOLATILE},
+    "stores that are not fenced": {"short": replace(DURABLE, fenced=False), "long": replace(DURABLE, fenced=False)},
+    "not atomic": {"mid": replace(DURABLE, atomic=False)},
+}
+
+
+EACH = 1 if PROVING else 5 if THOROUGH else 61
+"""Which calls are played: each, or some of them."""
+
+
+class Died(BaseException):
+    """The process is gone."""
+
+
+async def dies() -> None:
+    raise Died
+
+
+async def filled(name: str = "three stores") -> tuple[World, list[str]]:
+    """A world, and the entries in it."""
+    world = World(embedder=Lengths(), **WORLDS[name])
+    await world.engine.open()
+    written = await fill(world.engine, TENANT, BEFORE, "chat")
+    await world.engine.maintenance.sweep()
+    return world, written
+
+
+async def swept(world: World) -> Engine:
+    """Another process, once all is done that is owed, and erasures are repeated where that is needed."""
+    engine = await world.settled()
+    for _ in range(3):
+        world.clock.advance(timedelta(minutes=16))
+        report = await engine.maintenance.sweep()
+        assert (report.waiting, report.stays) == ((), ())
+    return engine
+
+
+async def dying_at(number: int, name: str = "three stores") -> list[str] | None:
+    """What is wrong after an eraser that died at its call of this number, another process that wrote, and sweeps; None where it makes fewer calls."""
+    world, _ = await filled(name)
+    before = await standing(world.engine, TENANT)
+    with AtCalls(world.stores, {number: dies}) as died, suppress(Died):
+        await world.engine.tenants.erase(TENANT)
+    if not died.happened:
+        return None
+    other = await world.another_process()
+    if await under_way(other) is False:
+        return [] if (await standing(other, TENANT)).keys() == before.keys() else ["something is gone, and nothing had begun"]
+    written = await fill(other, TENANT, AFTER, "later")
+    engine = await swept(world)
+    return [*await left(engine, TENANT, before, BEFORE), *await lost(engine, TENANT, written, AFTER, "later")]
+
+
+@pytest.mark.parametrize("name", WORLDS)
+async def test_an_eraser_that_dies_at_any_call_is_followed_by_a_sweep(name: str) -> None:
+    number, played = 0, 0
+    while (wrong := await dying_at(number, name)) is not None:
+        assert wrong == [], number
+        number, played = number + EACH, played + 1
+    assert played >= 10
+
+
+class History:
+    """A tenant's erasure, and what others do at some of its calls."""
+
+    def __init__(self, seed: int) -> None:
+        self.chance = random.Random(seed)  # noqa: S311 - no secret
+        self.stand: dict[str, Scope] = {}
+        """What was written once the erasure had begun, and nobody has erased since."""
+        self.gone: set[str] = set()
+        self.notes: list[str] = []
+        self.said: tuple[str, list[str]] | None = None
+        """The incarnation of a session that was created once the erasure had begun, and what was said in it."""
+
+    async def played(self) -> list[str]:
+        """What is wrong in the end, a sentence each."""
+        name = self.chance.choice(list(WORLDS))
+        self.world, self.old = await filled(name)
+        self.other = await self.world.another_process()
+        before = await standing(self.world.engine, TENANT)
+        self.first = await self._incarnation()
+        ways = [self.write, self.write, self.move, self.edit, self.note, self.say, self.erase_scope, self.erase]
+        acts = {self.chance.randrange(620): self.chance.choice(ways) for _ in range(5)}
+        acts |= {self.chance.randrange(620): self.chance.choice([dies, self.fails])}
+        with AtCalls(self.world.stores, acts, after=[number for number in acts if number % 2]), suppress(Died, StoreUnavailable):
+            await self.world.engine.tenants.erase(TENANT)
+        if await under_way(self.other) is False:
+            await self.erase()
+        for act in (self.write, self.note, self.say):
+            await act()
+        engine = await swept(self.world)
+        listed = [await engine.entries.get(TENANT, one) for one in self.stand]
+        wrong = [f"{one} in {scope} is lost" for (one, scope), entry in zip(self.stand.items(), listed, strict=True) if entry is None]
+        wrong += [f"{one} is there, and its scope was erased" for one in self.gone if await engine.entries.get(TENANT, one) is not None]
+        pad = await engine.scratchpads.read(TENANT, None)
+        if pad.damaged or [line for line in pad.content.splitlines() if not line.startswith("##")] != self.notes:
+            wrong.append(f"noted was {self.notes}, and it reads {pad}")
+        wrong += await self._heard(engine)
+        wrong += [*await undelivered(engine), *await misnumbered(engine)]
+        return [f"{name}, {acts}: {said}" for said in (*wrong, *await left(engine, TENANT, before, BEFORE))]
+
+    async def write(self) -> None:
+        scope = self.chance.choice(SCOPES)
+        begun = await under_way(self.other)
+        entry = await self.other.entries.write(TENANT, EntryDraft(scope=scope, content=f"{AFTER} text"))
+        await self.other.entries.update(TENANT, entry.id, {"tags": ["later"]})
+        if begun is not False:
+            self.stand[entry.id] = scope
+
+    async def move(self) -> None:
+        for one in self.stand:
+            await self.other.tiering.move(ENTRIES, Key(TENANT, one), self.chance.choice(("mid", "long")))
+
+    async def note(self) -> None:
+        begun, text = await under_way(self.other), f"{AFTER} {self.chance.random()}"
+        await self.other.scratchpads.append(TENANT, None, text)
+        self.notes += [text] if begun is not False else []
+
+    async def say(self) -> None:
+        """In the session of before, or in one that is created if it is gone."""
+        text = f"{AFTER} {self.chance.random()}"
+        session = await self.other.conversations.open(TENANT, SessionDraft("chat"), create=True)
+        with suppress(NotFound):
+            await session.append([user(text)])
+            if (incarnation := session.log.life.incarnation) != self.first:
+                self.said = incarnation, [*(self.said[1] if self.said is not None and self.said[0] == incarnation else []), text]
+
+    async def _incarnation(self, engine: Engine | None = None) -> str | None:
+        found = await (engine or self.other).conversations.find(TENANT, "chat")
+        return None if found is None else str(found.body["incarnation"])
+
+    async def _heard(self, engine: Engine) -> list[str]:
+        there = await self._incarnation(engine)
+        if self.said is None:
+            return [] if there is None else ["the session of before is there"]
+        if there != self.said[0]:
+            return [f"the session is {there}, and {self.said[0]} was created since"]
+        texts = [message.text for message in (await (await opened(engine, "chat")).context()).messages]
+        return [] if texts == self.said[1] else [f"said was {self.said[1]}, and heard is {texts}"]
+
+    async def edit(self) -> None:
+        """What is changed is still of before."""
+        with suppress(NotFound):
+            for _ in range(2):
+                await self.other.entries.update(TENANT, self.chance.choice(self.old), {"tags": [AFTER]})
+
+    async def erase_scope(self) -> None:
+        await self.write()
+        scope = self.chance.choice(SCOPES)
+        there = [one for one, where in self.stand.items() if where == scope]
+        try:
+            await self.other.erasure.erase_scope(TENANT, scope)
+            self.gone.update(there)
+        finally:  # what was written meanwhile may be either
+            self.stand = {one: where for one, where in self.stand.items() if where != scope}
+
+    async def erase(self) -> None:
+        """Again, by another process."""
+        there, self.stand, self.notes, self.said = list(self.stand), {}, [], None
+        await self.other.tenants.erase(TENANT)
+        self.gone.update(there)
+
+    async def fails(self) -> None:
+        raise StoreUnavailable("mid", "does not answer")
+
+
+@pytest.mark.parametrize("seed", range(drawn(400, quick=12, proof=4_000)))
+async def test_what_others_do_meanwhile_is_neither_lost_nor_saves_what_was_before(seed: int) -> None:
+    assert await History(seed).played() == []
+
+
+# -- slips ----------------------------------------------------------------------------------------------------------------
+
+SLIPS = {
+    "the operation owes nothing": Slip(tenants, "Tenants._begin", "owed=(owed,)", "owed=()"),
+    "an entry that was changed since stays": Slip(tenants, "Tenants._round", "await self._delete(store, record, done)", "pass"),
+    "scopes are erased whole": Slip(tenants, "Tenants._erase", "scope), before=before)", "scope))"),
+    "a session of before is spared": Slip(sessions, "SessionRecords.erase_before", "micros(stored.created_at) < before", "False"),
+    "all is erased that is of a lower generation": Slip(erasure, "Erasure._erase_in", "before is not None:\n        older =", "False:\n        older ="),
+    "what is spared is left behind": Slip(erasure, "Erasure._erase_in", "await self._generations.spare(store, partition, generation, before)", "pass"),
+    "copies are left behind": Slip(generations, "Generations.spare", "frozenset(Role)", "frozenset({Role.HOME, Role.ARRIVING})"),
+    "what was written before it came to a scope is of before": Slip(
+        erasure, "Erasure._operation", "created_at=now if before is None else min(now, moment(before))", "created_at=now"
+    ),
+    "a scratchpad misses what was taken": Slip(scratchpads, "Scratchpads._begin_anew", "if upto <= (await self._end(partition)).cleared:", "if True:"),
+}
+
+
+async def judged(seed: int) -> list[str]:
+    return await History(seed).played() if seed % 2 else await dying_at(5 * seed, list(WORLDS)[seed // 2 % len(WORLDS)]) or []
+
+
+@pytest.mark.turn
+@pytest.mark.parametrize("name", [pytest.param(name, marks=beyond(name, ["the operation owes nothing", "scopes are erased whole"])) for name in SLIPS])
+async def test_a_slip_shows(name: str) -> None:
+    assert await SLIPS[name].seen_in(judged, 200, f"tenants/{name}")
+
+
+# -- one thing at a time --------------------------------------------------------------------------------------------------
+
+
+async def test_the_receipt_counts_what_was_before_alone(world: World) -> None:
+    for scope in SCOPES:
+        await world.write("before", scope)
+    other = await world.another_process()
+
+    async def write() -> None:
+        for scope in SCOPES:
+            await other.entries.write(TENANT, EntryDraft(scope=scope, content="since"))
+
+    world.mid.after["tenant.begin"] = write
+    receipt = await world.engine.tenants.erase(TENANT)
+    assert (receipt.scopes, receipt.records) == (3, {"entries": {"short": 1, "mid": 2}})
+    for scope in SCOPES:
+        assert await world.browse(scope) == ["since"]
+    assert await undelivered(await world.settled()) == []
+    assert world.engine.generations.healed == other.generations.healed == [], "no store was behind"
+    assert await under_way(other) is None
+
+
+async def test_what_a_clock_wrote_that_is_ahead_is_of_before(world: World) -> None:
+    world.clock.advance(HOUR)
+    entry = await world.write("before")
+    world.clock.advance(-HOUR)
+    await world.engine.tenants.erase(TENANT)
+    assert await world.get(entry) is None
+
+
+async def test_what_is_held_stays_and_keeps_no_operation(world: World) -> None:
+    for scope in (SESSION, USER):
+        await world.write("before", scope)
+    hold = LegalHold("case", "scope", USER.text, "asked for", None, world.clock())
+    await world.engine.erasure.holds.place(TENANT, hold)
+    with pytest.raises(Held, match="'case'"):
+        await world.engine.tenants.erase(TENANT)
+    assert (await world.browse(USER), await world.browse(SESSION)) == (["before"], [])
+    assert await under_way(world.engine) is None
+    await world.engine.erasure.holds.release(TENANT, "case")
+    await world.engine.maintenance.sweep()
+    assert await world.browse(USER) == ["before"], "what was held is not erased behind anybody's back"
+    assert (await world.engine.tenants.erase(TENANT)).scopes == 1
+
+
+async def test_an_entry_that_was_edited_since_and_is_held_stays(world: World) -> None:
+    entry, other = await world.write("before", USER), await world.another_process()
+
+    async def edit_and_hold() -> None:
+        await other.entries.update(TENANT, entry.id, {"content": "edited"})
+        await world.engine.maintenance.sweep()
+
+    hold = LegalHold("case", "entry", entry.id, "asked for", None, world.clock())
+    world.mid.after["tenant.begin"] = edit_and_hold
+    world.mid.before["tenant.changed"] = lambda: other.erasure.holds.place(TENANT, hold, USER.text)
+    with pytest.raises(Held, match="'case'"):
+        await world.engine.tenants.erase(TENANT)
+    assert await world.browse(USER) == ["edited"]
+    assert await under_way(world.engine) is None
+
+
+async def test_a_call_that_is_repeated_follows_the_one_that_died_from_its_own_moment(world: World) -> None:
+    await world.write("before", USER)
+    world.mid.fails_before.add("erase.begin")
+    with pytest.raises(StoreUnavailable):
+        await world.engine.tenants.erase(TENANT)
+    world.heal()
+    await world.write("between", USER)
+    await world.flush()
+    other = await world.another_process()
+    assert await under_way(other) is True
+    assert await other.maintenance.owed() == 1, "as `doctor` and `stats` count it"
+    assert (await other.tenants.erase(TENANT)).records == {"entries": {"mid": 2}}
+    assert await world.browse(USER) == []
+    assert await under_way(other) is None
+
+
+async def test_of_two_that_erase_at_once_the_later_moment_counts(world: World) -> None:
+    await world.write("before", USER)
+    other = await world.another_process()
+    world.mid.before["tenant.begin"] = lambda: begun(other)
+
+    async def begun(engine: Engine) -> None:
+        world.clock.advance(HOUR)
+        world.mid.fails_before.add("erase.begin")
+        with pytest.raises(StoreUnavailable):
+            await engine.tenants.erase(TENANT)
+        world.mid.fails_before.discard("erase.begin")
+
+    await world.engine.tenants.erase(TENANT)
+    assert await under_way(other) is None
+    assert await world.browse(USER) == []
+
+
+async def test_what_cannot_be_erased_stays_owed_and_is_told(world: World) -> None:
+    await world.write("before", USER)
+    hold = LegalHold("case", "scope", USER.text, "asked for", None, world.clock())
+    await world.engine.erasure.holds.place(TENANT, hold)
+    [row] = await world.rows(world.mid, HOLDS)
+    world.mid.state.damage("holds", row.key)
+    with pytest.raises(CorruptRecord, match="a legal hold"):
+        await world.engine.tenants.erase(TENANT)
+    assert await under_way(world.engine) is True
+    [said] = (await world.engine.maintenance.sweep()).stays
+    assert said.startswith("erase_tenant of ")
+    world.mid.state.place("holds", row.key, row)
+    await world.engine.erasure.holds.release(TENANT, "case")
+    assert (await world.engine.maintenance.sweep()).stays == ()
+    assert (await under_way(world.engine), await world.browse(USER)) == (None, [])
+
+
+async def test_what_goes_on_coming_is_left_to_a_sweep(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    look = Tenants._scopes
+
+    async def looked(self: Tenants, *asked: Any) -> set[str]:
+        return {*await look(self, *asked), USER.text}
+
+    monkeypatch.setattr(Tenants, "_scopes", looked)
+    with pytest.raises(StoreUnavailable, match="goes on coming"):
+        await world.engine.tenants.erase(TENANT)
+    monkeypatch.undo()
+    assert await under_way(world.engine) is True
+    await world.engine.maintenance.sweep()
+    assert await under_way(world.engine) is None
+
+
+async def test_nothing_is_left_of_it_once_tombstones_are(world: World) -> None:
+    await world.write("before", USER)
+    await world.engine.tenants.erase(TENANT)
+    for _ in range(3):
+        world.clock.advance(31 * DAY)
+        await world.engine.maintenance.sweep()
+    for store in world.stores:
+        for collection in (*[kind.collection for kind in KINDS.scoped], OPERATIONS):
+            assert list(store.state.everything(collection.name)) == [], (store.name, collection.name)
+    assert (await world.write("anew", USER)).content == "anew"
+    assert (await world.engine.tenants.erase(TENANT)).scopes == 1, "over the tombstones of operations that are forgotten"
+
+
+# -- beside others ----------------------------------------------------------------------------------------------------------
+
+
+async def all_is_erased_beside(world: World) -> None:
+    """An erasure of a scope begins beside, before anything is spared there, and erases behind that."""
+    other, begun, gate = await world.another_process(), asyncio.Event(), asyncio.Event()
+    await world.write("before", USER)
+    await world.flush()
+    tasks = list[asyncio.Task[int]]()
+
+    async def begins() -> None:
+        await other.entries.write(TENANT, EntryDraft(scope=USER, content="since"), consistency="replicated")
+        tasks.append(asyncio.create_task(other.erasure.erase_scope(TENANT, USER)))
+        world.mid.before["erase.raise"] = waits
+        await begun.wait()
+
+    async def waits() -> None:
+        world.mid.before["erase.raise"] = goes_on
+        begun.set()
+        await gate.wait()
+
+    async def goes_on() -> None:
+        gate.set()
+        await tasks[0]
+
+    world.mid.before["erase.delete"] = begins
+    await world.engine.tenants.erase(TENANT)
+    assert tasks[0].done()
+    assert await world.browse(USER) == [], "as it was told that did not spare it"
+
+
+async def all_had_been_erased_but_for_a_store(world: World) -> None:
+    """It spares nothing from an erasure that began before it came to the scope, and is still owed."""
+    other = await world.another_process()
+    await world.write("before")
+
+    async def begins() -> None:
+        await other.entries.write(TENANT, EntryDraft(scope=SESSION, content="since"))
+        world.short.fails_before.add("erase.delete")
+        with pytest.raises(StoreUnavailable):
+            await other.erasure.erase_scope(TENANT, SESSION)
+        world.heal()
+
+    world.mid.after["tenant.begin"] = begins
+    await world.engine.tenants.erase(TENANT)
+    assert await world.browse() == []
+    assert await world.owed() == 0
+
+
+async def written_in_a_store_that_is_still_behind(world: World) -> None:
+    """What it owes is refused by a store that is not, and delivered all the same."""
+    await world.write("before")
+    other, written = await world.another_process(), list[Entry]()
+
+    async def write() -> None:
+        written.append(await other.entries.write(TENANT, EntryDraft(scope=SESSION, content="since")))
+        await other.entries.update(TENANT, written[0].id, {"content": "edited"}, "replicated")
+
+    world.short.before["erase.raise"] = write
+    await world.engine.tenants.erase(TENANT)
+    await world.settled()
+    assert [entry.content for entry in await other.entries.history(TENANT, written[0].id)] == ["since", "edited"]
+
+
+async def created_since_in_the_place_of_another(world: World) -> None:
+    """What a former life left goes, and the session stands with its tasks: no other takes their ids."""
+    before = world.engine.placement.next_version()
+    session = await begun_session(world.engine, "chat")
+    await session.append([user("since", "m1")])
+    await world.engine.conversations.tasks.save(session.log, TaskDraft("t1"))
+    await world.engine.conversations.sessions.erase_before(TENANT, "chat", before)
+    theirs = await opened(await world.another_process(), "chat")
+    assert await told(theirs) == ["system", "m1"]
+    with pytest.raises(Conflict, match="collision"):
+        await world.engine.conversations.tasks.save((await begun_session(world.engine, "other")).log, TaskDraft("t1"))
+
+
+BESIDE = {
+    all_is_erased_beside: Slip(erasure, "Erasure._begin", "BEFORE in there.body", "False"),
+    all_had_been_erased_but_for_a_store: Slip(erasure, "Erasure._begin_sparing", 'begun.fields["kind"] == UNDER_WAY', "False"),
+    written_in_a_store_that_is_still_behind: Slip(generations, "Generations._level", "and BEFORE not in operation.body", ""),
+    created_since_in_the_place_of_another: Slip(erasure, "Erasure._carry_out", "() if is_nobodys else self.also", "self.also"),
+}
+
+
+@pytest.mark.parametrize("how", BESIDE, ids=lambda how: how.__name__)
+async def test_a_tenant_is_erased_beside_others(how: Callable[[World], Awaitable[None]]) -> None:
+    async with World() as world:
+        await how(world)
+    with BESIDE[how].applied():
+        async with World() as world:
+            with pytest.raises((AssertionError, pytest.fail.Exception)):
+                await how(world)
+
+
+# -- whether an entry is older --------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("dropped", [0, 1, 2])
+async def test_an_entry_is_as_old_as_its_birth_whatever_is_kept_of_it(world: World, dropped: int) -> None:
+    old = await world.write("one", USER)
+    since = world.engine.placement.next_version()
+    young = await world.write("one", USER, created_at=world.clock() - DAY * (dropped == 0))
+    for text in ("two", "three"):
+        for entry in (old, young):
+            await world.update(entry, content=text)
+    kept = sorted(await world.rows(world.mid, ENTRY_VERSIONS), key=lambda row: row.version)
+    for entry, expected in ((old, True), (young, False)):
+        gone = [row for row in kept if row.fields["entry_id"] == entry.id][:dropped]
+        await world.engine.erasure.delete_versions({row.key: row.version for row in gone})
+        (record,) = await world.mid.get(ENTRIES, [Key(TENANT, entry.id)])
+        assert isinstance(record, Record)
+        assert await is_older(world.engine.placement, record, since) is expected
