@@ -58,8 +58,9 @@ class Admin:
         with its artifacts. How many scopes and conversations there were, and how many records of each kind in each store (D35). How far the tenant
         has counted stays, so that no number is given twice.
 
-        It looks again until nothing of before is found. What is written meanwhile may go too; what is written afterwards stands. Where a store fails
-        the call does: what had begun is done by a sweep, and the call can be repeated.
+        The moment is that of the call. An entry that is edited meanwhile goes, and so does a session with what is said in it meanwhile; what is
+        written, or created, since then stands. It looks again until nothing of before is found. Where a store fails the call does, and a sweep does the
+        rest; the call can be repeated. Raises `Held` where something is under legal hold: that stays, and is not erased when the hold is released.
         """
         return await self._access.engine.tenants.erase(self._access.tenant)
 

@@ -240,9 +240,7 @@ class Erasure:
         """
         return entries_of(await self.erase(Partition(tenant, scope.text)))
 
-    async def erase(
-        self, partition: Partition, then: tuple[Owed, ...] = (), *, older_than: int | None = None, before: int | None = None
-    ) -> Erased:
+    async def erase(self, partition: Partition, then: tuple[Owed, ...] = (), *, older_than: int | None = None, before: int | None = None) -> Erased:
         """Delete every record of a partition, in every store; how many there were (see `erase_scope`). `then` is done behind it.
 
         With `older_than` only those of lower generations: what was born since that was raised stays. With `before` only what is older than this
@@ -255,10 +253,10 @@ class Erasure:
         return await self._begin(partition, older_than or 1 + await self._generations.highest(partition), then)
 
     async def _begin(self, partition: Partition, generation: int, then: tuple[Owed, ...] = (), before: int | None = None) -> Erased:
-        """An erasure of all never takes the generation of one that spares something: it would miss what that has stamped."""
+        """An erasure of all never takes the generation of one that spares something, which has stamped that; nor the other way round."""
         operation = self._operation(partition, generation, then, before)
         there = await self._put_operation(operation, Absent())
-        if isinstance(there, Record) and BEFORE in there.body:
+        if isinstance(there, Record) and (before is not None or BEFORE in there.body):
             return await self._begin(partition, generation + 1, then, before)
         if there is not None:
             await self._put_operation(operation, Newer())
@@ -315,7 +313,7 @@ class Erasure:
         What is to be spared gets the generation before it is raised anywhere, and what came in between behind that: no store refuses it for long.
         """
         partition, generation = _asked_of(operation)
-        before: int | None = operation.body.get(BEFORE)  # type: ignore[assignment]
+        before: int | None = operation.body.get(BEFORE)
         erased, failures = Counter[tuple[str, str]](), list[MemoryTiersError]()
         for lets_go in self.first:
             try:
@@ -358,7 +356,7 @@ class Erasure:
         (partition, generation), version = _asked_of(operation), micros(operation.created_at)
         cache, erased = store is self._placement.topology.cache, Counter[tuple[str, str]]()
         older: Filter | None = None if cache else Lt("generation", generation)  # a cache may lose anything
-        before: int | None = operation.body.get(BEFORE)  # type: ignore[assignment]
+        before: int | None = operation.body.get(BEFORE)
         if older is not None and before is not None:
             older = And((older, Lt("version", before)))
         for kind in self._placement.kinds.within(partition):
@@ -387,7 +385,7 @@ class Erasure:
         query = Query(kind.collection, within(*partitions), filter=older, roles=roles)
         return await self._placement.delete_matching("erase.delete", store, query, version, self._generations.carried)
 
-    async def _arriving(self, store: Store, collection: Collection, partition: Partition, older: Lt | None) -> list[Key]:
+    async def _arriving(self, store: Store, collection: Collection, partition: Partition, older: Filter | None) -> list[Key]:
         """The arriving copies here whose source has let go in favour of this store."""
         roles = frozenset({Role.ARRIVING})
         query = Query(collection, within(partition), filter=older, limit=self._placement.settings.page, roles=roles, select=frozenset())

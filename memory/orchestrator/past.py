@@ -48,7 +48,7 @@ async def kept_versions(placement: Placement, record: Record) -> list[Record]:
 
 
 async def is_older(placement: Placement, record: Record, version: int) -> bool:
-    """Whether an entry was born before this version, whatever became of it since. Where its first versions are not kept any more, `created_at` tells."""
+    """Whether an entry was born before this version, whatever became of it since. Where its first versions are not kept, `created_at` tells."""
     first = record
     if record.version >= version and record.previous is not None and record.previous >= version:
         first = next(iter(await kept_versions(placement, record)), record)

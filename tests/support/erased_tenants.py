@@ -124,7 +124,11 @@ async def lost(engine: Engine, tenant: str, entry_ids: Sequence[str], word: str,
     wrong += [] if said == word.encode() else ["the artifact is lost"]
     for agent in (AGENT, None):
         pad = await engine.scratchpads.read(tenant, agent)
-        if pad.content.count(f"note: {word}") != 1 or pad.damaged or (await engine.scratchpads._end(Partition(tenant, scope_of(agent)))).size != pad.size:
+        if (
+            pad.content.count(f"note: {word}") != 1
+            or pad.damaged
+            or (await engine.scratchpads._end(Partition(tenant, scope_of(agent)))).size != pad.size
+        ):
             wrong.append(f"the scratchpad of {agent} reads {pad.content!r}, {pad.damaged} damaged")
     return wrong
 
