@@ -11,6 +11,7 @@ from memory.domain.session import ErasedTenant
 from memory.facade.memory import Memory
 from memory.orchestrator.collections import COUNTERS, HOLDS, LEASES, OPERATIONS, PASSAGES, RESERVATIONS, SETTINGS
 from memory.orchestrator.kinds import KINDS
+from memory.orchestrator.placement import Placement
 from memory.orchestrator.tenants import Tenants
 from memory.ports.advisor import Prompt
 from memory.ports.query import Everywhere, Query, RowType
@@ -130,3 +131,52 @@ async def test_it_looks_again_until_nothing_of_before_is_there_and_leaves_what_i
         assert len(looks) == 4, "twice behind the last that was found"
         assert [entry.content for entry in await memory.retrieve("org:late")] == ["late"]
         assert await memory.retrieve(USER) == []
+
+
+class Died(BaseException):
+    """The process is gone."""
+
+
+@pytest.mark.parametrize("come_to", [0, 3, 14])
+async def test_what_a_process_left_that_died_over_it_another_takes_to_its_end_and_leaves_what_was_written_since(
+    config: dict[str, Any], clock: Clock, monkeypatch: pytest.MonkeyPatch, come_to: int
+) -> None:
+    """It dies before that many of the deletions that it asks the stores for."""
+    delete, asked = Placement.delete_matching, list[str]()
+
+    async def dies(self: Placement, name: str, *more: Any) -> int:
+        asked.append(name)
+        if len(asked) > come_to:
+            raise Died
+        return await delete(self, name, *more)
+
+    keeps = "memory://" in str(config)
+    async with Memory(config, clock=clock, advisor=no_model) as memory:
+        await fill(memory, "zirconium")
+        monkeypatch.setattr(Placement, "delete_matching", dies)
+        with pytest.raises(Died):
+            await memory.admin.erase_tenant()
+        monkeypatch.undo()
+        if keeps:
+            await _followed(memory, clock)
+    if not keeps:
+        async with Memory(config, clock=clock, advisor=no_model) as memory:
+            await _followed(memory, clock)
+
+
+async def _followed(memory: Memory, clock: Clock) -> None:
+    since = [await memory.write("feldspar", scope=scope) for scope in (USER, SESSION)]
+    await memory.update(since[0].id, content="feldspar still")
+    await memory.scratchpads.append("note: feldspar", AGENT)
+    assert (await memory.admin.stats()).owed > 0
+    for _ in range(3):
+        await memory.admin.sweep()
+        clock.advance()
+    assert (await memory.admin.stats()).owed == 0
+    left = [(leaf, kind, row) for leaf, kind, row in await rows(memory, frozenset({RowType.RECORD})) if "zirconium" in repr(row)]
+    assert [one for one in left if not _names_a_scope(one[2])] == []
+    assert [entry.content for entry in await memory.retrieve(USER)] == ["feldspar still"]
+    assert [entry.content for entry in await memory.retrieve(SESSION)] == ["feldspar"]
+    pad = await memory.scratchpads.read(AGENT)
+    assert (pad.content.count("note: "), pad.damaged) == (1, 0)
+    assert (await memory.admin.erase_tenant()).scopes == 3

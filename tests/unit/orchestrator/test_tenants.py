@@ -44,7 +44,7 @@ WORLDS: dict[str, dict[str, Any]] = {
 }
 
 
-EACH = 1 if PROVING else 5 if THOROUGH else 61
+EACH = 1 if PROVING else 5 if THOROUGH else 47
 """Which calls are played: each, or some of them."""
 
 
