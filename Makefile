@@ -109,7 +109,7 @@ noticed: $(DEV)
 	MEMORY_NOTE=1 MEMORY_PROVE=1 MEMORY_THOROUGH=1 $(BIN)/python -m pytest --quiet tests/simulation tests/month $(HISTORIES) -k "is_noticed or a_slip or a_fault_of_the_facade"
 
 # The engine's own drawn histories, of which CI plays some hundred.
-HISTORIES := $(addprefix tests/unit/orchestrator/,test_forms.py test_long_texts.py conversations/test_passages_drawn.py conversations/test_acknowledged.py)
+HISTORIES := $(addprefix tests/unit/orchestrator/,test_forms.py test_long_texts.py conversations/test_passages_drawn.py conversations/test_acknowledged.py test_tenants.py)
 
 prove: $(DEV)
 	$(BIN)/python -m tests.simulation --seeds 20000

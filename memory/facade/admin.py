@@ -59,8 +59,9 @@ class Admin:
         has counted stays, so that no number is given twice.
 
         The moment is that of the call. An entry that is edited meanwhile goes, and so does a session with what is said in it meanwhile; what is
-        written, or created, since then stands. It looks again until nothing of before is found. Where a store fails the call does, and a sweep does the
-        rest; the call can be repeated. Raises `Held` where something is under legal hold: that stays, and is not erased when the hold is released.
+        written, or created, since then stands. It looks again until nothing of before is found. Where a store fails the call does, and a sweep does
+        the rest; the call can be repeated. Raises `Held` where something is under legal hold: that stays, and is not erased when the hold is
+        released.
         """
         return await self._access.engine.tenants.erase(self._access.tenant)
 

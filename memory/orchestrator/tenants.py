@@ -1,8 +1,8 @@
 """A tenant's end: everything it had at a moment, in every scope and conversation.
 
 It is an operation in the archive that owes the work: whoever dies at it, a sweep goes on (decision 067). The version of its record is the moment.
-What is older goes, whatever became of it since; what was born since stands, also in a scope that is come to later. Nothing is left of an operation that
-is over.
+What is older goes, whatever became of it since; what was born since stands, also in a scope that is come to later. Nothing is left of an operation
+that is over.
 """
 
 from __future__ import annotations
