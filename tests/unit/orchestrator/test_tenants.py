@@ -253,12 +253,12 @@ class Interleaved(History):
         await self.other.maintenance.sweep()
 
 
-@pytest.mark.parametrize("seed", range(drawn(400, quick=12, proof=4_000)))
+@pytest.mark.parametrize("seed", range(drawn(200, quick=12, proof=4_000)))
 async def test_what_goes_on_beside_it_is_neither_lost_nor_saves_what_was_before(seed: int) -> None:
     assert await Interleaved(seed).played() == []
 
 
-@pytest.mark.parametrize("seed", range(drawn(400, quick=12, proof=4_000)))
+@pytest.mark.parametrize("seed", range(drawn(200, quick=12, proof=4_000)))
 async def test_what_others_do_meanwhile_is_neither_lost_nor_saves_what_was_before(seed: int) -> None:
     assert await History(seed).played() == []
 
