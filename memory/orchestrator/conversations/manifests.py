@@ -12,10 +12,10 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, Literal
 
 from memory.domain import ids
 from memory.domain.artifact import Artifact, ArtifactPage
@@ -228,6 +228,7 @@ class Manifests:
             "incarnation": life.incarnation,
             "upload": upload.name,
             "size": upload.size,
+            "number": None if before is None else before.fields.get("number"),
         }
         body = {"path": path, "media_type": media_type, "sha256": digest, "chunks": upload.chunks}
         owed = stands.owed if isinstance(stands, Record | Tombstone) else ()
@@ -249,15 +250,20 @@ class Manifests:
         try:
             await self._reservations.hold(upload.reservation, upload.size, str(manifest.fields["artifact_id"]))
         except Lapsed:
-            gone = self._deletion(manifest)
             with suppress(StoreError):
-                await self._placement.write_one("artifacts.delete", self._store, gone)
+                await self._take_back(manifest)
             await self._not_there_any_more(upload)
             raise self._too_slow() from None
         except StoreError as error:
             if self._placement.now() - upload.reservation.updated_at > self._placement.settings.mark_life / 2:
                 raise
             log.info("a sweep will see that artifact %s is held: %s", manifest.fields["artifact_id"], error)
+
+    async def _take_back(self, manifest: Record) -> None:
+        """Delete it, unless it was replaced; at a later version where it was numbered since."""
+        there: Stored | None = manifest
+        while isinstance(there, Record) and there.fields["upload"] == manifest.fields["upload"]:
+            there = (await self._placement.write_one("artifacts.delete", self._store, self._deletion(there))).stored
 
     async def _not_there_any_more(self, upload: _Upload | None) -> None:
         """Raise `NotFound` where an upload was given up since its session has ended."""
@@ -340,24 +346,25 @@ class Manifests:
             return None
         query = Query(MANIFESTS, Tenant(tenant), Eq("artifact_id", artifact_id), limit=2)
         page = await self._placement.page("artifacts.find", self._store, query)
-        for record in page.records:
-            if isinstance(record, Record) and await self._is_of_its_session(record):
-                return record
+        for record in await self._living(tenant, page.records):
+            return record
         for key in page.corrupt:
             raise CorruptRecord(self._store.name, key.id, "a manifest")
         return None
 
     async def known(self, tenant: str, artifact_ids: Sequence[str]) -> set[str]:
         """Those of these ids under which there is an artifact."""
-        found = list[Record]()
         named = [one for one in artifact_ids if ids.is_id(one)]
-        for start in range(0, len(named), ASKED_AT_ONCE):
-            asked = In("artifact_id", tuple(named[start : start + ASKED_AT_ONCE]))
+        return {str(row.fields["artifact_id"]) for row in await self.named(tenant, "artifact_id", named)}
+
+    async def named(self, tenant: str, field: Literal["artifact_id", "number"], values: Sequence[str] | Sequence[int]) -> list[Record]:
+        """The manifests of the artifacts that have one of these ids, or of these numbers (see `numbers.py`); without those that cannot be read."""
+        found = list[Stored]()
+        for start in range(0, len(values), ASKED_AT_ONCE):
+            asked = In(field, tuple(values[start : start + ASKED_AT_ONCE]))
             query = Query(MANIFESTS, Tenant(tenant), asked, limit=self._placement.settings.page)
-            pages = self._placement.pages("artifacts.find", self._store, query)
-            found += [row async for page in pages for row in page.records if isinstance(row, Record)]
-        lives = {one: await self._is_of_its_session(row) for one, row in {_life_of(row): row for row in found}.items()}
-        return {str(row.fields["artifact_id"]) for row in found if lives[_life_of(row)]}
+            found += [row async for page in self._placement.pages("artifacts.find", self._store, query) for row in page.records]
+        return await self._living(tenant, found)
 
     async def at(self, tenant: str, session_id: str, path: str) -> Record | None:
         """The manifest of what a session has under this path; None where there is none, or no such session."""
@@ -368,11 +375,11 @@ class Manifests:
         there = await self._readable(_key(life, path))
         return there if isinstance(there, Record) else None
 
-    async def _is_of_its_session(self, manifest: Record) -> bool:
-        with suppress(NotFound):
-            session = await self._sessions.record(manifest.key.tenant, manifest.scope.partition(":")[2])
-            return bool(session.body["incarnation"] == manifest.fields["incarnation"])
-        return False
+    async def _living(self, tenant: str, rows: Iterable[Stored]) -> list[Record]:
+        """Those of sessions that are there still."""
+        found = [row for row in rows if isinstance(row, Record)]
+        lives = await self._sessions.lives(tenant, {_session_of(row) for row in found})
+        return [row for row in found if lives.get(_session_of(row)) == row.fields["incarnation"]]
 
     async def list(self, tenant: str, session_id: str, limit: int, cursor: str | None) -> ArtifactPage:
         """A page of a session's artifacts, by when they were first put. Raises `NotFound` where there is no such session."""
@@ -454,8 +461,8 @@ def _key(life: Life, path: str) -> Key:
     return Key(life.tenant, ids.derived_id(life.tenant, life.scope, "artifact", life.incarnation, path))
 
 
-def _life_of(manifest: Record) -> tuple[str, str]:
-    return manifest.scope, str(manifest.fields["incarnation"])
+def _session_of(manifest: Record) -> str:
+    return manifest.scope.partition(":")[2]
 
 
 async def _nothing(tenant: str, artifact_id: str) -> None:
@@ -500,7 +507,7 @@ def artifact_of(manifest: Record) -> Artifact:
     said: Any = {**manifest.body, **manifest.fields}
     return Artifact(
         id=said["artifact_id"],
-        session_id=manifest.scope.partition(":")[2],
+        session_id=_session_of(manifest),
         path=said["path"],
         media_type=said["media_type"],
         size=said["size"],
