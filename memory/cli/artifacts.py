@@ -95,10 +95,8 @@ async def list_artifacts(
     async with cli.memory() as memory:
         page = await memory.artifacts.list(session_id, limit=limit, cursor=cursor)
         numbers = await numbers_of(cli, memory, (one.id for one in page.artifacts), "artifact")
-    named = [" · ".join(filter(None, (show.number(one.id, numbers), one.id))) for one in page.artifacts]
-    rows = [
-        [name, one.path, one.media_type, show.size(one.size), show.moment(one.updated_at)] for name, one in zip(named, page.artifacts, strict=True)
-    ]
+    named = {one.id: " · ".join(filter(None, (show.number(one.id, numbers), one.id))) for one in page.artifacts}
+    rows = [[named[one.id], one.path, one.media_type, show.size(one.size), show.moment(one.updated_at)] for one in page.artifacts]
     cli.emit(page.to_dict(), lambda out: out.print(show.table("", ["id", "path", "type", "size", "updated"], rows, right=("size",))))
     if page.cursor is not None:
         cli.say(f"more: --cursor {page.cursor}")

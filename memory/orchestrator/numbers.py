@@ -1,8 +1,8 @@
 """Running numbers, `#42`: by them people and commands name what has an id that nobody types (D95, D114).
 
 A number is given when a thing is first shown by one: a counter of the tenant is moved on, past as many numbers as are asked for, by compare-and-set.
-An entry's is put as a record beside it, under a key which the entry's id tells; an artifact's as a field of its manifest, at the version that was read.
-So a thing has at most one, whoever comes first, and no number is given twice: of who dies in between, or comes second, the numbers are gaps.
+An entry's is put as a record beside it, under a key which the entry's id tells; an artifact's as a field of its manifest, at the version read. So a
+thing has at most one, whoever comes first, and no number is given twice: of who dies in between, or comes second, the numbers are gaps.
 """
 
 from __future__ import annotations
