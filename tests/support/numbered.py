@@ -39,10 +39,10 @@ async def misnumbered(engine: Engine) -> list[str]:
         elif at.record.scope != row.scope:
             wrong.append(f"#{row.fields['number']!r} lies in {row.scope}, its entry in {at.record.scope}")
     lives = await _lives(engine)
-    of = Counter((row.key.tenant, row.fields["artifact_id"]) for row in artifacts)
+    of = Counter((row.key.tenant, str(row.fields["artifact_id"])) for row in artifacts)
     wrong += [f"{one} has {many} numbers" for (_, one), many in of.items() if many > 1]
     gone = [row for row in artifacts if lives.get(row.partition) != row.fields["incarnation"]]
-    return wrong + [f"#{row.fields['number']!r} is of {row.fields['artifact_id']}, whose session is gone" for row in gone]
+    return wrong + [f"#{row.fields['number']!r} is of {row.fields['artifact_id']!r}, whose session is gone" for row in gone]
 
 
 async def _numbered_artifacts(engine: Engine) -> list[Record]:
