@@ -19,7 +19,7 @@ from typing import Any, Literal
 
 from memory.domain import ids
 from memory.domain.artifact import Artifact, ArtifactPage
-from memory.domain.errors import Conflict, CorruptRecord, InvalidInput, MemoryTiersError, NotFound, StoreError, StoreUnavailable
+from memory.domain.errors import Conflict, CorruptRecord, InvalidInput, MemoryTiersError, NotFound, QuotaExceeded, StoreError, StoreUnavailable
 from memory.orchestrator.collections import ARTIFACTS, MANIFESTS, RESERVATIONS
 from memory.orchestrator.conversations.life import Life
 from memory.orchestrator.conversations.reservations import LOOK, Lapsed, Reservations, bytes_of
@@ -43,8 +43,12 @@ log = logging.getLogger(__name__)
 CHUNK_BYTES = 2**20
 """Of an artifact in one record: every store takes that."""
 PORTION = 4
-"""Chunks that are put, or read, in one call: so much of an artifact is in memory."""
-DELETED_AT_ONCE = ASKED_AT_ONCE = 100
+"""Chunks that are put, or read, in one call: twice so much of an artifact is in memory."""
+AHEAD = 16 * 2**20
+"""Room of so many bytes at most is made before they come, of a stream whose size is not known: each time it is made costs two writes."""
+DELETED_AT_ONCE = 8
+"""Chunks: stores read what they delete, so much is in memory then."""
+ASKED_AT_ONCE = 100
 DROP, DROP_CHUNKS = "artifact.drop", "artifact.drop_chunks"
 """The steps that drop an upload which no manifest names any more, and that delete the chunks of one which was given up."""
 CLEAR = "artifact.clear"
@@ -152,13 +156,18 @@ class Manifests:
         async for portion in _portions(data):
             size = sum(map(len, portion))
             self._refuse_beyond(upload.size + size)
-            await asyncio.to_thread(_update, upload.hash, portion)
             if (more := upload.size + size - bytes_of(upload.reservation)) > 0:
-                upload.reservation = await self._reservations.grow(upload.reservation, more)
+                upload.reservation = await self._grown(upload, more)
             elif self._placement.now() - upload.reservation.updated_at > self._placement.settings.mark_life / 4:
                 upload.reservation = await self._reservations.renew(upload.reservation)
-            await self._put_chunks(upload, portion)
+            await asyncio.gather(self._put_chunks(upload, portion), asyncio.to_thread(_update, upload.hash, portion))
             upload.size, upload.chunks = upload.size + size, upload.chunks + len(portion)
+
+    async def _grown(self, upload: _Upload, more: int) -> Record:
+        """The reservation with room for so many bytes more, and for as many again as have come where the tenant has that."""
+        with suppress(QuotaExceeded):
+            return await self._reservations.grow(upload.reservation, max(more, min(upload.size, AHEAD)))
+        return await self._reservations.grow(upload.reservation, more)
 
     async def _put_chunks(self, upload: _Upload, portion: Sequence[bytes]) -> None:
         puts = [self._chunk(upload, upload.chunks + number, data) for number, data in enumerate(portion)]
@@ -394,22 +403,27 @@ class Manifests:
 
         Where they have been replaced or deleted meanwhile, `Conflict` or `NotFound` is raised; `CorruptRecord` where some are damaged or missing.
         """
-        tenant, scope, said = manifest.key.tenant, manifest.scope, manifest.body
-        count, digest, size = int(said["chunks"]), hashlib.sha256(), 0
-        for start in range(0, count, PORTION):
-            numbers = range(start, min(start + PORTION, count))
-            with step("artifacts.read"):
-                keys = [Key(tenant, _chunk_id(tenant, scope, str(manifest.fields["upload"]), number)) for number in numbers]
-                rows = await self._store.get(ARTIFACTS, keys)
-            portion = [data for row in rows if isinstance(row, Record) and isinstance(data := row.fields.get("data"), bytes)]
-            if len(portion) < len(numbers):
-                raise await self._why_not_whole(manifest)
-            await asyncio.to_thread(_update, digest, portion)
+        digest, size = hashlib.sha256(), 0
+        portion = await self._portion(manifest, 0)
+        for start in range(PORTION, int(manifest.body["chunks"]) + PORTION, PORTION):
+            ahead, _ = await asyncio.gather(self._portion(manifest, start), asyncio.to_thread(_update, digest, portion))
             for data in portion:
                 size += len(data)
                 yield data
-        if digest.hexdigest() != said["sha256"] or size != manifest.fields["size"]:
+            portion = ahead
+        if digest.hexdigest() != manifest.body["sha256"] or size != manifest.fields["size"]:
             raise CorruptRecord(self._store.name, str(manifest.fields["artifact_id"]), "its bytes are not those that were put")
+
+    async def _portion(self, manifest: Record, start: int) -> Sequence[bytes]:
+        """The chunks from this number on, as many as are read in one call; none behind the last."""
+        tenant, scope, upload = manifest.key.tenant, manifest.scope, str(manifest.fields["upload"])
+        numbers = range(start, min(start + PORTION, int(manifest.body["chunks"])))
+        with step("artifacts.read"):
+            rows = await self._store.get(ARTIFACTS, [Key(tenant, _chunk_id(tenant, scope, upload, number)) for number in numbers])
+        portion = [data for row in rows if isinstance(row, Record) and isinstance(data := row.fields.get("data"), bytes)]
+        if len(portion) < len(numbers):
+            raise await self._why_not_whole(manifest)
+        return portion
 
     async def _why_not_whole(self, manifest: Record) -> Exception:
         artifact_id = str(manifest.fields["artifact_id"])
@@ -485,22 +499,22 @@ def _update(digest: Any, portion: Sequence[bytes]) -> None:
 
 async def _portions(data: AsyncIterator[bytes]) -> AsyncIterator[list[bytes]]:
     """The bytes as chunks, each but the last as large as may be, some at a time."""
-    buffer = bytearray()
+    buffer, filled = memoryview(bytearray(PORTION * CHUNK_BYTES)), 0
     async for piece in data:
         view = memoryview(piece)
         while view:
-            taken = view[: PORTION * CHUNK_BYTES - len(buffer)]
-            buffer += taken
-            view = view[len(taken) :]
-            if len(buffer) == PORTION * CHUNK_BYTES:
+            taken, view = view[: len(buffer) - filled], view[len(buffer) - filled :]
+            buffer[filled : filled + len(taken)] = taken
+            filled += len(taken)
+            if filled == len(buffer):
                 yield _cut(buffer)
-                buffer.clear()
-    if buffer:
-        yield _cut(buffer)
+                filled = 0
+    if filled:
+        yield _cut(buffer[:filled])
 
 
-def _cut(buffer: bytearray) -> list[bytes]:
-    return [bytes(buffer[start : start + CHUNK_BYTES]) for start in range(0, len(buffer), CHUNK_BYTES)]
+def _cut(portion: memoryview) -> list[bytes]:
+    return [bytes(portion[start : start + CHUNK_BYTES]) for start in range(0, len(portion), CHUNK_BYTES)]
 
 
 def artifact_of(manifest: Record) -> Artifact:

@@ -19,10 +19,12 @@ from memory.domain.errors import Conflict, Contended, CorruptRecord, NotFound, Q
 from memory.orchestrator.collections import ARTIFACTS, MANIFESTS
 from memory.orchestrator.conversations import manifests
 from memory.orchestrator.conversations.manifests import artifact_of
+from memory.orchestrator.conversations.reservations import Reservations
 from memory.orchestrator.conversations.sessions import SessionDraft
 from memory.orchestrator.conversations.uploads import delete_chunks
 from memory.orchestrator.engine import Engine
 from memory.policies.quotas import Quota
+from memory.ports.record import Record
 from memory.ports.writes import Always, Put
 from tests.support.reserved import assert_reserved
 from tests.unit.orchestrator.conversations.artifact_slips import SLIPS
@@ -140,6 +142,25 @@ async def test_of_two_uploads_that_each_would_have_room_one_is_refused(world: Wo
     await assert_reserved(other, TENANT)
     assert await delete(other, "b")
     await put(world.engine, b"x" * 100)
+    await assert_reserved(await swept(world), TENANT)
+
+
+async def test_a_stream_of_unknown_size_is_given_room_ahead_where_there_is_some_and_takes_what_it_has(world: World) -> None:
+    asked, genuine = list[int](), Reservations.grow
+
+    async def grow(self: Reservations, reservation: Record, more: int) -> Record:
+        asked.append(more)
+        return await genuine(self, reservation, more)
+
+    with patch.object(Reservations, "grow", grow):
+        await put(world.engine, b"x" * 50, known=False)
+        assert asked == [20, 20, 40], "as much again as has come"
+        assert await world.engine.conversations.manifests._reservations.reserved(TENANT) == 50
+        asked.clear()
+        await put(world.engine, b"y" * 50, "b", known=False)
+        assert asked == [20, 20, 40, 10], "there was room for just so many"
+        with pytest.raises(QuotaExceeded):
+            await put(world.engine, b"z", "c", known=False)
     await assert_reserved(await swept(world), TENANT)
 
 
