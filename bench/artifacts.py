@@ -145,9 +145,9 @@ class _Rows:
 
 
 async def _more_memory(config: dict[str, Any]) -> dict[str, float]:
-    """How many MB more a process had at most while it put, and one that streamed, an artifact that it never has as a whole."""
+    """How many MB more a process had at most that put an artifact, one that streamed it, and one that replaced it: none ever has it as a whole."""
     found = dict[str, float]()
-    for what in ("put", "stream"):
+    for what in ("put", "stream", "replace"):
         command = [sys.executable, "-m", "bench.artifacts", what, json.dumps(config)]
         process = await asyncio.create_subprocess_exec(*command, stdout=asyncio.subprocess.PIPE)
         said, _ = await process.communicate()
@@ -161,11 +161,11 @@ async def _alone(what: str, config: dict[str, Any]) -> float:
         for start in range(0, SIZE, CHUNK_BYTES):
             yield os.urandom(min(CHUNK_BYTES, SIZE - start))
 
-    call: Callable[[Memory], Awaitable[object]] = _put_small if what == "put" else _read_small
+    call: Callable[[Memory], Awaitable[object]] = _read_small if what == "stream" else _put_small
     async with Memory(config) as memory:
         await call(memory)  # what is loaded for the first of all
         before = resident()
-        if what == "put":
+        if what != "stream":
             await memory.artifacts.put("s1", "alone", drawn())
         else:
             assert sum([len(piece) async for piece in memory.artifacts.stream(("s1", "alone"))]) == SIZE

@@ -10,14 +10,16 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from memory.cli.command import Cli, command
+from memory.cli.numbered import id_of, numbers_of
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
     from memory.domain.artifact import Artifact
+    from memory.facade.memory import Memory
 
 SessionId = Annotated[str, typer.Argument(metavar="SESSION", help="Whose it is.")]
-Which = Annotated[str, typer.Argument(metavar="ID|PATH", help="The artifact's id; with --session its path.")]
+Which = Annotated[str, typer.Argument(metavar="ID|PATH", help="The artifact's number (#42) or id; with --session its path.")]
 InSession = Annotated[str | None, typer.Option("--session", "-s", metavar="ID", help="The session that has it under this path.")]
 
 
@@ -69,7 +71,7 @@ async def get(
     if cli.json and output == "-":
         raise InvalidInput("output", "standard output holds JSON (--json): name a file")
     async with cli.memory() as memory:
-        found = await memory.artifacts.get(_which(which, session))
+        found = await memory.artifacts.get(await _which(memory, which, session))
         if found is None:
             cli.say("there is no such artifact")
             return 1
@@ -92,7 +94,9 @@ async def list_artifacts(
 
     async with cli.memory() as memory:
         page = await memory.artifacts.list(session_id, limit=limit, cursor=cursor)
-    rows = [[one.id, one.path, one.media_type, show.size(one.size), show.moment(one.updated_at)] for one in page.artifacts]
+        numbers = await numbers_of(cli, memory, (one.id for one in page.artifacts), "artifact")
+    named = {one.id: " · ".join(filter(None, (show.number(one.id, numbers), one.id))) for one in page.artifacts}
+    rows = [[named[one.id], one.path, one.media_type, show.size(one.size), show.moment(one.updated_at)] for one in page.artifacts]
     cli.emit(page.to_dict(), lambda out: out.print(show.table("", ["id", "path", "type", "size", "updated"], rows, right=("size",))))
     if page.cursor is not None:
         cli.say(f"more: --cursor {page.cursor}")
@@ -104,13 +108,13 @@ async def delete(cli: Cli, which: Which, session: InSession = None) -> int:
     from memory.cli import show
 
     async with cli.memory() as memory:
-        deleted = await memory.artifacts.delete(_which(which, session))
+        deleted = await memory.artifacts.delete(await _which(memory, which, session))
     cli.emit({"deleted": deleted}, lambda out: out.print(show.plain("Deleted." if deleted else "There is no such artifact.")))
     return 0 if deleted else 1
 
 
-def _which(which: str, session: str | None) -> str | tuple[str, str]:
-    return which if session is None else (session, which)
+async def _which(memory: Memory, which: str, session: str | None) -> str | tuple[str, str]:
+    return await id_of(memory, which, "artifact") if session is None else (session, which)
 
 
 def _target(artifact: Artifact, output: str | None, *, force: bool) -> Path:

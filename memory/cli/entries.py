@@ -44,7 +44,7 @@ async def write(
     conversation_id: Annotated[str | None, typer.Option("--conversation-id", metavar="ID", help="The conversation it was said in.")] = None,
     number: Annotated[int | None, typer.Option("--number", help="The how-manieth it was there: what stands beside it helps to find it.")] = None,
     speaker: Annotated[str | None, typer.Option(help="Who said it.")] = None,
-    artifact: Annotated[str | None, typer.Option(metavar="ID", help="An artifact that it points to.")] = None,
+    artifact: Annotated[str | None, typer.Option(metavar="ID", help="An artifact that it points to, by its number (#42) or id.")] = None,
     key: Annotated[str | None, typer.Option(help="Writing again under the same key writes nothing twice.")] = None,
     revive: Annotated[bool, typer.Option("--revive", help="Also where the entry under the key was deleted: begin a new life.")] = False,
     update: Annotated[bool, typer.Option("--update", help="Let the entry under the key say this; its version before is kept.")] = False,
@@ -56,8 +56,9 @@ async def write(
 
     text = sys.stdin.read() if content == "-" else content
     options = given(type=kind, title=title, source=source, agent=agent, run=run, tags=tag, metadata=json_object("metadata", metadata), key=key)
-    options |= given(conversation_id=conversation_id, number_in_conversation=number, speaker=speaker, artifact_id=artifact)
+    options |= given(conversation_id=conversation_id, number_in_conversation=number, speaker=speaker)
     async with cli.memory() as memory:
+        options |= given(artifact_id=None if artifact is None else await id_of(memory, artifact, "artifact"))
         options |= given(supersedes=None if supersedes is None else await ids_of(memory, supersedes))
         options |= given(on_conflict="update" if update else None)
         entry = await memory.write(text, scope=scope, expires_at=expiry("expires", expires), revive=revive, check=check, **options)

@@ -1,4 +1,4 @@
-"""Entries as people name them: `#42`, typed where an id may be and shown beside it."""
+"""Entries and artifacts as people name them: `#42`, typed where an id may be and shown beside it."""
 
 from __future__ import annotations
 
@@ -9,30 +9,39 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from memory.cli.command import Cli
     from memory.facade.memory import Memory
+    from memory.orchestrator.numbers import NumberedKind
 
 _NUMBER = re.compile(r"\s*#.*|\s*[0-9]{1,18}\s*", re.DOTALL)
 
 
-async def ids_of(memory: Memory, typed: Sequence[str]) -> list[str]:
-    """The ids of what was typed (D114): of `#42` and `42` what they name; else as it is, like a number that names nothing, which the call says."""
+async def ids_of(memory: Memory, typed: Sequence[str], kind: NumberedKind = "entry") -> list[str]:
+    """The ids of what was typed (D114): of `#42` and `42` what they name; else as it is, like a number that names nothing, which the call says.
+
+    Raises `InvalidInput` where a thing of another kind is named.
+    """
+    from memory.domain.errors import InvalidInput
+
     numbers = [text for text in typed if _NUMBER.fullmatch(text)]
     named = dict(zip(numbers, await memory.numbers.resolve_many(numbers), strict=True)) if numbers else {}
+    for text, found in named.items():
+        if found is not None and found.kind != kind:
+            raise InvalidInput("id", f"{text.strip()} is an {found.kind}, not an {kind}")
     return [found.id if (found := named.get(text)) is not None else text for text in typed]
 
 
-async def id_of(memory: Memory, typed: str) -> str:
+async def id_of(memory: Memory, typed: str, kind: NumberedKind = "entry") -> str:
     """See `ids_of`."""
-    return (await ids_of(memory, [typed]))[0]
+    return (await ids_of(memory, [typed], kind))[0]
 
 
-async def numbers_of(cli: Cli, memory: Memory, ids: Iterable[str]) -> dict[str, int]:
+async def numbers_of(cli: Cli, memory: Memory, ids: Iterable[str], kind: NumberedKind = "entry") -> dict[str, int]:
     """The numbers to show people beside these ids: none to programs, and none where they cannot be had just now."""
     from memory.domain.errors import MemoryTiersError
 
     if cli.json or not (asked := list(ids)):
         return {}
     try:
-        return await memory.numbers.of(asked)
+        return await memory.numbers.of(asked, kind=kind)
     except MemoryTiersError as error:
         cli.say(f"without numbers: {error}")
         return {}

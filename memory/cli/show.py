@@ -88,7 +88,7 @@ def entry_block(entry: Entry, numbers: Mapping[str, int]) -> Group:
         lines.append(plain(entry.title, "bold"))
     lines.append(plain(entry.content))
     facts: dict[str, object] = {
-        "number": _number(entry.id, numbers),
+        "number": number(entry.id, numbers),
         "id": entry.id,
         "scope": entry.scope.text,
         "type": entry.type,
@@ -112,9 +112,9 @@ def entry_block(entry: Entry, numbers: Mapping[str, int]) -> Group:
     return Group(*lines)
 
 
-def _number(entry_id: str, numbers: Mapping[str, int]) -> str:
+def number(thing_id: str, numbers: Mapping[str, int]) -> str:
     """What people may type instead of an id, where it has a number."""
-    return f"#{numbers[entry_id]}" if entry_id in numbers else ""
+    return f"#{numbers[thing_id]}" if thing_id in numbers else ""
 
 
 def _artifact(entry: Entry) -> str:
@@ -131,7 +131,7 @@ def entries(listed: Iterable[Entry], numbers: Mapping[str, int], limit: int = 20
         about = " · ".join(
             str(said)
             for said in (
-                _number(entry.id, numbers),
+                number(entry.id, numbers),
                 entry.id,
                 entry.type,
                 ", ".join(entry.tags),
@@ -175,7 +175,7 @@ def _said(hit: FoundEntry | FoundMessage, numbers: Mapping[str, int], limit: int
         return tier("mid"), [plain(hit.message.text, limit=limit), about]
     entry = hit.entry
     title = [plain(entry.title, "bold")] if entry.title else []
-    about = plain(" · ".join(filter(None, (_number(entry.id, numbers), entry.id, entry.scope.text, moment(entry.created_at)))), "dim")
+    about = plain(" · ".join(filter(None, (number(entry.id, numbers), entry.id, entry.scope.text, moment(entry.created_at)))), "dim")
     return tier(entry.tier), [*title, plain(entry.content, limit=limit), about]
 
 

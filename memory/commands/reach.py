@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Protocol
+from typing import Literal, Protocol
 
 from memory.domain.artifact import Artifact
 from memory.domain.entry import Entry, EntryType
@@ -20,6 +20,11 @@ LINKS_A_SIDE = 50
 MOST_SUPERSEDED = 32
 MOST_BODY_BYTES = 32 * 1024
 """Of what an agent writes or reads at once (D3)."""
+
+
+def as_typed(named: str) -> str:
+    """What names something, as a person writes it."""
+    return f"#{named}" if named.isdigit() else named
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,10 +107,13 @@ class Reach(Protocol):
     def now(self) -> datetime: ...
 
     async def find(self, named: Sequence[str]) -> Mapping[str, Entry]:
-        """The active entries that may be read, by what names them: digits, or a UUID. What names none of these is left out."""
+        """The active entries that may be read, by what names them: digits, or a UUID. What names none of these is left out.
 
-    async def numbers(self, ids: Iterable[str]) -> Mapping[str, int]:
-        """The running numbers of entries, of those of which one can be told. Never fails."""
+        Raises `InvalidInput` where it is an artifact that is named, and may be read.
+        """
+
+    async def numbers(self, ids: Iterable[str], kind: Literal["entry", "artifact"] = "entry") -> Mapping[str, int]:
+        """The running numbers of entries, or artifacts, of those of which one can be told. Never fails."""
 
     async def listed(self, types: Sequence[str], tag: str | None, limit: int) -> Listed:
         """The newest entries of these types, with this tag."""
@@ -119,7 +127,7 @@ class Reach(Protocol):
     async def density(self, entry_id: str) -> Linked: ...
 
     async def artifact(self, named: str) -> Artifact | None:
-        """What is known of an artifact that may be read. Raises `InvalidInput` where it is an entry that is named."""
+        """What is known of an artifact that may be read. Raises `InvalidInput` where it is an entry that is named, and may be read."""
 
     async def beginning(self, artifact_id: str, most: int) -> bytes:
         """Of an artifact's bytes the first, at most so many."""

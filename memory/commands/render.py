@@ -41,9 +41,9 @@ def usage(ways: Sequence[str]) -> str:
     return _lines(["ERR: usage:", *(f"- {way}" for way in ways)]) if len(ways) > 1 else f"ERR: usage: {ways[0]}"
 
 
-def name(entry_id: str, numbers: Numbers) -> str:
-    """`#42`, or the id of an entry that has no number."""
-    return f"#{numbers[entry_id]}" if entry_id in numbers else entry_id
+def name(thing_id: str, numbers: Numbers) -> str:
+    """`#42`, or the id of what has no number."""
+    return f"#{numbers[thing_id]}" if thing_id in numbers else thing_id
 
 
 def line(entry: Entry, numbers: Numbers, now: datetime, *, mark: str = "") -> str:
@@ -69,7 +69,7 @@ def entry(shown: Entry, around: Around, numbers: Numbers, now: datetime) -> str:
         ("outgoing:", [f"- {link.label} → {_other(link.target_id, around, numbers)}" for link in around.outgoing]),
         ("incoming:", [f"- {_other(link.source_id, around, numbers)} → {link.label}" for link in around.incoming]),
     ]
-    parts = [line(shown, numbers, now), shown.content] + ([attached(around.artifact)] if around.artifact is not None else [])
+    parts = [line(shown, numbers, now), shown.content] + ([attached(around.artifact, numbers)] if around.artifact is not None else [])
     parts += ["\n".join([head, *links]) for head, links in sides if links]
     parts += _notes(["more links are there; the newest are shown"]) if around.more else []
     return "\n\n".join(part for part in parts if part)
@@ -116,18 +116,18 @@ def density(entry_id: str, found: Linked, numbers: Numbers) -> str:
     )
 
 
-def attached(found: Artifact) -> str:
+def attached(found: Artifact, numbers: Numbers) -> str:
     """What is known of an artifact, in a line (D18)."""
-    return f"artifact: {found.id}  {one_line(found.path)}  ({one_line(found.media_type)}, {found.size:,} bytes)"
+    return f"artifact: {name(found.id, numbers)}  {one_line(found.path)}  ({one_line(found.media_type)}, {found.size:,} bytes)"
 
 
-def artifact(found: Artifact, data: bytes) -> str:
+def artifact(found: Artifact, data: bytes, numbers: Numbers) -> str:
     """An artifact with its text, or the beginning of it; of one that is no text what is known of it."""
     text = data.decode(errors="ignore") if is_text(data) else None
     if text is None:
-        return _lines([attached(found), "(it is not text)"])
+        return _lines([attached(found, numbers), "(it is not text)"])
     cut = [f"(the first {len(data):,} bytes)"] if len(data) < found.size else []
-    return _lines([attached(found), *cut, "", text.removesuffix("\n")])
+    return _lines([attached(found, numbers), *cut, "", text.removesuffix("\n")])
 
 
 def is_text(data: bytes) -> bool:

@@ -9,7 +9,7 @@ from typing import Any
 
 from memory.commands import parse, render
 from memory.commands.escape import one_line
-from memory.commands.reach import MOST_BODY_BYTES, MOST_ENTRIES, MOST_HITS, MOST_SUPERSEDED, Reach
+from memory.commands.reach import MOST_BODY_BYTES, MOST_ENTRIES, MOST_HITS, MOST_SUPERSEDED, Reach, as_typed
 from memory.domain.artifact import Artifact
 from memory.domain.entry import Entry
 from memory.domain.errors import InvalidInput, MemoryTiersError
@@ -72,23 +72,18 @@ def _error(command: parse.Command, text: str) -> Result:
     return Result(command.said, render.framed(command, text), True, False)
 
 
-def _shown(named: str) -> str:
-    """An id as a person writes it."""
-    return f"#{named}" if named.isdigit() else named
-
-
 async def _found(reach: Reach, *named: str, missing: str = "entry {} not found") -> list[Entry]:
     """The entries that are named: each must be one that may be read."""
     found = await reach.find(named)
     if (lacks := next((one for one in named if one not in found), None)) is not None:
-        raise _Refused(missing.format(_shown(lacks)))
+        raise _Refused(missing.format(as_typed(lacks)))
     return [found[one] for one in named]
 
 
 async def _artifact(reach: Reach, named: str) -> Artifact:
     found = await reach.artifact(named)
     if found is None:
-        raise _Refused(f"artifact {_shown(named)} not found")
+        raise _Refused(f"artifact {as_typed(named)} not found")
     return found
 
 
@@ -105,6 +100,8 @@ async def _entry(reach: Reach, command: parse.ShowEntry) -> _Answer:
     [shown] = await _found(reach, command.id)
     around = await reach.around(shown)
     numbers = await reach.numbers([shown.id, *around.others])
+    if around.artifact is not None:
+        numbers = {**numbers, **await reach.numbers([around.artifact.id], "artifact")}
     return _Answer(render.entry(shown, around, numbers, reach.now), shown.artifact_id is None or around.artifact is not None)
 
 
@@ -128,7 +125,8 @@ async def _density(reach: Reach, command: parse.Density) -> _Answer:
 
 async def _read(reach: Reach, command: parse.ReadArtifact) -> _Answer:
     found = await _artifact(reach, command.id)
-    return _Answer(render.artifact(found, await reach.beginning(found.id, MOST_BODY_BYTES)))
+    data = await reach.beginning(found.id, MOST_BODY_BYTES)
+    return _Answer(render.artifact(found, data, await reach.numbers([found.id], "artifact")))
 
 
 async def _scratchpad(reach: Reach, command: parse.Scratchpad) -> _Answer:
@@ -167,7 +165,7 @@ async def _add_link(reach: Reach, command: parse.AddLink) -> _Answer:
 async def _invalidate(reach: Reach, command: parse.Invalidate) -> _Answer:
     [entry] = await _found(reach, command.id, missing=GONE)
     if not await reach.invalidate(entry.id):
-        raise _Refused(GONE.format(_shown(command.id)))
+        raise _Refused(GONE.format(as_typed(command.id)))
     return _Answer(f"OK: entry {render.name(entry.id, await reach.numbers([entry.id]))} invalidated")
 
 

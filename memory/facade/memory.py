@@ -179,7 +179,7 @@ class Memory:
 
     @property
     def numbers(self) -> Numbers:
-        """The running numbers of entries, `#42`."""
+        """The running numbers of entries and artifacts, `#42`."""
         return Numbers(self._access)
 
     @property

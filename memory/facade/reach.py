@@ -24,6 +24,7 @@ from memory.facade.relations import Relations
 from memory.facade.scratchpads import Scratchpads
 from memory.facade.written import WriteOptions
 from memory.orchestrator.collections import ENTRIES
+from memory.orchestrator.numbers import NumberedKind
 from memory.orchestrator.relations import Relation
 from memory.policies.ranking.preferences import Preferences
 from memory.ports.advisor import Advisor
@@ -63,16 +64,24 @@ class MemoryReach:
     # -- which entries ----------------------------------------------------------------------------------------------------
 
     async def find(self, named: Sequence[str]) -> Mapping[str, Entry]:
-        found = await Numbers(self.access).resolve_many(named)
-        ids = {one: referent.id for one, referent in zip(named, found, strict=True) if referent is not None and referent.kind == "entry"}
-        there = await self.access.engine.entries.get_many(self.access.tenant, ids.values())
-        return {one: there[entry_id] for one, entry_id in ids.items() if entry_id in there and self._may_read(there[entry_id])}
+        found = dict(zip(named, await Numbers(self.access).resolve_many(named), strict=True))
+        for one, referent in found.items():
+            if referent is not None and referent.kind == "artifact" and await self._may_read_artifact(referent.id) is not None:
+                raise InvalidInput("id", f"{asked_by.as_typed(one)} is an artifact, not an entry")
+        ids = {one: referent.id for one, referent in found.items() if referent is not None}
+        there = await self._readable(ids.values())
+        return {one: there[entry_id] for one, entry_id in ids.items() if entry_id in there}
 
-    async def numbers(self, ids: Iterable[str]) -> Mapping[str, int]:
+    async def _readable(self, ids: Iterable[str]) -> Mapping[str, Entry]:
+        """Those of these entries that are active and may be read, by id."""
+        there = await self.access.engine.entries.get_many(self.access.tenant, ids)
+        return {entry_id: entry for entry_id, entry in there.items() if self._may_read(entry)}
+
+    async def numbers(self, ids: Iterable[str], kind: NumberedKind = "entry") -> Mapping[str, int]:
         try:
-            return await Numbers(self.access).of(list(ids))
+            return await Numbers(self.access).of(list(ids), kind=kind)
         except StoreError as error:
-            log.warning("entries are shown by their ids: no running numbers could be told (%s)", error)
+            log.warning("what is shown is named by its id: no running numbers could be told (%s)", error)
             return {}
 
     async def listed(self, types: Sequence[str], tag: str | None, limit: int) -> asked_by.Listed:
@@ -133,9 +142,18 @@ class MemoryReach:
     # -- artifacts --------------------------------------------------------------------------------------------------------
 
     async def artifact(self, named: str) -> Artifact | None:
-        if await self.find([named]):
-            raise InvalidInput("id", f"{named} is an entry, not an artifact")
-        found = None if named.isdigit() else await Artifacts(self.access).get(named)
+        referent = await Numbers(self.access).resolve(named)
+        if referent is None:
+            return None if named.isdigit() else await self._may_read_artifact(named)  # which says where it is damaged
+        if referent.kind == "artifact":
+            return await self._may_read_artifact(referent.id)
+        if await self._readable([referent.id]):
+            raise InvalidInput("id", f"{asked_by.as_typed(named)} is an entry, not an artifact")
+        return None
+
+    async def _may_read_artifact(self, artifact_id: str) -> Artifact | None:
+        """What is known of it, where it may be read."""
+        found = await Artifacts(self.access).get(artifact_id)
         if found is None or self._may_read_of(found.session_id) or await self._is_pointed_to(found.id):
             return found
         return None

@@ -78,7 +78,7 @@ RELATIONS = Collection(
 """Directed, labelled links between two entries of one tenant."""
 
 NUMBERS = Collection("numbers", (Field("number", FieldType.INTEGER, indexed=True), Field("entry_id", FieldType.TEXT, indexed=True)))
-"""The running numbers of a tenant, `#42`: a record for each thing that has one, which it names."""
+"""The running numbers of a tenant's entries, `#42`: a record for each that has one, which it names. An artifact's is a field of its manifest."""
 
 COUNTERS = Collection("counters", (Field("last", FieldType.INTEGER), Field("nonce", FieldType.TEXT)))
 """How far a tenant has counted. It outlives the tenant's erasure: no number is given twice."""
@@ -138,6 +138,7 @@ MANIFESTS = Collection(
         Field("incarnation", FieldType.TEXT),  # of the session that has it
         Field("upload", FieldType.TEXT),  # whose chunks are its bytes
         Field("size", FieldType.INTEGER),
+        Field("number", FieldType.INTEGER, indexed=True),  # once it was shown by one: see `numbers.py`
     ),
 )
 """The artifacts of sessions, a record for each path: put once the chunks of its bytes are there, which it names by their upload."""

@@ -131,7 +131,6 @@ class Engine:
             self.placement, entries=self.entries, meaning=self.meaning, deliveries=self.deliveries, erasure=self.erasure, lives=lives
         )
         self.relations = Relations(self.placement, entries=self.entries, erasure=self.erasure, generations=self.generations, outbox=self.outbox)
-        self.numbers = Numbers(self.placement, generations=self.generations, outbox=self.outbox, turns=self.turns)
         self.superseding = Superseding(
             self.placement,
             entries=self.entries,
@@ -151,8 +150,10 @@ class Engine:
             onward=onward,
             trust=self.trust,
         )
+        manifests = self.conversations.manifests
+        self.numbers = Numbers(self.placement, generations=self.generations, outbox=self.outbox, turns=self.turns, manifests=manifests)
         self.referrers = Referrers(self.placement, cache=self.cache, deliveries=self.deliveries, erasure=self.erasure)
-        self.conversations.manifests.on_gone = self.referrers.clear
+        manifests.on_gone = self.referrers.clear
         self.scratchpads = Scratchpads(self.placement, outbox=self.outbox, turns=self.turns, erasure=self.erasure)
         self.tenants = Tenants(self.placement, outbox=self.outbox, erasure=self.erasure, sessions=self.conversations.sessions)
         self.dangling = Dangling(self.placement, self.erasure)
@@ -173,7 +174,7 @@ class Engine:
             entries=self.entries,
             erasure=self.erasure,
             outbox=self.outbox,
-            manifests=self.conversations.manifests,
+            manifests=manifests,
         )
         passages_made = self.conversations.passages
         self.reindexing = Reindexing(self.placement, meaning=self.meaning, outbox=self.outbox, passages=passages_made, long_texts=self.long_texts)

@@ -1,6 +1,6 @@
 """A tenant's end: everything it had at a moment, in every scope and conversation.
 
-It is an operation in the archive that owes the work: whoever dies at it, a sweep goes on (decision 067). The version of its record is the moment.
+It is an operation in the archive that owes the work: whoever dies at it, a sweep goes on (decision 068). The version of its record is the moment.
 What is older goes, whatever became of it since; what was born since stands, also in a scope that is come to later. Nothing is left of an operation
 that is over.
 """

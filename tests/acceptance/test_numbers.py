@@ -52,7 +52,7 @@ async def test_what_is_neither_a_number_nor_an_id_is_refused(plain: Memory) -> N
             with pytest.raises(InvalidInput, match="id"):
                 await plain.numbers.resolve(text)  # type: ignore[arg-type]
         with pytest.raises(InvalidInput, match="kind"):
-            await plain.numbers.of([], kind="artifact")  # type: ignore[arg-type]
+            await plain.numbers.of([], kind="message")  # type: ignore[arg-type]
         with pytest.raises(InvalidInput, match="ids: at most 1000"):
             await plain.numbers.of(["#1"] * 1001)
     assert touched == []
@@ -76,6 +76,65 @@ async def test_a_number_ends_with_its_entry_and_is_given_to_no_other(memory: Mem
     fifth = await memory.write("five", scope=USER)
     assert await memory.numbers.of([fifth.id, fourth.id]) == {fifth.id: 5}, "a tenant's end keeps the count"
     assert await misnumbered(memory._access.engine) == []
+
+
+@pytest.mark.behaviour("D114")
+async def test_artifacts_have_numbers_of_the_same_sequence(memory: Memory) -> None:
+    await memory.sessions.create("talk")
+    entry = await memory.write("one", scope=USER)
+    first, second = [await memory.artifacts.put("talk", path, b"x") for path in ("a", "b")]
+    assert await memory.numbers.of([second.id, first.id, entry.id], kind="artifact") == {second.id: 2, first.id: 1}
+    assert await memory.numbers.of([entry.id, first.id]) == {entry.id: 3}, "an artifact is no entry"
+    assert await memory.numbers.of([first.id, second.id], kind="artifact") == {first.id: 1, second.id: 2}
+    third = await memory.artifacts.put("talk", "c", b"x")
+    named = ["#1", second.id, "3", third.id, "#4"]
+    found = [
+        Referent("artifact", first.id, 1),
+        Referent("artifact", second.id, 2),
+        Referent("entry", entry.id, 3),
+        Referent("artifact", third.id, None),
+    ]
+    assert await memory.numbers.resolve_many(named) == [*found, None]
+    async with memory.for_tenant("another") as another:
+        assert await another.numbers.of([first.id], kind="artifact") == {}
+        assert await another.numbers.resolve_many(["1", first.id]) == [None, None]
+
+
+async def test_a_number_ends_with_its_artifact_and_is_given_to_no_other(memory: Memory) -> None:
+    await memory.sessions.create("talk")
+    ids = [(await memory.artifacts.put("talk", path, b"one")).id for path in ("a", "b")]
+    assert await memory.numbers.of(ids, kind="artifact") == {ids[0]: 1, ids[1]: 2}
+    known = await memory.artifacts.get(ids[0])
+    assert (await memory.artifacts.put("talk", "a", b"two")).id == ids[0]
+    assert await memory.numbers.of(ids, kind="artifact") == {ids[0]: 1, ids[1]: 2}, "what is replaced keeps id and number"
+    assert known is not None
+    assert known.updated_at < (await memory.artifacts.list("talk")).artifacts[0].updated_at
+    await memory.artifacts.delete(ids[1])
+    ids.append((await memory.artifacts.put("talk", "b", b"new")).id)
+    assert await memory.numbers.of(ids, kind="artifact") == {ids[0]: 1, ids[2]: 3}
+    await memory.sessions.delete("talk")
+    await memory.sessions.create("talk")
+    ids.append((await memory.artifacts.put("talk", "a", b"two")).id)
+    assert await memory.numbers.of(ids, kind="artifact") == {ids[3]: 4}
+    assert await memory.numbers.resolve_many(["1", "2", "3", *ids[:3]]) == [None] * 6
+    await memory.admin.erase_tenant()
+    await memory.sessions.create("talk")
+    ids.append((await memory.artifacts.put("talk", "a", b"two")).id)
+    assert await memory.numbers.of(ids, kind="artifact") == {ids[4]: 5}, "a tenant's end keeps the count"
+    assert await misnumbered(memory._access.engine) == []
+
+
+async def test_an_artifact_that_is_imported_gets_a_new_number(memory: Memory) -> None:
+    await memory.sessions.create("talk")
+    artifact = await memory.artifacts.put("talk", "a", b"x")
+    await memory.numbers.of([(await memory.write("one", scope=USER)).id])
+    await memory.numbers.of([artifact.id], kind="artifact")
+    lines = [line async for line in memory.admin.export()]
+    async with memory.for_tenant("another") as another:
+        await another.admin.import_(lines)
+        (imported,) = (await another.artifacts.list("talk")).artifacts
+        assert await another.numbers.resolve(imported.id) == Referent("artifact", imported.id, None)
+        assert await another.numbers.of([imported.id], kind="artifact") == {imported.id: 1}
 
 
 async def test_what_is_imported_gets_new_numbers_and_says_what_it_said(memory: Memory) -> None:

@@ -45,7 +45,7 @@ class File(InAFolder):
         return self._store()
 
     async def tiny(self) -> Store:
-        small = Thresholds(writes_together=1, waited_for_together=1, waited_for_alone=0, log_bytes=200, looks=0, questions=0)
+        small = Thresholds(writes_together=1, waited_for_together=1, waited_for_alone=0, bytes_apart=1, log_bytes=200, looks=0, questions=0)
         return FileStore(f"file://{self.folder / 'data'}", name=self.name, thresholds=small, cache_bytes=0, **self.options)
 
     async def client(self, store: Store) -> Store:

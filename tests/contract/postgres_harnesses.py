@@ -68,6 +68,7 @@ class Postgresql(OneSchema):
             rows_at_once=2,
             rows_in_one=3,
             rows_at_ends=1,
+            bytes_at_once=20,
             deleted_at_once=1,
             embedded_at_once=1,
             audited_at_once=2,

@@ -47,7 +47,8 @@ def contract(folder: Path, *harnesses: str, options: tuple[str, ...] = ()) -> su
         f"--basetemp={folder / 'tests'}",
         *options,
     ]
-    environment = {**wheels.environment(), "MEMORY_HISTORY": "", "COLUMNS": "10000"}  # as wide as the longest table's failed cells
+    own = {"MEMORY_HISTORY": "", "MEMORY_HISTORY_SEED": "", "COLUMNS": "10000"}  # as wide as the longest table's failed cells
+    environment = {**wheels.environment(), **own}
     return subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=1_200)
 
 

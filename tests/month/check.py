@@ -505,7 +505,7 @@ async def stored(run: Run) -> None:
     lives = run.model.lives
     sessions.stored(run, said)
     run.pads.stored(said[SCRATCHPADS])
-    run.numbers.stored(said[NUMBERS], run.model)
+    run.numbers.stored(said, run)
     run.files.stored(said)
     _as_many("homes", homes, list(lives))
     _as_many("kept versions", kept, [(t, i, v.fields["version"]) for (t, i), life in lives.items() for v in life.versions[:-1]])

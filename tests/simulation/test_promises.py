@@ -96,7 +96,7 @@ def test_a_write_under_a_key_that_lives_leaves_what_its_original_said() -> None:
 
 
 def test_what_the_first_write_under_a_key_said_is_what_its_original_may_have_said() -> None:
-    """Seed 914509378: of a first write that revives what is gone, and one of another text whose outcome nobody learned, the judge forgot the first."""
+    """Seed 914509378: of a first write that revives, and one of another text whose outcome nobody learned, the judge forgot the first."""
 
     def promoted_away(said: str) -> History:
         history = _history()

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import NamedTuple
 
-from memory.adapters.file.codec import seal_record
+from memory.adapters.file.codec import Apart, Sealed, seal_record
 from memory.adapters.file.commits import Staged
 from memory.adapters.file.library import Library
-from memory.adapters.file.names import UNSEEN, Place, place_in, place_of
+from memory.adapters.file.names import APART, UNSEEN, Place, place_in, place_of
 from memory.adapters.file.partitions import State
 from memory.adapters.file.records import Look
 from memory.adapters.file.tables import Entry
@@ -25,16 +25,12 @@ _UNCOUNTED = b""
 
 
 class Written(NamedTuple):
-    """What stands where once a batch is on disk, None for nothing, and the size of its file."""
+    """What stands where once a batch is on disk, None for nothing, the size of its files, and what lies in those of their own."""
 
     place: Place
     standing: Standing | None = None
     size: int = 0
-
-
-def lay_out(collection: Collection, row: Row) -> bytes:
-    """The text of a row's file."""
-    return seal_record(collection.name, standing_of(collection, row))
+    apart: Mapping[str, Apart] = {}
 
 
 class Batch:
@@ -52,7 +48,7 @@ class Batch:
 
     def call(self, writes: Sequence[Write], together: bool) -> list[Outcome]:
         """Carry out one call. One that raises, or fails together, leaves nothing in the batch."""
-        desk = Desk(dict(enumerate(writes)), lay_out)
+        desk = Desk(dict(enumerate(writes)), self._lay_out)
         reads = desk.reads
         held = {(collection.name, key): self._held(collection, key) for collection, keys in reads.keys.items() for key in keys}
         desk.take(held, {partition: self._generation(partition) for partition in reads.partitions})
@@ -68,10 +64,13 @@ class Batch:
     def delete(self, collection: Collection, entries: Sequence[Entry], version: int, discard_at: datetime | None, carry: frozenset[str]) -> int:
         """Leave tombstones for these, also for what cannot be read. Returns how many."""
         for entry in entries:
-            look = self._looks[(collection.name, entry.key)] = self._library.sound(entry.place, collection)
+            look = self._looks[(collection.name, entry.key)] = self._library.sound(entry.place, collection).outline
             row = row_of(collection, tombstone_over(entry.key, look.slot(entry.key), version, discard_at, carry))
-            self._changes[(collection.name, entry.key)] = Change(collection, entry.key, NOTHING, row, True, lay_out(collection, row))
+            self._changes[(collection.name, entry.key)] = Change(collection, entry.key, NOTHING, row, True, self._lay_out(collection, row))
         return len(entries)
+
+    def _lay_out(self, collection: Collection, row: Row) -> Sealed:
+        return seal_record(collection.name, standing_of(collection, row), self._library.thresholds.bytes_apart)
 
     def _held(self, collection: Collection, key: Key) -> Held:
         """What stands under the key, the batch's own changes included."""
@@ -130,28 +129,40 @@ class Batch:
             state.stage(staged)
             self._library.partitions.noted(*state.folder)
         single = len(self._changes) + len(counted) <= 1
-        staged.in_any_order = single and all(step.staged is not None for step in staged.steps)
+        staged.in_any_order = single and all(step.staged is not None and APART not in step.name for step in staged.steps)
         return staged, written
 
     def _stage(self, staged: Staged, look: Look, change: Change, standing: Standing | None) -> list[Written]:
         """Stage one change. Returns what will stand where."""
         place = self._place(look, change.collection, change.key, standing)
+        collection, sealed = change.collection, change.content
         if standing is None:
-            self._stage_removal(staged, place)
+            self._stage_removal(staged, place, collection)
             return [Written(place)]
         gone: list[Written] = []
         if place == look.place:
             if change.address in self._erasing:
-                self._stage_forgetting(staged, place)
+                self._stage_forgetting(staged, place, collection)
             else:
-                self._stage_version_before(staged, look, standing)
+                self._stage_version_before(staged, look, standing, collection)
         elif look.holds:
             if look.damage is not None and isinstance(standing, Record):
-                self._library.records.quarantine(look.place, staged)
-            self._stage_removal(staged, look.place)
+                self._library.records.quarantine(look.place, collection, staged)
+            self._stage_removal(staged, look.place, collection)
             gone.append(Written(look.place))
-        staged.write(place.table.parts, place.file, change.content)
-        return [*gone, Written(place, standing, len(change.content))]
+        self._stage_bytes(staged, place, collection, sealed, look.apart if place == look.place else {})
+        staged.write(place.table.parts, place.file, sealed.text)
+        return [*gone, Written(place, standing, sealed.size, sealed.apart)]
+
+    def _stage_bytes(self, staged: Staged, place: Place, collection: Collection, sealed: Sealed, there: Mapping[str, Apart]) -> None:
+        """Let the bytes that lie apart be in files of their own, and no others. What is there already is not written again."""
+        for name, content in sealed.contents.items():
+            if there.get(name) != sealed.apart[name]:
+                staged.write(place.table.parts, place.bytes_of(name), content)
+        files = set(map(place.bytes_of, sealed.apart))
+        for file in self._library.records.bytes_files(place, collection, place.bytes_of, there):
+            if file not in files:
+                staged.remove(place.table.parts, file)
 
     def _place(self, look: Look, collection: Collection, key: Key, standing: Standing | None) -> Place:
         """Where it belongs; what names no scope stays where it stood."""
@@ -160,27 +171,45 @@ class Batch:
             return belongs
         return look.place if look.holds else place_in(collection.name, key, UNSEEN)
 
-    def _stage_forgetting(self, staged: Staged, place: Place) -> None:
+    def _stage_forgetting(self, staged: Staged, place: Place, collection: Collection) -> None:
         """Nothing that may be restored, or is kept for people, is left of what stands there."""
-        if self._library.records.has_before(place):
-            staged.remove(place.table.parts, place.backup)
+        self._stage_no_version_before(staged, place, collection)
         self._library.records.forget_quarantined(place, staged)
 
-    def _stage_removal(self, staged: Staged, place: Place) -> None:
-        self._stage_forgetting(staged, place)
+    def _stage_no_version_before(self, staged: Staged, place: Place, collection: Collection) -> None:
+        records = self._library.records
+        if records.has_before(place):
+            staged.remove(place.table.parts, place.backup)
+        for file in records.bytes_files(place, collection, place.bytes_before):
+            staged.remove(place.table.parts, file)
+
+    def _stage_removal(self, staged: Staged, place: Place, collection: Collection) -> None:
+        self._stage_forgetting(staged, place, collection)
+        for file in self._library.records.bytes_files(place, collection, place.bytes_of):
+            staged.remove(place.table.parts, file)
         staged.remove(place.table.parts, place.file)
 
-    def _stage_version_before(self, staged: Staged, look: Look, will: Standing) -> None:
+    def _stage_version_before(self, staged: Staged, look: Look, will: Standing, collection: Collection) -> None:
         """Keep what stands there as the version before, where that may be restored one day; else let it go."""
         records, place, was = self._library.records, look.place, look.standing
         if isinstance(will, Record) and isinstance(was, Record) and was.role is will.role:
             if was.version < will.version:
-                staged.keep(place.table.parts, place.file, place.table.parts, place.backup)
+                self._stage_keeping(staged, look, collection)
             if was.version < will.version or was.same_content(will):
                 return
         elif isinstance(will, Record) and (look.damage is not None or look.foreign):
-            records.quarantine(place, staged)
-        if records.has_before(place):
-            staged.remove(place.table.parts, place.backup)
+            records.quarantine(place, collection, staged)
+        self._stage_no_version_before(staged, place, collection)
         if not isinstance(will, Record):
             records.forget_quarantined(place, staged)
+
+    def _stage_keeping(self, staged: Staged, look: Look, collection: Collection) -> None:
+        """What stands there becomes the version before, with its bytes."""
+        place, folder = look.place, look.place.table.parts
+        staged.keep(folder, place.file, folder, place.backup)
+        for name in look.apart:
+            staged.keep(folder, place.bytes_of(name), folder, place.bytes_before(name))
+        kept = set(map(place.bytes_before, look.apart))
+        for file in self._library.records.bytes_files(place, collection, place.bytes_before):
+            if file not in kept:
+                staged.remove(folder, file)

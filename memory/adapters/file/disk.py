@@ -183,7 +183,8 @@ class Disk:
         return True
 
     def rename(self, parts: Parts, name: str, to: Parts, new: str) -> bool:
-        """Put the file in the place of what is there, in one step. False where there is no such file.
+        """Put the file in the place of what is there, in one step. False where there is no such file. Of two names of one file the first goes too,
+        which the system leaves as it is.
 
         Virus scanners and indexers hold files for moments on some systems: a refusal is tried again five times, each time a little later.
         """
@@ -192,6 +193,8 @@ class Disk:
             try:
                 with self.folder(parts) as source, self.folder(to) as target:
                     os.rename(name, new, src_dir_fd=source, dst_dir_fd=target)
+                    with suppress(FileNotFoundError):
+                        os.unlink(name, dir_fd=source)
             except FileNotFoundError:
                 return False
             except OSError as exc:

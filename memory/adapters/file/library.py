@@ -6,7 +6,7 @@ changes.log             see `changes`
 staging.d/              see `commits`
 quarantine.d/            bad files, under the path they stood at
 <tenant>/<scope>/partition.json              see `partitions`
-<tenant>/<scope>/<collection>/<id>.json      see `records`; `<id>.json.bak` the version before
+<tenant>/<scope>/<collection>/<id>.json      see `records`; `<id>.json.bak` the version before, `<id>.<field>.bytes` a field of many bytes
 <tenant>/unseen.d/<collection>/<id>.json    see `names`
 """
 
@@ -15,7 +15,6 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
 
 from memory.adapters.file.changes import Changes
 from memory.adapters.file.codec import Damaged, seal, unseal
@@ -26,12 +25,14 @@ from memory.adapters.file.lock import Lock
 from memory.adapters.file.names import UNSEEN, Place, Table, encoded, place_in
 from memory.adapters.file.partitions import Partitions
 from memory.adapters.file.records import Look, Records
-from memory.adapters.file.tables import Entry, Loaded, Tables
+from memory.adapters.file.tables import Entry, Loaded, Tables, outline
 from memory.domain.errors import StoreError
 from memory.ports.collections import Collection
-from memory.ports.record import Key, Record, Standing
+from memory.ports.record import Key, Standing
 
-SCHEMA = 3
+SCHEMA = 4
+TAKEN_OVER = (3,)
+"""Layouts of before that this one only adds to (of 3: bytes in files of their own): a folder of these is one of this when it is opened."""
 _SCHEMA_FILE = "store.json"
 
 
@@ -85,7 +86,7 @@ class Library:
 
     def _check_schema(self) -> None:
         found = self.schema()
-        if found is None:
+        if found is None or found in TAKEN_OVER:
             staged = Staged()
             staged.write((), _SCHEMA_FILE, seal({"store": "memory, one file a record", "schema": SCHEMA}))
             self.disk.make_folder(STAGING)
@@ -154,7 +155,7 @@ class Library:
             looks = [self._find(collection, key) for key in keys]
             if any(look.before is not None for look in looks):
                 break
-            alone = len(keys) == 1 and looks[0].holds  # one file is whole at any moment
+            alone = len(keys) == 1 and looks[0].standing is not None  # it is whole: bytes that lie apart are those that its file says
             if alone or not self.changes.any():
                 return looks
         with self.locked(deadline):
@@ -200,7 +201,7 @@ class Library:
         """What a query found, as it stands on disk; None where that is no longer it, which is then known."""
         look = self.records.look(entry.place, collection, entry.key)
         found = look.standing
-        if found is not None and (replace(found, body={}) if isinstance(found, Record) else found) == entry.standing:
+        if found is not None and outline(found, look.apart) == entry.standing and look.apart == entry.apart:
             return found
         self.tables.changed([str(entry.place)])
         return None

@@ -18,6 +18,8 @@ UNSEEN = "unseen.d"
 """The folder, beside a tenant's scopes, of tombstones of what was never here: they name no scope."""
 PARTITION = "partition.json"
 SUFFIX, BACKUP = ".json", ".json.bak"
+APART, APART_BACKUP = ".bytes", ".bytes.bak"
+"""Of a field's bytes that lie in a file of their own, beside the record's."""
 
 _LONGEST = 160  # leaves room for the suffixes within the 255 bytes of a name
 _PLAIN = frozenset(b"abcdefghijklmnopqrstuvwxyz0123456789_-")
@@ -108,6 +110,14 @@ class Place:
     @property
     def backup(self) -> str:
         return self.stem + BACKUP
+
+    def bytes_of(self, field: str) -> str:
+        """The file of a field's bytes, where they are not in the record's."""
+        return f"{self.stem}.{encoded(field)}{APART}"
+
+    def bytes_before(self, field: str) -> str:
+        """Those of the version before."""
+        return f"{self.stem}.{encoded(field)}{APART_BACKUP}"
 
     def __str__(self) -> str:
         return "/".join((*self.table.parts, self.file))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
@@ -15,7 +15,7 @@ from memory.ports.asking import condition, page_of
 from memory.ports.collections import Collection
 from memory.ports.heads import head_of
 from memory.ports.nearness import best, by_nearness
-from memory.ports.query import Count, Hit, Near, Page, Partitions, Query, RowType, Search, Tenant, Where
+from memory.ports.query import And, Count, Filter, Hit, Near, Not, Or, Page, Partitions, Query, RowType, Search, Tenant, Where
 from memory.ports.record import Mark, Record, Standing, Tombstone
 from memory.ports.text import query_words, scored
 
@@ -78,7 +78,7 @@ class Reading:
     # -- choosing -----------------------------------------------------------------------------------------------------
 
     def _matching(self, query: Query) -> Matching:
-        matching, lets_through = Matching([], []), condition(query.filter)
+        matching, lets_through = Matching([], []), self._condition(query)
         for entry in self._entries(query):
             standing = entry.standing
             if standing is None:
@@ -86,9 +86,21 @@ class Reading:
                     matching.corrupt.append(entry)
             elif _KINDS[type(standing)] not in query.types or (isinstance(standing, Record) and standing.role not in query.roles):
                 continue
-            elif lets_through(standing):
+            elif lets_through(entry):
                 matching.entries.append(entry)
         return matching
+
+    def _condition(self, asked: Query | Search) -> Callable[[Entry], bool]:
+        """Whether the filter holds for what stands there. Bytes that lie apart are read where it asks for them. What cannot be read passes: that
+        is met when it is handed out."""
+        holds, named = condition(asked.filter), frozenset(_named(asked.filter))
+
+        def passes(entry: Entry) -> bool:
+            apart = not named.isdisjoint(entry.apart)
+            standing = self._library.fresh(entry, asked.collection) if apart else entry.standing
+            return apart if standing is None else holds(standing)
+
+        return passes
 
     def _entries(self, asked: Query | Search) -> Iterator[Entry]:
         """Everything in the asked tables."""
@@ -105,12 +117,13 @@ class Reading:
 
     def _hits(self, search: Search) -> tuple[list[tuple[Record, float]], Matching]:
         entries = [e for e in self._entries(search) if isinstance(e.standing, Record) and e.standing.role in search.roles]
-        matching, lets_through = Matching(entries, []), condition(search.filter)
+        matching, lets_through = Matching(entries, []), self._condition(search)
         if isinstance(search.by, Near):
-            records = [e.standing for e in entries if isinstance(e.standing, Record) and lets_through(e.standing)]
+            records = [e.standing for e in entries if isinstance(e.standing, Record) and lets_through(e)]
             hits = by_nearness(search.by.vector, records)
         else:  # words are weighed over all records asked, before the filter: what it hides still tells how rare a word is
-            hits = [(record, score) for record, score in _by_words(search.by.text, search.collection, entries) if lets_through(record)]
+            found = {id(e.standing): e for e in entries}
+            hits = [(record, score) for record, score in _by_words(search.by.text, search.collection, entries) if lets_through(found[id(record)])]
         return best(hits, search.limit), matching
 
     # -- handing out --------------------------------------------------------------------------------------------------
@@ -133,6 +146,20 @@ class Matching:
     @property
     def standings(self) -> list[Standing]:
         return [e.standing for e in self.entries if e.standing is not None]
+
+
+def _named(part: Filter | None) -> Iterator[str]:
+    """The fields that a filter asks for."""
+    match part:
+        case None:
+            return
+        case And(parts) | Or(parts):
+            for one in parts:
+                yield from _named(one)
+        case Not(inner):
+            yield from _named(inner)
+        case _:
+            yield part.field
 
 
 def _by_words(text: str, collection: Collection, entries: Sequence[Entry]) -> list[tuple[Record, float]]:

@@ -5,22 +5,25 @@ be read, or is gone without having been deleted, is restored from the version be
 who had read the lost one and writes on condition of it meets a conflict and sees what is there. The bad file is kept in `quarantine.d`, a
 warning is logged and `check` lists it. A deletion, a move or a change of role leaves no version before: what they did is never undone
 by a restoration, and where such a file cannot be read the answer is `Corrupt`.
+
+`<id>.<field>.bytes` is a field of many bytes, `<id>.<field>.bytes.bak` that of the version before. They come and go with the records that say what
+they are, in the same commit; one that is missing, or is not what its record says, makes that unreadable.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 
-from memory.adapters.file.codec import Damaged, Foreign, unseal, unseal_record
+from memory.adapters.file.codec import Apart, Damaged, Foreign, Unsealed, unseal, unseal_record, without
 from memory.adapters.file.commits import Commits, Staged
 from memory.adapters.file.disk import Disk, NoFile
-from memory.adapters.file.names import BACKUP, SUFFIX, Place, Table, place_in, place_of
+from memory.adapters.file.names import APART, BACKUP, SUFFIX, Place, Table, place_in, place_of
 from memory.adapters.file.partitions import Partitions
 from memory.domain.errors import StoreError
-from memory.ports.collections import Collection
+from memory.ports.collections import Collection, FieldType
 from memory.ports.deciding import Slot
 from memory.ports.query import RowType
 from memory.ports.record import Corrupt, Key, Record, Standing
@@ -34,7 +37,8 @@ QUARANTINE = "quarantine.d"
 class Look:
     """What a place holds. `standing` and `damage` are both None where nothing is there; `before` is the version to restore, if there is one.
 
-    A foreign file counts as nothing, and is kept when something is written in its place.
+    A foreign file counts as nothing, and is kept when something is written in its place. `apart` says which bytes of what stands lie in files of
+    their own; `bytes` is how large all its files are.
     """
 
     place: Place
@@ -43,10 +47,16 @@ class Look:
     before: Record | None = None
     foreign: bool = False
     bytes: int = 0
+    apart: Mapping[str, Apart] = field(default_factory=dict)
 
     @property
     def holds(self) -> bool:
         return self.standing is not None or self.damage is not None or self.before is not None
+
+    @property
+    def outline(self) -> Look:
+        """The same without the bytes that lie apart."""
+        return replace(self, standing=without(self.standing, self.apart)) if isinstance(self.standing, Record) else self
 
     def slot(self, key: Key) -> Slot:
         """As writes are decided on."""
@@ -66,9 +76,9 @@ class Records:
         try:
             text = self._disk.read(place.table.parts, place.file)
             if text is not None:
-                standing = unseal_record(text, collection)
-                check_place(standing, place, key)
-                return Look(place, standing, bytes=len(text))
+                found = unseal_record(text, collection)
+                check_place(found.standing, place, key)
+                return seen(place, self._whole(place.table, found, place.bytes_of), text)
         except Foreign as exc:
             foreign = True
             log.warning("file '%s' is left alone: %s", place, exc)
@@ -88,13 +98,31 @@ class Records:
             text = self._disk.read(place.table.parts, place.backup)
             if text is None:
                 return None, None
-            standing = unseal_record(text, collection)
-            check_place(standing, place, key)
+            found = unseal_record(text, collection)
+            check_place(found.standing, place, key)
+            standing = self._whole(place.table, found, place.bytes_before).standing
         except (Damaged, Foreign) as exc:
             return None, exc if isinstance(exc, Damaged) else None
         except NoFile as exc:
             return None, Damaged(str(exc))
         return (standing, None) if isinstance(standing, Record) else (None, None)
+
+    def _whole(self, table: Table, found: Unsealed, file_of: Callable[[str], str]) -> Unsealed:
+        """The same with the bytes that lie apart. Raises `Damaged` where some are not there as they were written."""
+        standing = found.standing
+        if not isinstance(standing, Record) or not found.apart:
+            return found
+        read: dict[str, bytes] = {}
+        for name, said in found.apart.items():
+            try:
+                content = self._disk.read(table.parts, file_of(name))
+            except NoFile:
+                content = None
+            if content is None or Apart.of(content) != said:
+                problem = f"'{file_of(name)}', its field '{name}', is {'gone' if content is None else 'not what was written'}"
+                raise Damaged(problem, {"id": standing.key.id, "version": standing.version, "kind": RowType.RECORD.value})
+            read[name] = content
+        return Unsealed(replace(standing, fields={**standing.fields, **read}), found.apart)
 
     # -- with the lock ------------------------------------------------------------------------------------------------
 
@@ -106,7 +134,7 @@ class Records:
         if not self._may_return(before):
             return Look(look.place, None, look.damage or Damaged("the file is gone, and the version before is of an erased scope"))
         try:
-            self._restore(look, before)
+            self._restore(look, before, collection)
         except OSError as exc:  # a full disk, or one that only reads: served from where it is
             log.warning("record '%s' cannot be restored now (%s), and is read from the version before", look.place, exc.strerror)
             return Look(look.place, before)
@@ -119,7 +147,7 @@ class Records:
         except StoreError:
             return False
 
-    def _restore(self, look: Look, before: Record) -> None:
+    def _restore(self, look: Look, before: Record, collection: Collection) -> None:
         place = look.place
         good = self._disk.read(place.table.parts, place.backup)
         if good is None:
@@ -127,27 +155,40 @@ class Records:
         staged = Staged()
         kept = ""
         if look.damage is not None or look.foreign:
-            kept = f" The bad file is kept as '{self.quarantine(place, staged)}'."
+            kept = f" The bad file is kept as '{self.quarantine(place, collection, staged)}'."
+        apart = {place.bytes_of(name): place.bytes_before(name) for name in unseal_record(good, collection).apart}
+        for name in self.bytes_files(place, collection, place.bytes_of):
+            if name not in apart:
+                staged.remove(place.table.parts, name)
+        for name, was in apart.items():
+            staged.keep(place.table.parts, was, place.table.parts, name)
         staged.write(place.table.parts, place.file, good)
+        staged.in_any_order = not any(APART in step.name for step in staged.steps)
         self._commits.prepare(staged)
         self._commits.carry_out(staged, lambda: None)
         lost = "" if look.damage is None or look.damage.version is None else f" (version {look.damage.version})"
         problem = "it was gone" if look.damage is None else look.damage.problem
         log.warning("record '%s' was restored to version %d, the one before the last%s: %s.%s", place, before.version, lost, problem, kept)
 
-    def quarantine(self, place: Place, staged: Staged) -> str:
-        """Let the file that stands there be kept for people to look at. Returns where."""
-        now = datetime.now(UTC).strftime("%Y%m%dt%H%M%S.%fz")
-        folder, name = (QUARANTINE, *place.table.parts), f"{place.file}.corrupt-{now}"
-        staged.keep(place.table.parts, place.file, folder, name)
-        return "/".join((*folder, name))
+    def quarantine(self, place: Place, collection: Collection, staged: Staged) -> str:
+        """Let the file that stands there be kept for people to look at, and the bytes that lie apart. Returns where."""
+        ending = f".corrupt-{datetime.now(UTC):%Y%m%dt%H%M%S.%fz}"
+        folder = (QUARANTINE, *place.table.parts)
+        for name in (place.file, *self.bytes_files(place, collection, place.bytes_of)):
+            staged.keep(place.table.parts, name, folder, name + ending)
+        return "/".join((*folder, place.file + ending))
 
     def forget_quarantined(self, place: Place, staged: Staged) -> None:
         """Whatever is in quarantine of this key goes: what was deleted is nowhere to be read."""
         folder = (QUARANTINE, *place.table.parts)
         for name in self._disk.names(folder):
-            if name.startswith(f"{place.file}."):
+            if name.startswith(f"{place.stem}."):
                 staged.remove(folder, name)
+
+    def bytes_files(self, place: Place, collection: Collection, file_of: Callable[[str], str], also: Iterable[str] = ()) -> list[str]:
+        """The files of bytes that are there, of the declared fields and of these."""
+        names = dict.fromkeys([*(f.name for f in collection.fields if f.type is FieldType.BYTES), *also])
+        return [file for file in map(file_of, names) if self._disk.exists(place.table.parts, file)]
 
     def has_before(self, place: Place) -> bool:
         return self._disk.exists(place.table.parts, place.backup)
@@ -172,14 +213,20 @@ class Records:
     # -- for people ---------------------------------------------------------------------------------------------------
 
     def all_quarantined(self) -> Sequence[str]:
-        """Every file kept for people to look at, by its path in the folder."""
+        """Every record's file that is kept for people to look at, by its path in the folder: the bytes of its fields lie beside it."""
         found = []
         for tenant in self._disk.folders((QUARANTINE,)):
             for scope in self._disk.folders((QUARANTINE, tenant)):
                 for collection in self._disk.folders((QUARANTINE, tenant, scope)):
                     table = Table(tenant, scope, collection)
-                    found += ["/".join((QUARANTINE, *table.parts, name)) for name in self._disk.names((QUARANTINE, *table.parts))]
+                    names = [name for name in self._disk.names((QUARANTINE, *table.parts)) if APART not in name]
+                    found += ["/".join((QUARANTINE, *table.parts, name)) for name in names]
         return sorted(found)
+
+
+def seen(place: Place, found: Unsealed, text: bytes) -> Look:
+    """What a place holds where its file reads well."""
+    return Look(place, found.standing, bytes=len(text) + sum([one.size for one in found.apart.values()]), apart=found.apart)
 
 
 def check_place(standing: Standing, place: Place, key: Key | None = None) -> None:

@@ -1,4 +1,4 @@
-"""What queries and searches look through, kept in memory: the records of a table without their bodies.
+"""What queries and searches look through, kept in memory: the records of a table without their bodies, and without bytes that lie apart.
 
 A table is read whole when it is first asked; after that only the files that `changes.log` names are read again. What is handed out is never
 this but the file itself, read and checked once more.
@@ -9,14 +9,14 @@ from __future__ import annotations
 import logging
 import sys
 from collections import OrderedDict
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
-from memory.adapters.file.codec import Damaged, Foreign, unseal_record
+from memory.adapters.file.codec import Apart, Damaged, Foreign, unseal_record, without
 from memory.adapters.file.disk import Disk, NoFile, read_at
-from memory.adapters.file.names import BACKUP, SUFFIX, Place, Table, decoded, is_name
+from memory.adapters.file.names import APART, BACKUP, SUFFIX, Place, Table, decoded, is_name
 from memory.adapters.file.partitions import Partitions
-from memory.adapters.file.records import Look, Records, check_place
+from memory.adapters.file.records import Look, Records, check_place, seen
 from memory.ports import lexical
 from memory.ports.collections import Collection
 from memory.ports.record import Key, Record, Standing
@@ -35,6 +35,8 @@ class Entry:
     key: Key
     standing: Standing | None
     bytes: int
+    apart: Mapping[str, Apart] = field(default_factory=dict)
+    """What lies in files of its own, and is not kept in memory."""
     _words: tuple[dict[str, float], int] | None = None
 
     def words(self, collection: Collection) -> tuple[dict[str, float], int]:
@@ -51,8 +53,9 @@ class Entry:
         """Bytes that it takes in memory, about, its words included."""
         if not isinstance(self.standing, Record):
             return _OWN_SIZE
-        texts = sum(map(len, self.standing.texts.values()))
-        return _OWN_SIZE + 16 * texts + len(self.standing.vector or b"") + sys.getsizeof(self.standing.fields)
+        texts, fields = sum(map(len, self.standing.texts.values())), self.standing.fields
+        of_bytes = sum([len(value) for value in fields.values() if isinstance(value, bytes)])
+        return _OWN_SIZE + 16 * texts + len(self.standing.vector or b"") + of_bytes + sys.getsizeof(fields)
 
 
 @dataclass(slots=True)
@@ -74,9 +77,15 @@ class Loaded:
         return grown
 
     def same_as(self, other: Loaded) -> bool:
-        """Whether both hold the same."""
-        mine, theirs = ({stem: (e.standing, e.bytes) for stem, e in loaded.entries.items()} for loaded in (self, other))
-        return mine == theirs
+        """Whether both hold the same. That bytes which lie apart cannot be read shows only where they were asked for."""
+        mine, theirs = self.entries, other.entries
+        return mine.keys() == theirs.keys() and all(_are_alike(entry, theirs[stem]) for stem, entry in mine.items())
+
+
+def _are_alike(one: Entry, other: Entry) -> bool:
+    if None in (one.standing, other.standing) and (one.apart or other.apart):
+        return True
+    return (one.standing, one.bytes, one.apart) == (other.standing, other.bytes, other.apart)
 
 
 class Tables:
@@ -100,7 +109,7 @@ class Tables:
             if len(parts) >= 3:
                 self._partitions.noted(parts[0], parts[1])
             if len(parts) == 4 and (table := Table(*parts[:3])) in self._loaded:
-                self._stale.add(Place(table, parts[3].removesuffix(SUFFIX)))
+                self._stale.add(Place(table, parts[3].partition(".")[0]))
 
     @property
     def stale(self) -> bool:
@@ -113,12 +122,12 @@ class Tables:
                 self._put(loaded, place, self._entry(sound(place, loaded.collection)))
             self._stale.discard(place)
 
-    def became(self, place: Place, standing: Standing | None, size: int) -> None:
+    def became(self, place: Place, standing: Standing | None, size: int, apart: Mapping[str, Apart]) -> None:
         """This process wrote it."""
         loaded = self._loaded.get(place.table)
         self._partitions.noted(place.table.tenant, place.table.scope)
         if loaded is not None:
-            self._put(loaded, place, None if standing is None else _entry(place, standing, size))
+            self._put(loaded, place, None if standing is None else _entry(place, standing, size, apart))
 
     def _put(self, loaded: Loaded, place: Place, entry: Entry | None) -> None:
         self._size += loaded.put(place.stem, entry)
@@ -158,6 +167,8 @@ class Tables:
     def _places(self, table: Table) -> list[Place]:
         stems = []
         for name in self._disk.names(table.parts):
+            if APART in name:
+                continue
             stem = name.removesuffix(BACKUP) if name.endswith(BACKUP) else name.removesuffix(SUFFIX)
             if stem == name or not is_name(stem):
                 log.warning("file '%s' is left alone: its name is no record's", "/".join((*table.parts, name)))
@@ -169,15 +180,15 @@ class Tables:
         try:
             with self._disk.folder(place.table.parts) as fd:
                 text = read_at(fd, place.file)
-            standing = unseal_record(text, collection)
-            check_place(standing, place)
+            found = unseal_record(text, collection)
+            check_place(found.standing, place)
         except (OSError, NoFile, Damaged, Foreign):
             return self._records.look(place, collection, None)
-        return Look(place, standing, bytes=len(text))
+        return seen(place, found, text)
 
     def _entry(self, look: Look) -> Entry | None:
         if look.standing is not None:
-            return _entry(look.place, look.standing, look.bytes)
+            return _entry(look.place, look.standing, look.bytes, look.apart)
         if look.damage is None:
             return None
         record_id = decoded(look.place.stem)
@@ -187,7 +198,10 @@ class Tables:
         return Entry(look.place, key, None, 0)
 
 
-def _entry(place: Place, standing: Standing, size: int) -> Entry:
-    if isinstance(standing, Record):
-        return Entry(place, standing.key, replace(standing, body={}), size)
-    return Entry(place, standing.key, standing, size)
+def _entry(place: Place, standing: Standing, size: int, apart: Mapping[str, Apart]) -> Entry:
+    return Entry(place, standing.key, outline(standing, apart), size, apart)
+
+
+def outline(standing: Standing, apart: Mapping[str, Apart]) -> Standing:
+    """What is kept in memory."""
+    return without(replace(standing, body={}), apart) if isinstance(standing, Record) else standing

@@ -15,6 +15,8 @@ class Thresholds:
     waited_for_together: int = 16
     waited_for_alone: int = 3
     """So many files are waited for together: a disk keeps several in the time of one. So few are not worth the threads."""
+    bytes_apart: int = 64 * 2**10
+    """A field of so many bytes has a file of its own: as base64 in the record's each KiB costs some 8 microseconds, a file waits for the disk."""
     log_bytes: int = 4 * 2**20
     """A larger log of changes is begun anew, and everyone looks at everything again."""
     looks: int = 4

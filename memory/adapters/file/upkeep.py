@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 from memory.adapters.file.commits import Staged
 from memory.adapters.file.library import Library
-from memory.adapters.file.names import BACKUP, SUFFIX, UNSEEN, Table, encoded
+from memory.adapters.file.names import APART, APART_BACKUP, BACKUP, SUFFIX, UNSEEN, Table, encoded
 from memory.adapters.file.records import QUARANTINE
 from memory.adapters.file.tables import Loaded
 from memory.domain.errors import StoreError
@@ -94,8 +94,9 @@ class Upkeep:
         """Versions before, and bad files in quarantine, of what is no live record any more. What is damaged may still need them."""
         disk = self._library.disk
         gone = {stem for stem, entry in fresh.entries.items() if entry.standing is not None and not isinstance(entry.standing, Record)}
-        for name in disk.names(table.parts):
-            if name.endswith(BACKUP) and name.removesuffix(BACKUP) in gone:
+        names = set(disk.names(table.parts))
+        for name in sorted(names):
+            if (name.endswith(BACKUP) and name.removesuffix(BACKUP) in gone) or (APART in name and _is_left_over(name, names, fresh)):
                 staged.remove(table.parts, name)
         for name in disk.names((QUARANTINE, *table.parts)):
             if name.partition(".")[0] in gone:
@@ -197,3 +198,14 @@ class Upkeep:
     def _tables(self, collection: Collection) -> list[Table]:
         partitions = self._library.partitions
         return [Table(tenant, scope, collection.name) for tenant in partitions.tenants() for scope in partitions.scopes(tenant)]
+
+
+def _is_left_over(name: str, names: set[str], fresh: Loaded) -> bool:
+    """Whether no record says that it has the bytes in this file: neither what stands there nor the version before, as far as these can be read."""
+    stem = name.partition(".")[0]
+    if name.endswith(APART_BACKUP):
+        return stem + BACKUP not in names
+    entry = fresh.entries.get(stem)
+    if entry is None:
+        return stem + SUFFIX not in names
+    return entry.standing is not None and name not in map(entry.place.bytes_of, entry.apart)

@@ -12,14 +12,14 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, Literal
 
 from memory.domain import ids
 from memory.domain.artifact import Artifact, ArtifactPage
-from memory.domain.errors import Conflict, CorruptRecord, InvalidInput, MemoryTiersError, NotFound, StoreError, StoreUnavailable
+from memory.domain.errors import Conflict, CorruptRecord, InvalidInput, MemoryTiersError, NotFound, QuotaExceeded, StoreError, StoreUnavailable
 from memory.orchestrator.collections import ARTIFACTS, MANIFESTS, RESERVATIONS
 from memory.orchestrator.conversations.life import Life
 from memory.orchestrator.conversations.reservations import LOOK, Lapsed, Reservations, bytes_of
@@ -43,8 +43,12 @@ log = logging.getLogger(__name__)
 CHUNK_BYTES = 2**20
 """Of an artifact in one record: every store takes that."""
 PORTION = 4
-"""Chunks that are put, or read, in one call: so much of an artifact is in memory."""
-DELETED_AT_ONCE = ASKED_AT_ONCE = 100
+"""Chunks that are put, or read, in one call: twice so much of an artifact is in memory."""
+AHEAD = 16 * 2**20
+"""Room of so many bytes at most is made before they come, of a stream whose size is not known: each time it is made costs two writes."""
+DELETED_AT_ONCE = 8
+"""Chunks: stores read what they delete, so much is in memory then."""
+ASKED_AT_ONCE = 100
 DROP, DROP_CHUNKS = "artifact.drop", "artifact.drop_chunks"
 """The steps that drop an upload which no manifest names any more, and that delete the chunks of one which was given up."""
 CLEAR = "artifact.clear"
@@ -152,13 +156,18 @@ class Manifests:
         async for portion in _portions(data):
             size = sum(map(len, portion))
             self._refuse_beyond(upload.size + size)
-            await asyncio.to_thread(_update, upload.hash, portion)
             if (more := upload.size + size - bytes_of(upload.reservation)) > 0:
-                upload.reservation = await self._reservations.grow(upload.reservation, more)
+                upload.reservation = await self._grown(upload, more)
             elif self._placement.now() - upload.reservation.updated_at > self._placement.settings.mark_life / 4:
                 upload.reservation = await self._reservations.renew(upload.reservation)
-            await self._put_chunks(upload, portion)
+            await asyncio.gather(self._put_chunks(upload, portion), asyncio.to_thread(_update, upload.hash, portion))
             upload.size, upload.chunks = upload.size + size, upload.chunks + len(portion)
+
+    async def _grown(self, upload: _Upload, more: int) -> Record:
+        """The reservation with room for so many bytes more, and for as many again as have come where the tenant has that."""
+        with suppress(QuotaExceeded):
+            return await self._reservations.grow(upload.reservation, max(more, min(upload.size, AHEAD)))
+        return await self._reservations.grow(upload.reservation, more)
 
     async def _put_chunks(self, upload: _Upload, portion: Sequence[bytes]) -> None:
         puts = [self._chunk(upload, upload.chunks + number, data) for number, data in enumerate(portion)]
@@ -228,6 +237,7 @@ class Manifests:
             "incarnation": life.incarnation,
             "upload": upload.name,
             "size": upload.size,
+            "number": None if before is None else before.fields.get("number"),
         }
         body = {"path": path, "media_type": media_type, "sha256": digest, "chunks": upload.chunks}
         owed = stands.owed if isinstance(stands, Record | Tombstone) else ()
@@ -249,15 +259,20 @@ class Manifests:
         try:
             await self._reservations.hold(upload.reservation, upload.size, str(manifest.fields["artifact_id"]))
         except Lapsed:
-            gone = self._deletion(manifest)
             with suppress(StoreError):
-                await self._placement.write_one("artifacts.delete", self._store, gone)
+                await self._take_back(manifest)
             await self._not_there_any_more(upload)
             raise self._too_slow() from None
         except StoreError as error:
             if self._placement.now() - upload.reservation.updated_at > self._placement.settings.mark_life / 2:
                 raise
             log.info("a sweep will see that artifact %s is held: %s", manifest.fields["artifact_id"], error)
+
+    async def _take_back(self, manifest: Record) -> None:
+        """Delete it, unless it was replaced; at a later version where it was numbered since."""
+        there: Stored | None = manifest
+        while isinstance(there, Record) and there.fields["upload"] == manifest.fields["upload"]:
+            there = (await self._placement.write_one("artifacts.delete", self._store, self._deletion(there))).stored
 
     async def _not_there_any_more(self, upload: _Upload | None) -> None:
         """Raise `NotFound` where an upload was given up since its session has ended."""
@@ -340,24 +355,25 @@ class Manifests:
             return None
         query = Query(MANIFESTS, Tenant(tenant), Eq("artifact_id", artifact_id), limit=2)
         page = await self._placement.page("artifacts.find", self._store, query)
-        for record in page.records:
-            if isinstance(record, Record) and await self._is_of_its_session(record):
-                return record
+        for record in await self._living(tenant, page.records):
+            return record
         for key in page.corrupt:
             raise CorruptRecord(self._store.name, key.id, "a manifest")
         return None
 
     async def known(self, tenant: str, artifact_ids: Sequence[str]) -> set[str]:
         """Those of these ids under which there is an artifact."""
-        found = list[Record]()
         named = [one for one in artifact_ids if ids.is_id(one)]
-        for start in range(0, len(named), ASKED_AT_ONCE):
-            asked = In("artifact_id", tuple(named[start : start + ASKED_AT_ONCE]))
+        return {str(row.fields["artifact_id"]) for row in await self.named(tenant, "artifact_id", named)}
+
+    async def named(self, tenant: str, field: Literal["artifact_id", "number"], values: Sequence[str] | Sequence[int]) -> list[Record]:
+        """The manifests of the artifacts that have one of these ids, or of these numbers (see `numbers.py`); without those that cannot be read."""
+        found = list[Stored]()
+        for start in range(0, len(values), ASKED_AT_ONCE):
+            asked = In(field, tuple(values[start : start + ASKED_AT_ONCE]))
             query = Query(MANIFESTS, Tenant(tenant), asked, limit=self._placement.settings.page)
-            pages = self._placement.pages("artifacts.find", self._store, query)
-            found += [row async for page in pages for row in page.records if isinstance(row, Record)]
-        lives = {one: await self._is_of_its_session(row) for one, row in {_life_of(row): row for row in found}.items()}
-        return {str(row.fields["artifact_id"]) for row in found if lives[_life_of(row)]}
+            found += [row async for page in self._placement.pages("artifacts.find", self._store, query) for row in page.records]
+        return await self._living(tenant, found)
 
     async def at(self, tenant: str, session_id: str, path: str) -> Record | None:
         """The manifest of what a session has under this path; None where there is none, or no such session."""
@@ -368,11 +384,11 @@ class Manifests:
         there = await self._readable(_key(life, path))
         return there if isinstance(there, Record) else None
 
-    async def _is_of_its_session(self, manifest: Record) -> bool:
-        with suppress(NotFound):
-            session = await self._sessions.record(manifest.key.tenant, manifest.scope.partition(":")[2])
-            return bool(session.body["incarnation"] == manifest.fields["incarnation"])
-        return False
+    async def _living(self, tenant: str, rows: Iterable[Stored]) -> list[Record]:
+        """Those of sessions that are there still."""
+        found = [row for row in rows if isinstance(row, Record)]
+        lives = await self._sessions.lives(tenant, {_session_of(row) for row in found})
+        return [row for row in found if lives.get(_session_of(row)) == row.fields["incarnation"]]
 
     async def list(self, tenant: str, session_id: str, limit: int, cursor: str | None) -> ArtifactPage:
         """A page of a session's artifacts, by when they were first put. Raises `NotFound` where there is no such session."""
@@ -387,22 +403,27 @@ class Manifests:
 
         Where they have been replaced or deleted meanwhile, `Conflict` or `NotFound` is raised; `CorruptRecord` where some are damaged or missing.
         """
-        tenant, scope, said = manifest.key.tenant, manifest.scope, manifest.body
-        count, digest, size = int(said["chunks"]), hashlib.sha256(), 0
-        for start in range(0, count, PORTION):
-            numbers = range(start, min(start + PORTION, count))
-            with step("artifacts.read"):
-                keys = [Key(tenant, _chunk_id(tenant, scope, str(manifest.fields["upload"]), number)) for number in numbers]
-                rows = await self._store.get(ARTIFACTS, keys)
-            portion = [data for row in rows if isinstance(row, Record) and isinstance(data := row.fields.get("data"), bytes)]
-            if len(portion) < len(numbers):
-                raise await self._why_not_whole(manifest)
-            await asyncio.to_thread(_update, digest, portion)
+        digest, size = hashlib.sha256(), 0
+        portion = await self._portion(manifest, 0)
+        for start in range(PORTION, int(manifest.body["chunks"]) + PORTION, PORTION):
+            ahead, _ = await asyncio.gather(self._portion(manifest, start), asyncio.to_thread(_update, digest, portion))
             for data in portion:
                 size += len(data)
                 yield data
-        if digest.hexdigest() != said["sha256"] or size != manifest.fields["size"]:
+            portion = ahead
+        if digest.hexdigest() != manifest.body["sha256"] or size != manifest.fields["size"]:
             raise CorruptRecord(self._store.name, str(manifest.fields["artifact_id"]), "its bytes are not those that were put")
+
+    async def _portion(self, manifest: Record, start: int) -> Sequence[bytes]:
+        """The chunks from this number on, as many as are read in one call; none behind the last."""
+        tenant, scope, upload = manifest.key.tenant, manifest.scope, str(manifest.fields["upload"])
+        numbers = range(start, min(start + PORTION, int(manifest.body["chunks"])))
+        with step("artifacts.read"):
+            rows = await self._store.get(ARTIFACTS, [Key(tenant, _chunk_id(tenant, scope, upload, number)) for number in numbers])
+        portion = [data for row in rows if isinstance(row, Record) and isinstance(data := row.fields.get("data"), bytes)]
+        if len(portion) < len(numbers):
+            raise await self._why_not_whole(manifest)
+        return portion
 
     async def _why_not_whole(self, manifest: Record) -> Exception:
         artifact_id = str(manifest.fields["artifact_id"])
@@ -454,8 +475,8 @@ def _key(life: Life, path: str) -> Key:
     return Key(life.tenant, ids.derived_id(life.tenant, life.scope, "artifact", life.incarnation, path))
 
 
-def _life_of(manifest: Record) -> tuple[str, str]:
-    return manifest.scope, str(manifest.fields["incarnation"])
+def _session_of(manifest: Record) -> str:
+    return manifest.scope.partition(":")[2]
 
 
 async def _nothing(tenant: str, artifact_id: str) -> None:
@@ -478,29 +499,29 @@ def _update(digest: Any, portion: Sequence[bytes]) -> None:
 
 async def _portions(data: AsyncIterator[bytes]) -> AsyncIterator[list[bytes]]:
     """The bytes as chunks, each but the last as large as may be, some at a time."""
-    buffer = bytearray()
+    buffer, filled = memoryview(bytearray(PORTION * CHUNK_BYTES)), 0
     async for piece in data:
         view = memoryview(piece)
         while view:
-            taken = view[: PORTION * CHUNK_BYTES - len(buffer)]
-            buffer += taken
-            view = view[len(taken) :]
-            if len(buffer) == PORTION * CHUNK_BYTES:
+            taken, view = view[: len(buffer) - filled], view[len(buffer) - filled :]
+            buffer[filled : filled + len(taken)] = taken
+            filled += len(taken)
+            if filled == len(buffer):
                 yield _cut(buffer)
-                buffer.clear()
-    if buffer:
-        yield _cut(buffer)
+                filled = 0
+    if filled:
+        yield _cut(buffer[:filled])
 
 
-def _cut(buffer: bytearray) -> list[bytes]:
-    return [bytes(buffer[start : start + CHUNK_BYTES]) for start in range(0, len(buffer), CHUNK_BYTES)]
+def _cut(portion: memoryview) -> list[bytes]:
+    return [bytes(portion[start : start + CHUNK_BYTES]) for start in range(0, len(portion), CHUNK_BYTES)]
 
 
 def artifact_of(manifest: Record) -> Artifact:
     said: Any = {**manifest.body, **manifest.fields}
     return Artifact(
         id=said["artifact_id"],
-        session_id=manifest.scope.partition(":")[2],
+        session_id=_session_of(manifest),
         path=said["path"],
         media_type=said["media_type"],
         size=said["size"],

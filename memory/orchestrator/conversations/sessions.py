@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
@@ -11,7 +11,7 @@ from typing import Any
 
 from memory.domain import ids
 from memory.domain.entry import expiry
-from memory.domain.errors import Conflict, MemoryTiersError, NotFound
+from memory.domain.errors import Conflict, CorruptRecord, MemoryTiersError, NotFound
 from memory.domain.message import Message, Role
 from memory.domain.scope import Scope
 from memory.domain.session import SessionInfo, SessionPage
@@ -148,6 +148,16 @@ class SessionRecords:
             raise NotFound(session_id, "session")
         self._remember(stored)
         return stored
+
+    async def lives(self, tenant: str, session_ids: Collection[str]) -> dict[str, str]:
+        """The incarnation of each of these sessions that is there, read in one call."""
+        of, archive = {session_key(tenant, one): one for one in session_ids}, self._placement.topology.archive
+        with step("session.read"):
+            rows = await archive.get(SESSIONS, list(of)) if of else []
+        for row in rows:
+            if isinstance(row, Corrupt):
+                raise CorruptRecord(archive.name, row.key.id, row.problem)
+        return {of[row.key]: str(row.body["incarnation"]) for row in rows if isinstance(row, Record) and not self.is_over(row)}
 
     def _remember(self, record: Record) -> None:
         self._told.pop(record.key, None)

@@ -36,6 +36,30 @@ def test_artifacts_are_put_listed_fetched_and_deleted(memory: CommandLine) -> No
     assert memory.json("show", entry["id"])["artifact_id"] is None
 
 
+@pytest.mark.behaviour("D114")
+def test_artifacts_are_named_by_the_numbers_they_are_listed_with(memory: CommandLine) -> None:
+    memory.ok("session", "import", memory.write_lines("s1.jsonl", {"role": "user", "content": "hello"}))
+    (memory.folder / "in.md").write_bytes(b"# Findings")
+    first, second = [memory.json("artifact", "put", "s1", "in.md", "--path", path)["id"] for path in ("a.md", "b.md")]
+    assert len(memory.json("artifact", "list", "s1")["artifacts"]) == 2
+    assert memory("artifact", "get", "#1").exit_code == 1, "programs are shown none, so none is given"
+    listed = memory.ok("artifact", "list", "s1")
+    assert f"#1 · {first}" in listed
+    assert f"#2 · {second}" in listed
+    assert memory.json("artifact", "get", "#2", "-o", "copy.md")["id"] == second
+    entry = memory.json("write", "the findings", "-s", "user:ada", "--artifact", "1")
+    assert entry["artifact_id"] == first
+    assert f"#3 · {entry['id']}" in memory.ok("list", "-s", "user:ada")
+    refused = memory("show", "#1")
+    assert (refused.exit_code, "#1 is an artifact, not an entry" in refused.output) == (2, True)
+    refused = memory("artifact", "delete", "3")
+    assert (refused.exit_code, "3 is an entry, not an artifact" in refused.output) == (2, True)
+    assert memory("forget", "#3", "#1").exit_code == 2
+    assert memory.json("show", "#3")["id"] == entry["id"], "nothing was forgotten"
+    assert memory.json("artifact", "delete", "#2")["deleted"] is True
+    assert memory.json("artifact", "delete", "#2", code=1)["deleted"] is False
+
+
 def test_paths_that_climb_are_refused_in_both_directions(memory: CommandLine, tmp_path_factory: pytest.TempPathFactory) -> None:
     here, elsewhere = memory.folder, tmp_path_factory.mktemp("elsewhere")
     memory.ok("session", "import", memory.write_lines("s1.jsonl", {"role": "user", "content": "hello"}))

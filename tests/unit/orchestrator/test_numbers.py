@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -12,13 +13,16 @@ import pytest
 from memory.adapters.wrappers.retry import Retry
 from memory.domain.errors import CorruptRecord, StoreUnavailable
 from memory.orchestrator import dangling, numbers
-from memory.orchestrator.collections import COUNTERS, NUMBERS
+from memory.orchestrator.collections import COUNTERS, MANIFESTS, NUMBERS
+from memory.orchestrator.conversations import manifests
 from memory.orchestrator.engine import Engine
 from memory.orchestrator.topology import Topology
 from memory.ports.record import Corrupt, Partition, Record
+from memory.ports.writes import Always, Put
 from tests.support.depth import beyond, drawn
 from tests.support.numbered import History, misnumbered
 from tests.support.slips import Slip
+from tests.unit.orchestrator.conversations.test_manifests import delete, put, read, session
 from tests.unit.orchestrator.world import ORG, SESSION, TENANT, USER, Flaky, World
 
 
@@ -206,9 +210,158 @@ async def test_a_damaged_number_is_left_out_and_a_damaged_counter_is_told(world:
         await world.engine.numbers.of(TENANT, [later.id])
 
 
+# -- artifacts ----------------------------------------------------------------------------------------------------------
+
+
+async def test_of_two_that_number_an_artifact_at_once_one_number_counts(world: World) -> None:
+    await session(world.engine)
+    artifact, other = await put(world.engine, b"x"), await world.another_process()
+    theirs: list[dict[str, int]] = []
+
+    async def numbered() -> None:
+        theirs.append(await other.numbers.of(TENANT, [artifact.id], "artifact"))
+
+    world.mid.before["number.put"] = numbered
+    ours = await world.engine.numbers.of(TENANT, [artifact.id], "artifact")
+    assert ours == theirs[0] == {artifact.id: 2}
+    entry = await world.write()
+    assert await other.numbers.of(TENANT, [entry.id]) == {entry.id: 3}
+    assert await misnumbered(world.engine) == []
+
+
+async def test_an_artifact_that_is_replaced_meanwhile_keeps_its_number_and_its_bytes(world: World) -> None:
+    await session(world.engine)
+    artifact, other = await put(world.engine, b"one"), await world.another_process()
+    world.mid.before["number.put"] = lambda: put(other, b"two")
+    assert await world.engine.numbers.of(TENANT, [artifact.id], "artifact") == {artifact.id: 1}
+    found = await world.engine.conversations.manifests.get(TENANT, artifact.id)
+    assert found is not None
+    assert (await read(world.engine), found.fields["number"]) == (b"two", 1)
+    second = await put(world.engine, b"one", "b")
+    world.mid.before["artifacts.name"] = lambda: other.numbers.of(TENANT, [second.id], "artifact")
+    replaced = await put(world.engine, b"two", "b")
+    assert (replaced.id, await read(world.engine, "b")) == (second.id, b"two")
+    assert await other.numbers.of(TENANT, [second.id], "artifact") == {second.id: 2}
+    assert await misnumbered(world.engine) == []
+
+
+async def test_numbering_an_artifact_does_not_update_it(world: World) -> None:
+    await session(world.engine)
+    artifact = await put(world.engine, b"x")
+    await world.engine.numbers.of(TENANT, [artifact.id], "artifact")
+    (there,) = (await world.engine.conversations.manifests.list(TENANT, "s1", 10, None)).artifacts
+    assert there == artifact
+
+
+async def test_what_is_put_under_the_path_of_a_deleted_artifact_has_a_number_of_its_own(world: World) -> None:
+    await session(world.engine)
+    gone, other = await put(world.engine, b"x"), await world.another_process()
+
+    async def replaced() -> None:
+        await delete(other)
+        await put(other, b"y")
+
+    world.mid.before["number.put"] = replaced
+    assert await world.engine.numbers.of(TENANT, [gone.id], "artifact") == {}
+    (there,) = (await world.engine.conversations.manifests.list(TENANT, "s1", 10, None)).artifacts
+    assert await world.engine.numbers.of(TENANT, [gone.id, there.id], "artifact") == {there.id: 2}
+    assert await world.engine.numbers.resolve(TENANT, [1, gone.id]) == [None, None]
+    assert await misnumbered(world.engine) == []
+
+
+async def test_of_a_session_that_is_deleted_meanwhile_nothing_is_numbered_and_no_number_found(world: World) -> None:
+    await session(world.engine)
+    await session(world.engine, "s2")
+    numbered, artifact, stays = await put(world.engine, b"x"), await put(world.engine, b"y", "b"), await put(world.engine, b"z", session_id="s2")
+    assert await world.engine.numbers.of(TENANT, [numbered.id], "artifact") == {numbered.id: 1}
+    world.mid.before["number.put"] = lambda: world.engine.conversations.sessions.delete(TENANT, "s1")
+    assert await world.engine.numbers.of(TENANT, [artifact.id, stays.id], "artifact") == {stays.id: 3}
+    assert await world.engine.numbers.resolve(TENANT, [1, 2, 3, artifact.id]) == [None, None, numbers.Referent("artifact", stays.id, 3), None]
+    assert [row.fields["artifact_id"] for row in await world.rows(world.mid, MANIFESTS)] == [stays.id]
+
+
+@pytest.mark.parametrize("again", [False, True])
+async def test_what_a_deleted_session_has_left_is_not_numbered_nor_found(world: World, again: bool) -> None:
+    """The store took the end of the session's own record, and failed before it took that of its manifests."""
+    await session(world.engine)
+    numbered, artifact = await put(world.engine, b"x"), await put(world.engine, b"y", "b")
+    await world.engine.numbers.of(TENANT, [numbered.id], "artifact")
+
+    async def failing() -> None:
+        world.mid.fails_before.add("erase.delete")
+
+    world.mid.after["erase.delete"] = failing
+    with pytest.raises(StoreUnavailable):
+        await world.engine.erasure.erase(Partition(TENANT, "conversation:s1"))
+    world.heal()
+    if again:
+        await session(world.engine)
+    assert len(await world.rows(world.mid, MANIFESTS)) == 2
+    assert await world.engine.numbers.of(TENANT, [numbered.id, artifact.id], "artifact") == {}
+    assert await world.engine.numbers.resolve(TENANT, [1, numbered.id]) == [None, None]
+    await world.settled()
+    assert (await world.rows(world.mid, MANIFESTS), await misnumbered(world.engine)) == ([], [])
+
+
+@pytest.mark.parametrize(("lost", "after"), [("number.reserve", False), ("number.reserve", True), ("number.put", False), ("number.put", True)])
+async def test_who_dies_while_it_numbers_an_artifact_leaves_a_gap_at_most(world: World, lost: str, after: bool) -> None:
+    await session(world.engine)
+    artifact = await put(world.engine, b"x")
+    (world.mid.fails_after if after else world.mid.fails_before).add(lost)
+    with pytest.raises(StoreUnavailable):
+        await world.engine.numbers.of(TENANT, [artifact.id], "artifact")
+    world.heal()
+    expected = {("number.reserve", False): 1, ("number.put", True): 1}.get((lost, after), 2)
+    assert await (await world.another_process()).numbers.of(TENANT, [artifact.id], "artifact") == {artifact.id: expected}
+    assert (await read(world.engine), await misnumbered(world.engine)) == (b"x", [])
+
+
+async def test_artifacts_are_numbered_in_a_few_calls_and_entries_are_found_without_a_look_at_them(world: World) -> None:
+    entry = await world.write(scope=USER)
+    for session_id in ("s1", "s2"):
+        await session(world.engine, session_id)
+    put_there = [await put(world.engine, b"x", f"{n}", session_id=f"s{1 + n % 2}") for n in range(8)]
+    await world.flush()
+    asked = [one.id for one in put_there]
+    world.mid.steps.clear()
+    found = await world.engine.numbers.of(TENANT, asked[::-1], "artifact")
+    assert world.mid.steps == ["artifacts.find", "session.read", "number.count", "number.reserve", "number.put"]
+    assert [found[one] for one in asked] == list(range(1, 9)), "the oldest first"
+    world.mid.steps.clear()
+    assert await world.engine.numbers.of(TENANT, asked, "artifact") == found
+    assert world.mid.steps == ["artifacts.find", "session.read"]
+    await world.engine.numbers.of(TENANT, [entry.id])
+    world.mid.steps.clear()
+    assert await world.engine.numbers.resolve(TENANT, [9, entry.id]) == [numbers.Referent("entry", entry.id, 9)] * 2
+    assert world.mid.steps == ["number.find", "number.read", "read.home"]
+    world.mid.steps.clear()
+    assert await world.engine.numbers.resolve(TENANT, [1, 2]) == [numbers.Referent("artifact", asked[n], n + 1) for n in range(2)]
+    assert world.mid.steps == ["number.find", "artifacts.find", "session.read"]
+
+
+async def test_the_judge_knows_what_is_wrong_with_the_numbers_of_artifacts(world: World) -> None:
+    await session(world.engine)
+    entry, artifact, other = await world.write(), await put(world.engine, b"x"), await put(world.engine, b"y", "b")
+    await world.engine.numbers.of(TENANT, [entry.id])
+    await world.engine.numbers.of(TENANT, [artifact.id, other.id], "artifact")
+    first, second = sorted(await world.rows(world.mid, MANIFESTS), key=lambda row: str(row.fields["number"]))
+    wrong: dict[str, tuple[Record, dict[str, Any]]] = {
+        "#1 of acme is given 2 times": (first, {"number": 1}),
+        "#9 of acme is none that was counted": (first, {"number": 9}),
+        f"{other.id} has 2 numbers": (first, {"artifact_id": other.id}),
+        f"#3 is of '{other.id}', whose session is gone": (second, {"incarnation": "of before"}),
+    }
+    for said, (row, changes) in wrong.items():
+        assert await misnumbered(world.engine) == []
+        for fields in ({**row.fields, **changes}, row.fields):
+            await world.mid.apply([Put(MANIFESTS, replace(row, fields=fields), Always())])
+            assert await misnumbered(world.engine) == ([said] if fields is not row.fields else [])
+
+
 # -- histories ----------------------------------------------------------------------------------------------------------
 
-FAILS = ("number.count", "number.reserve", "number.put", "number.read", "delete.home", "hanging.find", "hanging.erase", "erase.delete", "read.home")
+FAILS = ["number.count", "number.reserve", "number.put", "number.read", "delete.home", "hanging.find", "hanging.erase", "erase.delete", "read.home"]
+FAILS += ["artifacts.find", "artifacts.name", "artifacts.delete", "session.read"]
 
 
 async def _played(seed: int) -> list[str]:
@@ -260,6 +413,13 @@ SLIPS = {
     ),
     "who comes second says its own number": Slip(numbers, "Numbers._give", "put.record if outcome.applied else outcome.stored", "put.record"),
     "who is born again gets none": Slip(numbers, "Numbers._give", "AtVersion(there.version)), *now", "Absent()), *now"),
+    "a replaced artifact has no number any more": Slip(
+        manifests, "Manifests._manifest", 'None if before is None else before.fields.get("number")', "None"
+    ),
+    "the number of an artifact is put over what stands there": Slip(numbers, "Numbers._numbered", "AtVersion(manifest.version))", f"{_WHATEVER})"),
+    "who comes second says its own number of an artifact": Slip(
+        numbers, "Numbers._give_artifacts", "put.record if outcome.applied else outcome.stored", "put.record"
+    ),
     "what was numbered late stays": Slip(dangling, "Dangling._drop", "if not parents <= there:", "if not parents:"),
 }
 

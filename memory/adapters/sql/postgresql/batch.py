@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
 from itertools import islice
 from typing import Any
 
@@ -196,12 +196,8 @@ class PgBatch(Batch[Connection, PgTable]):
         """The keys of the rows that were stored, as columns hold them. The rows come by key, and are at most so many."""
         stored: list[tuple[str, Any]] = []
         under_way: asyncio.Task[Sequence[Any]] | None = None
-        left = iter(rows)
         try:
-            for size in _portions(most, table.thresholds.rows_at_once, table.thresholds.rows_at_ends):
-                some = [table.parameters(row, partition) async for row, partition in paced(islice(left, size))]
-                if not some:
-                    break
+            async for some in _by_statement(table, iter(rows), most):
                 if under_way is not None:
                     stored += [(r[0], r[1]) for r in await under_way]
                 sql, columns = table.insert_many(condition, some)
@@ -240,6 +236,21 @@ class PgBatch(Batch[Connection, PgTable]):
 def _numbered_from(first: int, sql: str) -> str:
     """A statement whose parameters come behind so many others."""
     return _PARAMETER.sub(lambda found: f"${int(found[1]) + first}", sql)
+
+
+async def _by_statement(table: PgTable, rows: Iterator[tuple[Row, int | None]], most: int) -> AsyncIterator[list[list[Any]]]:
+    """The parameters of the rows, at most so many, as they are sent. Of large ones few go at a time: arrays of such are copied several times."""
+    for size in _portions(most, table.thresholds.rows_at_once, table.thresholds.rows_at_ends):
+        some: list[list[Any]] = []
+        room = table.thresholds.bytes_at_once
+        async for row, partition in paced(islice(rows, size)):
+            some.append(table.parameters(row, partition))
+            room -= table.size_of(some[-1])
+            if room <= 0:
+                yield some
+                some, room = [], table.thresholds.bytes_at_once
+        if some:
+            yield some
 
 
 def _portions(rows: int, most: int, at_ends: int) -> Iterator[int]:

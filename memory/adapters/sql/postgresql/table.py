@@ -61,6 +61,7 @@ class PgTable(Table[Connection]):
         self._stored += [("embedding", vector_type, "")] if self.embeds else []
         at = self._at = {name: i for i, (name, _, _) in enumerate(self._stored)}
         self._shared = tuple([at[name] for name in _SHARED])
+        self._bytes = at["bytes"]
         self._tags = [at[name] for name, i in codec.at.items() if self._stored[i][2] == "text[]"]
         self._names = ", ".join([f'"{name}"' for name, _, _ in self._stored])
         self.qualified = f'"{schema}"."{self.name}"'
@@ -86,7 +87,7 @@ class PgTable(Table[Connection]):
         self.delete_exactly = self._forgetting(exactly)
         self.put_over = f"{self._place()}{self._update(row, ', allowed')} AND {sealed} = ${count + 2} RETURNING true"
         # Many rows
-        self._many: dict[tuple[str, tuple[int, ...], bool], str] = {}
+        self._many: dict[tuple[str, tuple[int, ...], frozenset[int]], str] = {}
         keys = "unnest($1::text[], $2::uuid[]) AS k(tenant, id)"
         self.remove_many = f"DELETE FROM {self.qualified} AS t USING {keys} WHERE t.tenant = k.tenant AND t.id = k.id"  # noqa: S608
         # Rows in the quarantine
@@ -142,6 +143,10 @@ class PgTable(Table[Connection]):
         if self.embeds:
             values.append(row.vector)
         return values
+
+    def size_of(self, values: Sequence[Any]) -> int:
+        """How many bytes a row says, of its parameters."""
+        return int(values[self._bytes])
 
     def restated(self, row: Row, was: Columns) -> list[Any]:
         """The values of a row that says the same as that which was read, with other bookkeeping, as `restate` takes them."""
@@ -228,17 +233,17 @@ class PgTable(Table[Connection]):
 
     def insert_many(self, condition: str, rows: Sequence[Sequence[Any]]) -> tuple[str, list[Any]]:
         """A statement that stores these rows, of distinct keys, in order, and its arguments: a column each, or its one value where the rows share all
-        of `_SHARED`. Columns without a value are left out.
+        of `_SHARED`; the values themselves of a row alone. Columns without a value are left out.
         """
         columns = list(zip(*rows, strict=True))
         given = tuple([i for i, values in enumerate(columns) if values.count(None) < len(values)])
         alike = all(columns[i].count(columns[i][0]) == len(rows) for i in self._shared)
-        shared = frozenset(self._shared if alike else ())
-        sql = self._many.get((condition, given, bool(shared)))
+        shared = frozenset(given if len(rows) == 1 else self._shared if alike else ())
+        sql = self._many.get((condition, given, shared))
         if sql is None:
             if len(self._many) >= self.thresholds.statements_kept:
                 self._many.clear()
-            sql = self._many[(condition, given, bool(shared))] = self._insert_many(condition, given, shared)
+            sql = self._many[(condition, given, shared)] = self._insert_many(condition, given, shared)
         return sql, [columns[i][0] if i in shared else columns[i] for i in given]
 
     def _insert_many(self, condition: str, given: Sequence[int], shared: frozenset[int]) -> str:
@@ -247,16 +252,17 @@ class PgTable(Table[Connection]):
         apart = ", ".join([f'"{name}"' for _, name, _, _, once in stored if not once])
         names = ", ".join([f'"{name}"' for _, name, _, _, _ in stored])
         chosen = ", ".join([_cast(value if once else f'r."{name}"', to) for value, name, _, to, once in stored])
-        insert = f"INSERT INTO {self.qualified} AS t ({names}) SELECT {chosen} FROM unnest({arrays}) AS r({apart})"  # noqa: S608
+        rows = f" FROM unnest({arrays}) AS r({apart})" if arrays else ""
+        insert = f"INSERT INTO {self.qualified} AS t ({names}) SELECT {chosen}{rows}"
         return f"{insert} {self._on_conflict(condition)} RETURNING t.tenant, t.id"
 
     def update_many(self, rows: Sequence[Sequence[Any]], there: Sequence[AtVersion]) -> tuple[str, list[Any]]:
         """A statement that stores these rows, each over what stands there at its version and owes nothing, and its arguments."""
         columns = list(zip(*rows, strict=True))
         given = tuple([i for i, values in enumerate(columns) if values.count(None) < len(values)])
-        sql = self._many.get(("", given, False))
+        sql = self._many.get(("", given, frozenset()))
         if sql is None:
-            sql = self._many[("", given, False)] = self._update_many(given)
+            sql = self._many[("", given, frozenset())] = self._update_many(given)
         roles, tiers = ([None if one is None else escape(one) for one in some] for some in ([at.role for at in there], [at.tier for at in there]))
         return sql, [*(columns[i] for i in given), [at.version for at in there], roles, tiers]
 

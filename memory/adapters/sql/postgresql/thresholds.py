@@ -15,6 +15,8 @@ class Thresholds(ServerThresholds):
     """Rows sent by one statement. The next ones are made ready while the server works on these."""
     rows_at_ends: int = 28
     """Of the first and the last statement: one side waits then."""
+    bytes_at_once: int = 512 * 2**10
+    """Rows of so many bytes are sent without waiting for more."""
     rows_in_one: int = 128
     """Up to so many writes, whatever collections and conditions they have, are stored by one statement without a look first."""
     deleted_at_once: int = 500

@@ -15,11 +15,12 @@ import pytest
 from memory.adapters.file.commits import Commits, Step
 from memory.adapters.file.disk import Disk
 from memory.adapters.file.store import FileStore
+from memory.adapters.file.thresholds import THRESHOLDS
 from memory.domain.errors import StoreFull, StoreUnavailable
 from memory.ports.contract.collections import MORE_SAMPLES, SAMPLES
 from memory.ports.contract.support import HERE, asked, done, found, id_of, key_of, live, one, put, record
 from memory.ports.query import MAX_LIMIT, Query, within
-from memory.ports.record import Record, Tombstone
+from memory.ports.record import FieldValue, Record, Tombstone
 from memory.ports.writes import Absent, RaiseGeneration, Write
 from tests.support.processes import finished, started
 from tests.unit.adapters.file.helping import opened
@@ -228,11 +229,16 @@ async def test_whoever_asks_while_a_change_is_under_way_sees_it_whole_and_later_
 # -- cut off between any two steps ------------------------------------------------------------------------------------
 
 
-class _Killed(BaseException):
+class Killed(BaseException):
     """Where the process ends."""
 
 
-async def _cut_off(folder: Path, monkeypatch: pytest.MonkeyPatch, method: str, at: int) -> bool:
+def _sealed(version: int, apart: bool) -> dict[str, FieldValue]:
+    """Bytes that differ from version to version: so many that they lie in a file of their own."""
+    return {"seal": bytes([version]) * THRESHOLDS.bytes_apart} if apart else {}
+
+
+async def _cut_off(folder: Path, monkeypatch: pytest.MonkeyPatch, method: str, at: int, apart: bool) -> bool:
     """Let a batch of several kinds of write end at the n-th call of this method. Whether it did."""
     store = await opened(folder)
     calls = 0
@@ -242,31 +248,32 @@ async def _cut_off(folder: Path, monkeypatch: pytest.MonkeyPatch, method: str, a
         nonlocal calls
         calls += 1
         if calls > at:
-            raise _Killed  # nothing is done any more, cleaning up included
+            raise Killed  # nothing is done any more, cleaning up included
         return genuine(self, *arguments)
 
     with monkeypatch.context() as patch:
         patch.setattr(Disk, method, counted)
         try:
             batch: list[Write] = [
-                put(record(1, version=2, body={"v": 2})),
+                put(record(1, version=2, body={"v": 2}, fields=_sealed(2, apart))),
                 put(record(2, version=2)),
-                put(record(3), Absent(), MORE_SAMPLES),
+                put(record(3, fields=_sealed(3, apart)), Absent(), MORE_SAMPLES),
             ]
             await store.apply([*batch, RaiseGeneration(HERE)])
-        except _Killed:
+        except Killed:
             return True
     await store.close()
     return False
 
 
+@pytest.mark.parametrize("apart", [False, True], ids=["in one file", "with bytes apart"])
 @pytest.mark.parametrize("method", ["write_new", "rename", "remove", "sync_folder", "copy"])
-async def test_a_batch_cut_off_anywhere_is_whole_or_was_never(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, method: str) -> None:
+async def test_a_batch_cut_off_anywhere_is_whole_or_was_never(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, method: str, apart: bool) -> None:
     for at in range(40):
         folder = tmp_path / str(at)
         store = await opened(folder)
-        await done(store, put(record(1, body={"v": 1})), put(record(2)))
-        cut = await _cut_off(folder, monkeypatch, method, at)
+        await done(store, put(record(1, body={"v": 1}, fields=_sealed(1, apart))), put(record(2)))
+        cut = await _cut_off(folder, monkeypatch, method, at, apart)
         kept = {(await live(store, n)).version for n in (1, 2)}
         other = (await found(store, 3, collection=MORE_SAMPLES)) is not None
         assert len(kept) == 1, f"cut off after {at} calls of {method}"
@@ -274,6 +281,8 @@ async def test_a_batch_cut_off_anywhere_is_whole_or_was_never(tmp_path: Path, mo
         assert (await one(store, RaiseGeneration(HERE, 0))).number == (1 if other else 0)
         again = await opened(folder)
         assert {(await live(again, n)).version for n in (1, 2)} == kept
+        assert (await live(again, 1)).fields == _sealed(max(kept), apart)
+        assert (await again.audit()).problems == ()
         assert list((folder / "staging.d").iterdir()) == []
         await again.close()
         await store.close()

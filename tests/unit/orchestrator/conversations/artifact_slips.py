@@ -32,6 +32,6 @@ SLIPS = {
         "    manifest = await self._name(upload, path, media_type, stands)\n",
     ),
     "orphans are never swept": Slip(manifests, "Manifests._look_noted", "        await self._drop_given_up(reservation)\n", ""),
-    "the digest is never checked": Slip(manifests, "Manifests.stream", 'digest.hexdigest() != said["sha256"] or', ""),
+    "the digest is never checked": Slip(manifests, "Manifests.stream", 'digest.hexdigest() != manifest.body["sha256"] or', ""),
     "the room of what went with a session is not returned": Slip(manifests, "Manifests._gone_with", "kind == CONVERSATION", "kind == ''"),
 }

@@ -19,10 +19,12 @@ from memory.domain.errors import Conflict, Contended, CorruptRecord, NotFound, Q
 from memory.orchestrator.collections import ARTIFACTS, MANIFESTS
 from memory.orchestrator.conversations import manifests
 from memory.orchestrator.conversations.manifests import artifact_of
+from memory.orchestrator.conversations.reservations import Reservations
 from memory.orchestrator.conversations.sessions import SessionDraft
 from memory.orchestrator.conversations.uploads import delete_chunks
 from memory.orchestrator.engine import Engine
 from memory.policies.quotas import Quota
+from memory.ports.record import Record
 from memory.ports.writes import Always, Put
 from tests.support.reserved import assert_reserved
 from tests.unit.orchestrator.conversations.artifact_slips import SLIPS
@@ -44,6 +46,7 @@ STEPS = (
     "artifacts.find",
     "owed.settle",
 )
+NUMBERING = ("number.reserve", "number.put")
 
 
 @pytest.fixture(autouse=True)
@@ -142,6 +145,25 @@ async def test_of_two_uploads_that_each_would_have_room_one_is_refused(world: Wo
     await assert_reserved(await swept(world), TENANT)
 
 
+async def test_a_stream_of_unknown_size_is_given_room_ahead_where_there_is_some_and_takes_what_it_has(world: World) -> None:
+    asked, genuine = list[int](), Reservations.grow
+
+    async def grow(self: Reservations, reservation: Record, more: int) -> Record:
+        asked.append(more)
+        return await genuine(self, reservation, more)
+
+    with patch.object(Reservations, "grow", grow):
+        await put(world.engine, b"x" * 50, known=False)
+        assert asked == [20, 20, 40], "as much again as has come"
+        assert await world.engine.conversations.manifests._reservations.reserved(TENANT) == 50
+        asked.clear()
+        await put(world.engine, b"y" * 50, "b", known=False)
+        assert asked == [20, 20, 40, 10], "there was room for just so many"
+        with pytest.raises(QuotaExceeded):
+            await put(world.engine, b"z", "c", known=False)
+    await assert_reserved(await swept(world), TENANT)
+
+
 async def test_a_writer_that_slept_until_a_sweep_gave_its_upload_up_is_told(world: World) -> None:
     await put(world.engine, b"old" * 10)
 
@@ -157,6 +179,25 @@ async def test_a_writer_that_slept_until_a_sweep_gave_its_upload_up_is_told(worl
         assert await read(world.engine) == (b"old" * 10 if step == "artifacts.put" else None)
     await put(world.engine, b"new" * 10)
     assert await read(world.engine) == b"new" * 10
+
+
+async def test_what_a_slow_writer_named_is_taken_back_though_it_was_numbered_meanwhile(world: World) -> None:
+    async def numbered() -> None:
+        found = await world.engine.conversations.manifests.at(TENANT, "s1", "a")
+        assert found is not None
+        artifact_id = artifact_of(found).id
+        assert await world.engine.numbers.of(TENANT, [artifact_id], "artifact") == {artifact_id: 1}
+
+    async def sleeps() -> None:
+        world.clock.advance(LAPSED)
+        await (await world.another_process()).maintenance.sweep()
+        world.mid.after["artifacts.name"] = numbered
+
+    world.mid.before["artifacts.name"] = sleeps
+    with pytest.raises(StoreUnavailable, match="put it again"):
+        await put(world.engine, b"new" * 10)
+    assert await read(world.engine) is None
+    await assert_reserved(await swept(world), TENANT)
 
 
 async def test_a_slow_upload_that_goes_on_is_not_given_up(world: World) -> None:
@@ -256,7 +297,7 @@ async def act(engine: Engine, drawn: random.Random, told: Told, number: int) -> 
     """One act of one process; afterwards what may be known of it."""
     place = (drawn.choice(["s1", "s2"]), drawn.choice("ab"))
     before, data = set(told.of(place)), f"{number}-".encode() * drawn.randint(0, 14)
-    kind = drawn.choice(["put", "put", "put", "stream", "dies", "delete", "read", "read", "end"])
+    kind = drawn.choice(["put", "put", "put", "stream", "dies", "delete", "read", "read", "end", "number", "number"])
     if kind == "end":
         if drawn.random() < 0.2:
             await end(engine, place[0], told)
@@ -266,6 +307,9 @@ async def act(engine: Engine, drawn: random.Random, told: Told, number: int) -> 
     elif kind == "read":
         with suppress(StoreUnavailable):
             assert await whole(engine, place) in before, "what was never there, or not acknowledged to be gone"
+    elif kind == "number":
+        with suppress(*FAILED):
+            await number_at(engine, place)
     elif kind == "delete":
         try:
             await delete(engine, place[1], place[0])
@@ -280,6 +324,13 @@ async def act(engine: Engine, drawn: random.Random, told: Told, number: int) -> 
             told.of(place).add(data)
         except QuotaExceeded:
             pass
+
+
+async def number_at(engine: Engine, place: tuple[str, str]) -> None:
+    """Number what stands there."""
+    found = await engine.conversations.manifests.at(TENANT, *place)
+    if found is not None:
+        await engine.numbers.of(TENANT, [artifact_of(found).id], "artifact")
 
 
 async def whole(engine: Engine, place: tuple[str, str]) -> bytes | None:
@@ -315,7 +366,7 @@ async def history(seed: int, acts: int = 40) -> None:
         for name in ("s1", "s2"):
             await session(world.engine, name)
         for number in range(acts):
-            step, fails = drawn.choice(STEPS), drawn.choice(["fails_before", "fails_after"])
+            step, fails = drawn.choice((*STEPS, *NUMBERING)), drawn.choice(["fails_before", "fails_after"])
             if drawn.random() < 0.4:
                 getattr(world.mid, fails).add(step)
                 if drawn.random() < 0.5:
@@ -323,6 +374,8 @@ async def history(seed: int, acts: int = 40) -> None:
             engine = drawn.choice(engines)
             if drawn.random() < 0.3:
                 world.mid.before["artifacts.balance"] = partial(meanwhile, world, engines[engine is engines[0]], drawn.randint(1, 60))
+            if drawn.random() < 0.3:
+                world.mid.before["artifacts.name"] = partial(numbered_meanwhile, world, engines[engine is engines[0]])
             try:
                 await act(engine, drawn, told, number)
             finally:
@@ -346,6 +399,17 @@ async def meanwhile(world: World, other: Engine, size: int) -> None:
     world.mid.fails_before, world.mid.fails_after = set(), set()
     with suppress(QuotaExceeded, NotFound, *FAILED):
         await put(other, b"m" * size, "meanwhile")
+    world.mid.fails_before, world.mid.fails_after = failing
+
+
+async def numbered_meanwhile(world: World, other: Engine) -> None:
+    """Another process numbers all that stands, just when somebody is about to put a manifest."""
+    failing = world.mid.fails_before, world.mid.fails_after
+    world.mid.fails_before, world.mid.fails_after = set(), set()
+    with suppress(*FAILED):
+        for session_id in ("s1", "s2"):
+            for path in "ab":
+                await number_at(other, (session_id, path))
     world.mid.fails_before, world.mid.fails_after = failing
 
 

@@ -97,6 +97,22 @@ async def test_a_batch_of_new_records_is_a_transaction_of_few_statements(store: 
     assert [s.split()[0] for s in sent] == ["BEGIN", "SELECT", *few_at_both_ends, "COMMIT"]
 
 
+async def test_large_records_go_one_by_one_and_small_ones_together(store: PostgresStore) -> None:
+    async def sent_for(sizes: Sequence[int], first: int) -> list[bool]:
+        records = [record(first + n, fields={"seal": bytes([n]) * size}) for n, size in enumerate(sizes)]
+        async with Sent(store) as sent:
+            await store.apply([put(each, Absent()) for each in records])
+        assert [getattr(found, "fields", None) for found in await store.get(SAMPLES, [each.key for each in records])] == [
+            each.fields for each in records
+        ]
+        return ["unnest" in statement for statement in sent if '"samples"' in statement]
+
+    large = THRESHOLDS.bytes_at_once
+    assert await sent_for([100] * 5, 0) == [True]
+    assert await sent_for([large] * 4, 100) == [False] * 4, "a row alone is no array"
+    assert await sent_for([100, large // 2, large // 2, 100, 100], 200) == [True, True]
+
+
 def everyday(*more: Filter) -> Filter:
     """The filter that the engine asks with."""
     return And((Or((IsNull("expires_at"), Ge("expires_at", T0))), *more))

@@ -1,0 +1,344 @@
+"""Fields of many bytes lie in files of their own, beside the record that says what they are: both are there, whole, or neither (decision 067)."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Awaitable, Callable, Sequence
+from hashlib import sha256
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from memory.adapters.file.codec import seal
+from memory.adapters.file.disk import Disk
+from memory.adapters.file.library import SCHEMA
+from memory.adapters.file.store import FileStore
+from memory.adapters.file.thresholds import THRESHOLDS
+from memory.ports.codec import to_json
+from memory.ports.contract.collections import MORE_SAMPLES, SAMPLES
+from memory.ports.contract.support import HERE, asked, delete, done, found, id_of, key_of, live, one, put, record
+from memory.ports.query import Eq, Query, within
+from memory.ports.record import Corrupt, Mark, Record, Role, Tombstone
+from memory.ports.writes import Absent, Annotate, AtVersion, Put, RaiseGeneration, Release, Write
+from tests.unit.adapters.file.helping import backup_of, file_of, files_below, opened, quarantined, table_of
+from tests.unit.adapters.file.test_killed import Killed
+
+pytestmark = pytest.mark.backend("file")
+
+MANY = THRESHOLDS.bytes_apart
+DAMAGE: dict[str, Callable[[Path], object]] = {
+    "torn": lambda file: file.write_bytes(file.read_bytes()[:-1]),
+    "longer": lambda file: file.write_bytes(file.read_bytes() + b"\0"),
+    "altered": lambda file: file.write_bytes(b"\xff" + file.read_bytes()[1:]),
+    "gone": lambda file: file.unlink(),
+    "a link": lambda file: file.rename(file.with_name("elsewhere")).with_name(file.name).symlink_to("elsewhere"),
+}
+
+
+def content(version: int) -> bytes:
+    """What the record of this version holds: no version has another's."""
+    return bytes([version % 256]) * (MANY + version)
+
+
+def sealed(n: int = 1, version: int = 1, **parts: Any) -> Record:
+    return record(n, version=version, fields={"seal": content(version)}, body={"v": version}, **parts)
+
+
+def bytes_of(folder: Path, n: int = 1, collection: str = "samples") -> Path:
+    file = file_of(folder, n, collection=collection)
+    return file.with_name(f"{file.stem}.seal.bytes")
+
+
+def before_of(folder: Path, n: int = 1) -> Path:
+    file = bytes_of(folder, n)
+    return file.with_name(f"{file.name}.bak")
+
+
+def names_in(folder: Path) -> list[str]:
+    return sorted(path.name.removeprefix(id_of(1)) for path in table_of(folder).iterdir())
+
+
+def is_whole(standing: object, version: int) -> bool:
+    return isinstance(standing, Record) and standing.version == version and standing.fields == {"seal": content(version)}
+
+
+async def edited(store: FileStore, last: int = 2) -> None:
+    for version in range(1, last + 1):
+        await done(store, put(sealed(version=version)))
+
+
+# -- the layout -------------------------------------------------------------------------------------------------------
+
+
+async def test_many_bytes_are_a_file_as_they_are_and_the_record_says_which(store: FileStore, folder: Path) -> None:
+    await done(store, put(sealed()), put(record(2, fields={"seal": bytes(MANY - 1)})))
+    assert bytes_of(folder).read_bytes() == content(1)
+    said = json.loads(file_of(folder).read_text())
+    assert said["fields"] == {"seal": {"bytes": len(content(1)), "sha256": sha256(content(1)).hexdigest()}}
+    assert file_of(folder).stat().st_size < 2_000
+    assert bytes_of(folder).stat().st_mode & 0o777 == 0o600
+    assert not bytes_of(folder, 2).exists(), "few bytes stay in the record"
+    assert is_whole(await live(store), 1)
+    assert (await live(store, 2)).fields == {"seal": bytes(MANY - 1)}
+    assert (await store.count(Query(SAMPLES, within(HERE)))).bytes > 2 * MANY
+    assert (await store.audit()).problems == ()
+
+
+async def test_a_folder_of_the_layout_before_is_taken_over_and_its_records_are_read(folder: Path) -> None:
+    store = await opened(folder)
+    await done(store, put(sealed()))
+    await store.close()
+    (folder / "store.json").write_bytes(seal({"store": "memory, one file a record", "schema": SCHEMA - 1}))
+    bytes_of(folder).unlink()
+    file_of(folder).write_bytes(seal({"collection": "samples", **to_json(sealed(generation=0))}))
+
+    store = await opened(folder)
+    assert json.loads((folder / "store.json").read_text())["schema"] == SCHEMA, "a release that knows no such files opens it no more"
+    assert is_whole(await live(store), 1)
+    assert await asked(store, part=Eq("seal", content(1))) == [id_of(1)]
+    await done(store, put(sealed(version=2)))
+    assert names_in(folder) == [".json", ".json.bak", ".seal.bytes"]
+    file_of(folder).write_bytes(b"")
+    assert is_whole(await live(store), 1)
+    assert names_in(folder) == [".json", ".json.bak"], "the bytes of what was lost are none of what was restored"
+    await store.close()
+
+
+async def test_what_is_asked_of_bytes_apart_is_answered_and_they_are_not_kept_in_memory(store: FileStore) -> None:
+    await done(store, *[put(sealed(n, n)) for n in (1, 2)], put(record(3)))
+    assert await asked(store, part=Eq("seal", content(2))) == [id_of(2)]
+    assert await asked(store) == [id_of(n) for n in (1, 2, 3)]
+    page = await store.query(Query(SAMPLES, within(HERE)))
+    assert [r.fields.get("seal") for r in page.records if isinstance(r, Record)] == [content(1), content(2), None]
+    (table,) = store._library.tables._loaded.values()
+    assert table.size < MANY
+    assert all(isinstance(e.standing, Record) and not e.standing.fields for e in table.entries.values())
+
+
+# -- edits and deletions ----------------------------------------------------------------------------------------------
+
+
+async def test_the_version_before_keeps_its_bytes_and_those_before_go(store: FileStore, folder: Path) -> None:
+    await edited(store, 3)
+    assert names_in(folder) == [".json", ".json.bak", ".seal.bytes", ".seal.bytes.bak"]
+    assert [bytes_of(folder).read_bytes(), before_of(folder).read_bytes()] == [content(3), content(2)]
+    await done(store, put(record(1, version=4)))
+    assert names_in(folder) == [".json", ".json.bak", ".seal.bytes.bak"]
+    assert before_of(folder).read_bytes() == content(3)
+    await done(store, put(record(1, version=5)))
+    assert names_in(folder) == [".json", ".json.bak"]
+    assert (await store.audit()).problems == ()
+
+
+async def test_bytes_that_stay_as_they_are_are_not_written_again(store: FileStore, folder: Path) -> None:
+    await done(store, put(sealed()))
+    file = bytes_of(folder).stat().st_ino
+    await done(store, Annotate(SAMPLES, key_of(1), 1, tier="long"))
+    await done(store, put(record(1, version=2, fields={"seal": content(1)})))
+    assert [bytes_of(folder).stat().st_ino, before_of(folder).stat().st_ino] == [file, file]
+    await done(store, put(sealed(version=3)))
+    assert before_of(folder).stat().st_ino == file != bytes_of(folder).stat().st_ino
+
+
+GOING: dict[str, Callable[[], Write]] = {
+    "deleted": lambda: delete(1, version=9),
+    "moved": lambda: Release(SAMPLES, key_of(1), 2, "long"),
+    "erased": lambda: Put(SAMPLES, record(1, version=9), AtVersion(2), erases=True),
+    "given another role": lambda: put(record(1, version=9, role=Role.REPLICA)),
+}
+
+
+@pytest.mark.parametrize("going", GOING)
+async def test_no_bytes_are_left_of_what_went(store: FileStore, folder: Path, going: str) -> None:
+    await edited(store)
+    bytes_of(folder).write_bytes(b"bad")
+    assert is_whole(await live(store), 1)
+    await done(store, put(sealed(version=2)))
+    assert len(quarantined(folder)) == 2, "the record, and its bytes"
+    await done(store, GOING[going]())
+    assert names_in(folder) == [".json"]
+    assert isinstance(await found(store), Record | Mark | Tombstone)
+    if going != "given another role":
+        assert quarantined(folder) == []
+    assert not any(content(2)[:100] in path.read_bytes() for path in files_below(folder))
+
+
+async def test_the_files_of_a_forgotten_partition_go(store: FileStore, folder: Path) -> None:
+    await edited(store)
+    await done(store, delete(1, version=9), RaiseGeneration(HERE))
+    idle = await store.idle_partitions()
+    assert await store.forget_partitions(idle) == 1
+    assert not table_of(folder).exists()
+
+
+# -- damage -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("damage", DAMAGE)
+@pytest.mark.parametrize("by", ["get", "query", "bytes", "write", "reopened"])
+async def test_a_record_whose_bytes_are_damaged_is_restored_with_those_of_the_version_before(
+    store: FileStore, folder: Path, damage: str, by: str
+) -> None:
+    await edited(store)
+    assert await asked(store) == [id_of(1)]
+    DAMAGE[damage](bytes_of(folder))
+    if by == "write":
+        outcome = await one(store, put(sealed(version=3), AtVersion(2)))
+        assert is_whole(outcome.stored, 1), "who writes on condition of what was lost sees what is there"
+    elif by == "query":
+        (record_,) = (await store.query(Query(SAMPLES, within(HERE)))).records
+        assert is_whole(record_, 1)
+    elif by == "bytes":
+        assert await asked(store, part=Eq("seal", content(1))) == [id_of(1)]
+    elif by == "reopened":
+        await store.close()
+        await store.open((SAMPLES, MORE_SAMPLES))
+    assert is_whole(await live(store), 1)
+    assert bytes_of(folder).read_bytes() == before_of(folder).read_bytes() == content(1)
+    health = await store.check()
+    assert health.quarantined == 1
+    assert "json.corrupt-" in str(health.facts["quarantined_files"])
+    assert (await store.audit()).problems == ()
+
+
+@pytest.mark.parametrize("damage", DAMAGE)
+async def test_damaged_bytes_without_a_version_before_are_answered_as_corrupt_and_written_over(store: FileStore, folder: Path, damage: str) -> None:
+    await done(store, put(sealed()), put(sealed(2)))
+    DAMAGE[damage](bytes_of(folder))
+    there = await found(store)
+    assert isinstance(there, Corrupt)
+    assert "seal" in there.problem
+    assert is_whole(await live(store, 2), 1), "its neighbours are served"
+    page = await store.query(Query(SAMPLES, within(HERE)))
+    assert [page.corrupt, [r.key for r in page.records if isinstance(r, Record)]] == [(key_of(1),), [key_of(2)]]
+    assert (await store.audit()).problems == ()
+    assert not (await one(store, put(sealed(), Absent()))).applied
+    await done(store, put(sealed(version=3)))
+    assert is_whole(await live(store), 3)
+    assert len(quarantined(folder)) >= 1
+
+
+async def test_a_damaged_record_with_the_bytes_of_another_version_is_not_put_together(store: FileStore, folder: Path) -> None:
+    await edited(store)
+    file_of(folder).write_bytes(backup_of(folder).read_bytes())
+    assert is_whole(await live(store), 1)
+    assert bytes_of(folder).read_bytes() == content(1)
+
+
+async def test_bytes_that_no_record_names_are_told_and_swept_and_what_is_named_stays(store: FileStore, folder: Path) -> None:
+    await edited(store)
+    await done(store, put(sealed(2)), put(record(3)), put(sealed(5)))
+    file_of(folder, 2).unlink()
+    for stray in (bytes_of(folder, 3), before_of(folder, 3), bytes_of(folder, 4)):
+        stray.write_bytes(b"stray")
+    file_of(folder, 5).write_bytes(b"unreadable")
+    (told,) = (await store.audit(repair=True)).problems
+    assert "4 files are left" in told
+    assert (await store.audit()).problems == ()
+    assert sorted(path.name.partition(".")[0] for path in table_of(folder).glob("*.bytes*")) == [id_of(1), id_of(1), id_of(5)]
+    assert is_whole(await live(store), 2)
+
+
+# -- beside others, and cut off ---------------------------------------------------------------------------------------
+
+
+CUT_OFF: dict[str, Callable[[FileStore], Awaitable[object]]] = {
+    "edit": lambda store: one(store, put(sealed(version=3))),
+    "restore": found,
+    "delete": lambda store: one(store, delete(1, version=3)),
+}
+
+
+@pytest.mark.parametrize("method", ["write_new", "rename", "remove", "copy", "sync_folder"])
+@pytest.mark.parametrize("to", CUT_OFF)
+async def test_one_write_cut_off_anywhere_leaves_bytes_and_record_of_one_version(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, method: str, to: str
+) -> None:
+    genuine: Callable[..., object] = getattr(Disk, method)
+    for at in range(40):
+        folder = tmp_path / str(at)
+        store, calls = await opened(folder), 0
+        await edited(store)
+        if to == "restore":
+            bytes_of(folder).unlink()
+
+        def counted(self: Disk, *arguments: object, at: int = at) -> object:
+            nonlocal calls
+            calls += 1
+            if calls > at:
+                raise Killed
+            return genuine(self, *arguments)
+
+        with monkeypatch.context() as patch:
+            patch.setattr(Disk, method, counted)
+            try:
+                await CUT_OFF[to](store)
+                cut = False
+            except Killed:
+                cut = True
+        for looking in (store, await opened(folder)):
+            there = await found(looking)
+            if to == "delete":
+                assert isinstance(there, Tombstone) or is_whole(there, 2), f"cut off after {at} calls of {method}"
+            else:
+                assert is_whole(there, 1) or (to == "edit" and (is_whole(there, 2) or is_whole(there, 3))), f"cut off after {at} calls of {method}"
+                assert to == "restore" or not is_whole(there, 1)
+            assert (await looking.audit()).problems == ()
+            await looking.close()
+        if not cut:
+            return
+    raise AssertionError("it never came to its end")
+
+
+@pytest.mark.parametrize("going", ["edited", *GOING])
+async def test_who_has_read_a_record_when_its_bytes_go_reads_again(folder: Path, monkeypatch: pytest.MonkeyPatch, going: str) -> None:
+    writer, reader = await opened(folder), await opened(folder)
+    await done(writer, put(sealed(version=2)))
+    genuine, loop, went = Disk.read, asyncio.get_running_loop(), False
+
+    def read(self: Disk, parts: Sequence[str], name: str) -> bytes | None:
+        nonlocal went
+        if self is reader._by_key.disk and name == bytes_of(folder).name and not went:
+            went = True
+            write = put(sealed(version=9)) if going == "edited" else GOING[going]()
+            asyncio.run_coroutine_threadsafe(done(writer, write), loop).result(20)
+        return genuine(self, parts, name)
+
+    monkeypatch.setattr(Disk, "read", read)
+    there = await found(reader)
+    assert went
+    assert there == await found(writer)
+    assert not isinstance(there, Corrupt)
+    assert quarantined(folder) == []
+    for store in (writer, reader):
+        await store.close()
+
+
+async def test_whoever_reads_beside_a_writer_gets_the_bytes_of_the_version_it_is_told(folder: Path) -> None:
+    writer, reader = await opened(folder), await opened(folder)
+    await done(writer, put(sealed()))
+    ended = False
+
+    async def read() -> list[int]:
+        seen = [1]
+        while not ended:
+            for there in (await live(reader), *(await reader.query(Query(SAMPLES, within(HERE)))).records):
+                assert isinstance(there, Record)
+                assert is_whole(there, there.version)
+                seen.append(there.version)
+        return seen
+
+    reading = asyncio.ensure_future(read())
+    for version in range(2, 60):
+        await done(writer, put(sealed(version=version)))
+        await asyncio.sleep(0)
+    ended = True
+    seen = await reading
+    assert all(one <= other for one, other in pairwise(seen))
+    assert len(set(seen)) > 3
+    assert quarantined(folder) == []
+    for store in (writer, reader):
+        await store.close()
