@@ -20,8 +20,9 @@ SLIPS = {
     "two uploads may each see room": Slip(
         reservations,
         "Reservations.reserve",
-        "    def named(balance: Balance) -> Balance:\n        self._refuse_beyond(life.tenant, balance.total, size)\n",
-        "    self._refuse_beyond(life.tenant, (await self._balance(life.tenant)).total, size)\n\n    def named(balance: Balance) -> Balance:\n",
+        "    await self._change(life.tenant, named)\n",
+        "    self._refuse_beyond(life.tenant, (await self._balance(life.tenant)).total, size)\n"
+        "    await self._change(life.tenant, lambda balance: balance.with_entry(upload, Entry(size, micros(now)), size))\n",
     ),
     "the old chunks are erased before the manifest is replaced": Slip(
         manifests,
