@@ -249,15 +249,20 @@ class Manifests:
         try:
             await self._reservations.hold(upload.reservation, upload.size, str(manifest.fields["artifact_id"]))
         except Lapsed:
-            gone = self._deletion(manifest)
-            with suppress(StoreError):
-                await self._placement.write_one("artifacts.delete", self._store, gone)
+            stood = await self._takes_back(manifest)
             await self._not_there_any_more(upload)
-            raise self._too_slow() from None
+            if stood:
+                raise self._too_slow() from None
         except StoreError as error:
             if self._placement.now() - upload.reservation.updated_at > self._placement.settings.mark_life / 2:
                 raise
             log.info("a sweep will see that artifact %s is held: %s", manifest.fields["artifact_id"], error)
+
+    async def _takes_back(self, manifest: Record) -> bool:
+        """Delete a manifest whose upload is held no more. False where others have replaced or deleted it since: the upload went with it."""
+        with suppress(StoreError):
+            return (await self._placement.write_one("artifacts.delete", self._store, self._deletion(manifest))).applied
+        return True
 
     async def _not_there_any_more(self, upload: _Upload | None) -> None:
         """Raise `NotFound` where an upload was given up since its session has ended."""

@@ -137,7 +137,12 @@ class Reservations:
         """A manifest names the upload, which has so many bytes. Raises `Lapsed` where the reservation is gone."""
         await self._again(reservation, size, held_for=artifact_id)
         upload = str(reservation.fields["upload"])
-        await self._change(reservation.key.tenant, lambda balance: balance.without(upload, size))
+
+        def held(balance: Balance) -> Balance:
+            entry = balance.under_way.get(upload)
+            return balance if entry is None or entry.leaves else balance.without(upload, size)  # who returns it says what is left
+
+        await self._change(reservation.key.tenant, held)
 
     def _refuse_beyond(self, tenant: str, held: int, asked: int) -> None:
         for quota in self._quotas:
@@ -285,7 +290,9 @@ def _balance_key(tenant: str) -> Key:
 def _is_as(there: Stored | None, reservation: Record) -> bool:
     """Whether this reservation stands, put by a driver's second attempt; or a sweep has held the upload where it was to be held."""
     held_for = reservation.fields.get("artifact_id")
-    return isinstance(there, Record) and (there.version == reservation.version or (held_for is not None and there.fields.get("artifact_id") == held_for))
+    if not isinstance(there, Record):
+        return False
+    return there.version == reservation.version or (held_for is not None and there.fields.get("artifact_id") == held_for)
 
 
 def bytes_of(reservation: Record) -> int:

@@ -213,6 +213,41 @@ async def test_room_is_made_once_where_the_answer_was_lost_and_another_was_next(
     assert await engine.conversations.reservations.reserved(TENANT) == MOST
 
 
+async def test_room_is_returned_of_what_is_deleted_while_its_writer_tells_the_balance(world: World) -> None:
+    """And whoever deleted it dies over that (found by the simulation of uploads)."""
+    other = await world.another_process()
+
+    async def deleted() -> None:
+        world.mid.fails_after.add("artifacts.return")
+        await delete(other)
+        world.heal()
+
+    async def named() -> None:
+        world.mid.after["artifacts.reservation"] = deleted
+
+    world.mid.after["artifacts.name"] = named
+    await put(world.engine, b"x" * 30)
+    await assert_reserved(other, TENANT, settled=False)
+    engine = await swept(world)
+    await assert_reserved(engine, TENANT)
+    assert await engine.conversations.reservations.reserved(TENANT) == 0
+
+
+async def test_an_upload_that_is_replaced_before_its_writer_holds_it_was_put(world: World) -> None:
+    """And a writer is not told that it was too slow (found by the simulation of uploads)."""
+    other = await world.another_process()
+
+    async def named() -> None:
+        await put(other, b"other" * 4)
+        await assert_reserved(other, TENANT, settled=False)
+
+    world.mid.after["artifacts.name"] = named
+    artifact = await put(world.engine, b"x" * 30)
+    assert await read(world.engine) == b"other" * 4
+    assert await world.engine.conversations.manifests.get(TENANT, artifact.id) is not None
+    await assert_reserved(await swept(world), TENANT)
+
+
 async def test_who_reads_gets_one_upload_whole_or_is_told(world: World) -> None:
     await put(world.engine, b"old" * 10)
     found = await world.engine.conversations.manifests.at(TENANT, "s1", "a")
