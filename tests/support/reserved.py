@@ -15,7 +15,7 @@ from memory.ports.record import Record
 
 def total_of(reservations: Sequence[Record]) -> int:
     """What a tenant's balance says, of all rows of its reservations."""
-    return next((int(row.body["total"]) for row in reservations if "total" in row.body), 0)  # type: ignore[call-overload]
+    return next((int(row.body["total"]) for row in reservations if "total" in row.body), 0)
 
 
 def miscounted(reservations: Sequence[Record]) -> list[str]:

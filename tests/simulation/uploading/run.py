@@ -314,7 +314,7 @@ class Client(Worker[World]):
     # -- pointing -----------------------------------------------------------------------------------------------------
 
     def _any(self, random: Random) -> str | None:
-        there = sorted({shown[-1].artifact_id for shown in self.run.shown.values()} - {None})
+        there = sorted({one for shown in self.run.shown.values() if (one := shown[-1].artifact_id) is not None})
         known = there if there and random.random() < 0.8 else sorted(self.run.ids)
         return random.choice(known) if known else None
 
@@ -466,6 +466,8 @@ async def _read_back(world: World, memory: Memory) -> None:
         if {path: one.id for path, one in listed.items()} != {path: one.artifact_id for path, one in wanted.items()}:
             world.broken.append(f"in the end {listed} are listed of {session}, and {wanted} stand")
         for path, one in wanted.items():
+            if world.uploads[str(one.label)].torn:
+                continue
             if await memory.artifacts.read((session, path)) != world.uploads[str(one.label)].data:
                 world.broken.append(f"in the end {one.label} is not what is read of {(session, path)}")
 
@@ -474,7 +476,7 @@ async def _altered(world: World, memory: Memory) -> None:
     """A disk alters a byte: nobody is told that these are the bytes that were put."""
     for session, path in ((session, path) for session in SESSIONS for path in PATHS):
         shown = world.during((session, path), inf)[-1]
-        if shown.label is None or not world.uploads[shown.label].data:
+        if shown.label is None or world.uploads[shown.label].torn or not world.uploads[shown.label].data:
             continue
         manifest = next(row for row in world.manifests.values() if row.fields["artifact_id"] == shown.artifact_id)
         chunk = next(row for row in world.standing(ARTIFACTS) if row.fields["upload"] == manifest.fields["upload"])

@@ -145,7 +145,7 @@ class Run(World):
             elif key not in before or before[key].fields["upload"] != stood[key].fields["upload"]:
                 self._came(before.get(key), stood[key], now)
         self._look_at_places(now)
-        if (size := sum(int(str(row.fields["size"])) for row in stood.values())) > MOST:
+        if (size := sum(int(str(row.fields["size"])) for row in self.whole())) > MOST:
             self.broken.append(f"artifacts of {size} bytes stand, of at most {MOST}")
         self.pointed |= {(row.key.id, str(row.fields["artifact_id"])) for row in self.standing(ENTRIES) if row.fields.get("artifact_id") is not None}
 
@@ -217,6 +217,10 @@ class Run(World):
     def _reserved_for(self, name: str) -> object:
         return next((row.fields["bytes"] for row in self.reserved.values() if row.fields["upload"] == name), -1)
 
+    def whole(self) -> list[Record]:
+        """The manifests that stand, but for those whose writers slept: each is taken back unless its writer dies over that."""
+        return [row for row in self.manifests.values() if not self.uploads[_label(artifact_of(row))].torn]
+
     def slept(self, name: str, now: float) -> bool:
         """Whether a sweep may have given the upload up."""
         return now - self.renewed.get(name, 0.0) > LEASE
@@ -264,7 +268,7 @@ class Run(World):
 
     def judge(self) -> None:
         self.look()
-        self.broken += unsettled(self.standing(RESERVATIONS), list(self.manifests.values()), self.standing(ARTIFACTS))
+        self.broken += unsettled(self.standing(RESERVATIONS), self.whole(), self.standing(ARTIFACTS))
         for row in (row for row in self.manifests.values() if row.fields["incarnation"] != self.lives[artifact_of(row).session_id][-1][1]):
             self.broken.append(f"{artifact_of(row).path} is left of a session that was deleted")
         self._judge_sessions()
@@ -272,7 +276,7 @@ class Run(World):
         for row in self.standing(ENTRIES):
             to = row.fields.get("artifact_id")
             if to is not None and to not in there and not self._came_late(row.key.id, self.died[str(to)]):
-                self.broken.append(f"entry {row.key.id} ({row.role}) points to {to}, which was deleted")
+                self.broken.append(f"entry {row.key.id} ({row.role}) points to {to!s}, which was deleted")
 
     def _judge_sessions(self) -> None:
         live = {scope_of(session) for session, lives in self.lives.items() if lives[-1][1] is not None}
