@@ -207,8 +207,8 @@ class Client(Worker[World]):
             self._wrong(f"{upload.label} was refused, and stood")
 
     def _acknowledged(self, upload: Upload, made: Artifact) -> None:
-        if upload.came is None or (upload.torn and self.run.during(upload.place, inf)[-1].label == upload.label):
-            self._wrong(f"{upload.label} was acknowledged, and {'is torn' if upload.torn else 'never stood'}")
+        if upload.came is None or upload.taken_back or (upload.torn and self.run.during(upload.place, inf)[-1].label == upload.label):
+            self._wrong(f"{upload.label} was acknowledged, and never stood, is torn, or was taken back")
         if (made.id, made.size, labels_of([made])) != (upload.came, len(upload.data), [upload.label]):
             self._wrong(f"{upload.label} is told of {made}, and stood as {upload.came}")
 

@@ -65,6 +65,8 @@ class Upload(Call):
     """The id under which it stood."""
     torn: bool = False
     """It stood without its bytes, for its writer had slept until they were given up."""
+    taken_back: bool = False
+    """Nobody else deleted it, or put something in its place."""
     since: float = 0.0
     """When its writer was last handed something to put, or began."""
     pause: float = 0.0
@@ -236,6 +238,7 @@ class Run(World):
                     return
             elif deletion.may_act(now) and deletion.is_of(artifact):
                 return
+        upload.taken_back = True
         if not (upload.may_act(now) and self.slept(str(row.fields["upload"]), now)):
             self.broken.append(f"{upload.label} is there no more, and nobody deleted it")
 
