@@ -136,7 +136,11 @@ class Manifests:
         except (Exception, asyncio.CancelledError):
             await self._give_up(tenant, name)
             raise
-        manifest = await self._name(upload, path, media_type, stands)
+        try:
+            manifest = await self._name(upload, path, media_type, stands)
+        except Lapsed:
+            await self._not_there_any_more(upload)
+            raise self._too_slow() from None
         await self._hold(upload, manifest)
         await self._outbox.finish(Pending(MANIFESTS, self._store, manifest))
         return artifact_of(manifest)
@@ -207,6 +211,9 @@ class Manifests:
                 continue
             await patience.wait()
             stands = await self._readable(upload.key)
+            if isinstance(stands, Record | Tombstone) and any(owed.id == f"{DROP}:{upload.name}" for owed in stands.owed):
+                return manifest  # it stood, and its answer was lost: others have replaced or deleted it since
+            upload.reservation = await self._reservations.renew(upload.reservation)
             if upload.artifact_id is not None and isinstance(stands, Record | Tombstone):
                 await self._give_up(upload.life.tenant, upload.name)
                 raise Stands(stands)

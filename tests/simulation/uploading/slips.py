@@ -8,7 +8,7 @@ from memory.orchestrator.conversations import manifests, reservations
 from tests.support.slips import Slip
 
 _WRITES = "__import__('memory.ports.writes').ports.writes"
-_NAMED = "    manifest = await self._name(upload, path, media_type, stands)\n"
+_NAMED = "    try:\n        manifest = await self._name(upload, path, media_type, stands)\n"
 
 SLIPS: dict[str, Slip] = {
     "the-manifest-comes-before-its-chunks": Slip(

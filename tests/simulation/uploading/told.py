@@ -122,7 +122,7 @@ class Run(World):
     renewed: dict[str, float] = field(default_factory=dict)
     """By the name that the engine gives an upload: when its reservation was put last."""
     held: set[str] = field(default_factory=set)
-    """The artifacts whose room was held. Of others that go with their session, whose writer died before that, entries are not cleared (docs/plan.md)."""
+    """The artifacts whose room was held. Of others that go with their session, entries are not cleared (docs/plan.md)."""
     reserved: dict[Key, Record] = field(default_factory=dict)
     totals: list[tuple[float, int]] = field(default_factory=lambda: [(0.0, 0)])
     """What the balance said from when on."""
@@ -194,6 +194,8 @@ class Run(World):
             self.broken.append(f"{what} was refused, and stands")
         if not upload.may_act(now):
             self.broken.append(f"{what} came long after its call had ended")
+        if upload.came is not None:
+            self.broken.append(f"{what} came twice")
         self._is_said_to_be(upload, artifact, what)
         if before is not None and (before.fields["artifact_id"], before.created_at) != (artifact.id, artifact.created_at):
             self.broken.append(f"{what} is another artifact than the one in whose place it is")

@@ -27,10 +27,10 @@ SLIPS = {
     "the old chunks are erased before the manifest is replaced": Slip(
         manifests,
         "Manifests.put",
-        "    manifest = await self._name(upload, path, media_type, stands)\n",
+        "    try:\n        manifest = await self._name(upload, path, media_type, stands)\n",
         "    if isinstance(stands, Record):\n"
         "        await self._drop_noted(Pending(MANIFESTS, self._store, stands), _to_drop(stands))\n"
-        "    manifest = await self._name(upload, path, media_type, stands)\n",
+        "    try:\n        manifest = await self._name(upload, path, media_type, stands)\n",
     ),
     "orphans are never swept": Slip(manifests, "Manifests._look_noted", "        await self._drop_given_up(reservation)\n", ""),
     "the digest is never checked": Slip(manifests, "Manifests.stream", 'digest.hexdigest() != said["sha256"] or', ""),

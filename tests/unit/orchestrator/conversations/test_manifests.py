@@ -248,6 +248,26 @@ async def test_an_upload_that_is_replaced_before_its_writer_holds_it_was_put(wor
     await assert_reserved(await swept(world), TENANT)
 
 
+@pytest.mark.parametrize("how", ["drops", "is yet to drop"])
+async def test_an_upload_whose_answer_was_lost_is_not_put_again_over_what_replaced_it(world: World, how: str) -> None:
+    """Its bytes go with the replacement (found by the simulation of uploads)."""
+    other = await world.another_process()
+
+    async def replaced() -> None:
+        if how == "is yet to drop":
+            world.mid.fails_before.add("artifacts.drop")
+        await put(other, b"other" * 4)
+        world.heal()
+        raise StoreUnavailable("mid", "the answer is lost")
+
+    world.mid.after["artifacts.name"] = replaced
+    with suppress(StoreUnavailable):
+        await put(world.engine, b"x" * 30)
+    engine = await swept(world)
+    assert await read(engine) == b"other" * 4
+    await assert_reserved(engine, TENANT)
+
+
 async def test_who_reads_gets_one_upload_whole_or_is_told(world: World) -> None:
     await put(world.engine, b"old" * 10)
     found = await world.engine.conversations.manifests.at(TENANT, "s1", "a")
