@@ -12,8 +12,8 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from contextlib import suppress
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import aclosing, suppress
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -153,16 +153,20 @@ class Manifests:
         return StoreUnavailable(self._store.name, "an upload took so long between two of its steps that a sweep gave it up: put it again")
 
     async def _lay(self, upload: _Upload, data: AsyncIterator[bytes]) -> None:
-        async for portion in _portions(data):
-            size = sum(map(len, portion))
-            self._refuse_beyond(upload.size + size)
-            await asyncio.to_thread(_update, upload.hash, portion)
-            if (more := upload.size + size - bytes_of(upload.reservation)) > 0:
-                upload.reservation = await self._reservations.grow(upload.reservation, more)
-            elif self._placement.now() - upload.reservation.updated_at > self._placement.settings.mark_life / 4:
-                upload.reservation = await self._reservations.renew(upload.reservation)
-            await self._put_chunks(upload, portion)
-            upload.size, upload.chunks = upload.size + size, upload.chunks + len(portion)
+        async with aclosing(_portions(data)) as portions:
+            async for portion in portions:
+                await self._lay_portion(upload, portion)
+
+    async def _lay_portion(self, upload: _Upload, portion: Sequence[bytes]) -> None:
+        size = sum(map(len, portion))
+        self._refuse_beyond(upload.size + size)
+        await asyncio.to_thread(_update, upload.hash, portion)
+        if (more := upload.size + size - bytes_of(upload.reservation)) > 0:
+            upload.reservation = await self._reservations.grow(upload.reservation, more)
+        elif self._placement.now() - upload.reservation.updated_at > self._placement.settings.mark_life / 4:
+            upload.reservation = await self._reservations.renew(upload.reservation)
+        await self._put_chunks(upload, portion)
+        upload.size, upload.chunks = upload.size + size, upload.chunks + len(portion)
 
     async def _put_chunks(self, upload: _Upload, portion: Sequence[bytes]) -> None:
         puts = [self._chunk(upload, upload.chunks + number, data) for number, data in enumerate(portion)]
@@ -488,7 +492,7 @@ def _update(digest: Any, portion: Sequence[bytes]) -> None:
         digest.update(data)
 
 
-async def _portions(data: AsyncIterator[bytes]) -> AsyncIterator[list[bytes]]:
+async def _portions(data: AsyncIterator[bytes]) -> AsyncGenerator[list[bytes], None]:
     """The bytes as chunks, each but the last as large as may be, some at a time."""
     buffer = bytearray()
     async for piece in data:

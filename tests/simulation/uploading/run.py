@@ -9,8 +9,8 @@ stands alone, and nothing points to what is gone.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import AsyncGenerator, Iterator
+from contextlib import aclosing, contextmanager, suppress
 from dataclasses import replace
 from functools import partial
 from math import inf
@@ -135,7 +135,7 @@ class Client(Worker[World]):
     async def _slow(self, label: str, random: Random) -> None:
         """So slowly that its lease would end if it were not renewed."""
 
-        async def portions(upload: Upload) -> AsyncIterator[bytes]:
+        async def portions(upload: Upload) -> AsyncGenerator[bytes, None]:
             for start in range(0, len(upload.data), PORTION * CHUNK_BYTES):
                 yield upload.data[start : start + PORTION * CHUNK_BYTES]
                 await asyncio.sleep(BREATH * (0.7 + 0.3 * random.random()))
@@ -145,7 +145,7 @@ class Client(Worker[World]):
         await self._uploaded(label, self._place(random), SIZES[-1], portions, known=random.random() < 0.5)
 
     async def _broken_off(self, label: str, random: Random) -> None:
-        async def some(upload: Upload) -> AsyncIterator[bytes]:
+        async def some(upload: Upload) -> AsyncGenerator[bytes, None]:
             yield upload.data[: 1 + random.randrange(len(upload.data))]
             raise BrokenOff
 
@@ -167,10 +167,10 @@ class Client(Worker[World]):
         media_type = f"text/{upload.label}"
         if given is None:
             return await self.memory.artifacts.put(*upload.place, upload.data, media_type=media_type)
-        pieces = upload.timed(given(upload), self.run.loop.time)
-        if known:  # as of a file
-            return await self.engine.conversations.manifests.put(TENANT, *upload.place, media_type, pieces, len(upload.data))
-        return await self.memory.artifacts.put(*upload.place, pieces, media_type=media_type)
+        async with aclosing(given(upload)) as given_out, aclosing(upload.timed(given_out, self.run.loop.time)) as pieces:
+            if known:  # as of a file
+                return await self.engine.conversations.manifests.put(TENANT, *upload.place, media_type, pieces, len(upload.data))
+            return await self.memory.artifacts.put(*upload.place, pieces, media_type=media_type)
 
     async def _uploaded(self, label: str, place: Place, size: int, given: Any = None, *, known: bool = False) -> None:
         begun = self.run.loop.time()
@@ -391,7 +391,7 @@ class Client(Worker[World]):
             await self.engine.maintenance.sweep()
 
 
-async def _pieces(upload: Upload, random: Random, longest: float = 0.01) -> AsyncIterator[bytes]:
+async def _pieces(upload: Upload, random: Random, longest: float = 0.01) -> AsyncGenerator[bytes, None]:
     data = upload.data
     while data:
         size = 1 + random.randrange(3 * CHUNK_BYTES)

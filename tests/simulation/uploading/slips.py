@@ -51,7 +51,9 @@ SLIPS: dict[str, Slip] = {
     ),
     "what-is-dropped-keeps-its-room": Slip(manifests, "Manifests._drop_noted", 'await self._reservations.give_back(tenant, said["upload"])', "pass"),
     "what-is-deleted-leaves-its-chunks": Slip(manifests, "Manifests._deletion", ", _to_drop(manifest))", ",)"),
-    "a-lease-is-not-renewed": Slip(manifests, "Manifests._lay", "self._placement.settings.mark_life / 4", "self._placement.settings.mark_life * 4"),
+    "a-lease-is-not-renewed": Slip(
+        manifests, "Manifests._lay_portion", "self._placement.settings.mark_life / 4", "self._placement.settings.mark_life * 4"
+    ),
     "an-upload-is-given-up-that-goes-on": Slip(
         manifests, "Manifests._look_noted", "self._placement.settings.mark_life and not", "self._placement.settings.mark_life * 0 and not"
     ),
