@@ -105,8 +105,11 @@ class SimulatedLoop(asyncio.BaseEventLoop):
     def call_soon_threadsafe(self, callback: Callable[..., Any], *args: Any, context: Context | None = None) -> NoReturn:  # type: ignore[override]
         raise RuntimeError("a simulated run has one thread")
 
-    def run_in_executor(self, executor: Any, func: Callable[..., Any], *args: Any) -> NoReturn:  # type: ignore[override]
-        raise RuntimeError("a simulated run has one thread")
+    def run_in_executor(self, executor: Any, func: Callable[..., Any], *args: Any) -> asyncio.Future[Any]:  # type: ignore[override]
+        """A simulated run has one thread, which does it at once."""
+        future = self.create_future()
+        future.set_result(func(*args))
+        return future
 
     def _asyncgen_finalizer_hook(self, agen: Any) -> None:
         """A generator that nobody finished is closed by a task of its own, as in any loop; but by this thread, the only one."""

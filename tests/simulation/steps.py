@@ -283,7 +283,8 @@ BESIDE = frozenset(
     """.split()
 )
 """Steps of the engine that no run is aimed at: histories of their own are, `tests/unit/orchestrator/test_forms.py`, `test_trust.py`,
-`test_numbers.py` and `test_tenants.py` there, and `test_manifests.py` of conversations; or runs of their own, `tests.simulation.superseding`."""
+`test_numbers.py` and `test_tenants.py` there, and `test_manifests.py` of conversations; or runs of their own, `tests.simulation.superseding` and
+`uploading`."""
 _ERASES = ("erase.begin", "erase.raise", "erase.delete", "erase.end", "owed.settle")
 """Steps of the engine's that end a session, or what it owes."""
 

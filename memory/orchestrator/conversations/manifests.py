@@ -12,8 +12,8 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
-from contextlib import suppress
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterable, Sequence
+from contextlib import aclosing, suppress
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
@@ -140,7 +140,11 @@ class Manifests:
         except (Exception, asyncio.CancelledError):
             await self._give_up(tenant, name)
             raise
-        manifest = await self._name(upload, path, media_type, stands)
+        try:
+            manifest = await self._name(upload, path, media_type, stands)
+        except Lapsed:
+            await self._not_there_any_more(upload)
+            raise self._too_slow() from None
         await self._hold(upload, manifest)
         await self._outbox.finish(Pending(MANIFESTS, self._store, manifest))
         return artifact_of(manifest)
@@ -153,15 +157,19 @@ class Manifests:
         return StoreUnavailable(self._store.name, "an upload took so long between two of its steps that a sweep gave it up: put it again")
 
     async def _lay(self, upload: _Upload, data: AsyncIterator[bytes]) -> None:
-        async for portion in _portions(data):
-            size = sum(map(len, portion))
-            self._refuse_beyond(upload.size + size)
-            if (more := upload.size + size - bytes_of(upload.reservation)) > 0:
-                upload.reservation = await self._grown(upload, more)
-            elif self._placement.now() - upload.reservation.updated_at > self._placement.settings.mark_life / 4:
-                upload.reservation = await self._reservations.renew(upload.reservation)
-            await asyncio.gather(self._put_chunks(upload, portion), asyncio.to_thread(_update, upload.hash, portion))
-            upload.size, upload.chunks = upload.size + size, upload.chunks + len(portion)
+        async with aclosing(_portions(data)) as portions:
+            async for portion in portions:
+                await self._lay_portion(upload, portion)
+
+    async def _lay_portion(self, upload: _Upload, portion: Sequence[bytes]) -> None:
+        size = sum(map(len, portion))
+        self._refuse_beyond(upload.size + size)
+        if (more := upload.size + size - bytes_of(upload.reservation)) > 0:
+            upload.reservation = await self._grown(upload, more)
+        elif self._placement.now() - upload.reservation.updated_at > self._placement.settings.mark_life / 4:
+            upload.reservation = await self._reservations.renew(upload.reservation)
+        await asyncio.gather(self._put_chunks(upload, portion), asyncio.to_thread(_update, upload.hash, portion))
+        upload.size, upload.chunks = upload.size + size, upload.chunks + len(portion)
 
     async def _grown(self, upload: _Upload, more: int) -> Record:
         """The reservation with room for so many bytes more, and for as many again as have come where the tenant has that."""
@@ -216,6 +224,9 @@ class Manifests:
                 continue
             await patience.wait()
             stands = await self._readable(upload.key)
+            if isinstance(stands, Record | Tombstone) and any(owed.id == f"{DROP}:{upload.name}" for owed in stands.owed):
+                return manifest  # it stood, and its answer was lost: others have replaced or deleted it since
+            upload.reservation = await self._reservations.renew(upload.reservation)
             if upload.artifact_id is not None and isinstance(stands, Record | Tombstone):
                 await self._give_up(upload.life.tenant, upload.name)
                 raise Stands(stands)
@@ -259,20 +270,29 @@ class Manifests:
         try:
             await self._reservations.hold(upload.reservation, upload.size, str(manifest.fields["artifact_id"]))
         except Lapsed:
-            with suppress(StoreError):
-                await self._take_back(manifest)
+            stood = await self._takes_back(manifest)
             await self._not_there_any_more(upload)
-            raise self._too_slow() from None
+            if stood:
+                raise self._too_slow() from None
         except StoreError as error:
             if self._placement.now() - upload.reservation.updated_at > self._placement.settings.mark_life / 2:
                 raise
             log.info("a sweep will see that artifact %s is held: %s", manifest.fields["artifact_id"], error)
 
-    async def _take_back(self, manifest: Record) -> None:
-        """Delete it, unless it was replaced; at a later version where it was numbered since."""
+    async def _takes_back(self, manifest: Record) -> bool:
+        """Delete a manifest whose upload is held no more, at a later version where it was numbered since.
+
+        False where others have replaced or deleted it: the upload went with it.
+        """
         there: Stored | None = manifest
-        while isinstance(there, Record) and there.fields["upload"] == manifest.fields["upload"]:
-            there = (await self._placement.write_one("artifacts.delete", self._store, self._deletion(there))).stored
+        with suppress(StoreError):
+            while isinstance(there, Record) and there.fields["upload"] == manifest.fields["upload"]:
+                outcome = await self._placement.write_one("artifacts.delete", self._store, self._deletion(there))
+                if outcome.applied:
+                    return True
+                there = outcome.stored
+            return False
+        return True
 
     async def _not_there_any_more(self, upload: _Upload | None) -> None:
         """Raise `NotFound` where an upload was given up since its session has ended."""
@@ -497,7 +517,7 @@ def _update(digest: Any, portion: Sequence[bytes]) -> None:
         digest.update(data)
 
 
-async def _portions(data: AsyncIterator[bytes]) -> AsyncIterator[list[bytes]]:
+async def _portions(data: AsyncIterator[bytes]) -> AsyncGenerator[list[bytes], None]:
     """The bytes as chunks, each but the last as large as may be, some at a time."""
     buffer, filled = memoryview(bytearray(PORTION * CHUNK_BYTES)), 0
     async for piece in data:

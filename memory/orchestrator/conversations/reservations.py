@@ -96,6 +96,8 @@ class Reservations:
         now = self._placement.now()
 
         def named(balance: Balance) -> Balance:
+            if upload in balance.under_way:
+                return balance  # by this very call, whose answer was lost
             self._refuse_beyond(life.tenant, balance.total, size)
             return balance.with_entry(upload, Entry(size, micros(now)), size)
 
@@ -113,17 +115,19 @@ class Reservations:
 
     async def grow(self, reservation: Record, more: int) -> Record:
         """Room for so many bytes more. Raises `QuotaExceeded`, and `Lapsed` where the reservation is gone."""
-        tenant, upload = reservation.key.tenant, str(reservation.fields["upload"])
+        tenant, upload, wanted = reservation.key.tenant, str(reservation.fields["upload"]), bytes_of(reservation) + more
 
         def grown(balance: Balance) -> Balance:
             entry = balance.under_way.get(upload)
             if entry is None:
                 raise Lapsed("the room of this upload was given up")
-            self._refuse_beyond(tenant, balance.total, more)
-            return balance.with_entry(upload, replace(entry, counted=entry.counted + more), more)
+            if entry.counted >= wanted:
+                return balance
+            self._refuse_beyond(tenant, balance.total, wanted - entry.counted)
+            return balance.with_entry(upload, replace(entry, counted=wanted), wanted - entry.counted)
 
         await self._change(tenant, grown)
-        return await self._again(reservation, bytes_of(reservation) + more)
+        return await self._again(reservation, wanted)
 
     async def renew(self, reservation: Record) -> Record:
         """It is under way still. Raises `Lapsed` where it is gone."""
@@ -133,7 +137,12 @@ class Reservations:
         """A manifest names the upload, which has so many bytes. Raises `Lapsed` where the reservation is gone."""
         await self._again(reservation, size, held_for=artifact_id)
         upload = str(reservation.fields["upload"])
-        await self._change(reservation.key.tenant, lambda balance: balance.without(upload, size))
+
+        def held(balance: Balance) -> Balance:
+            entry = balance.under_way.get(upload)
+            return balance if entry is None or entry.leaves else balance.without(upload, size)  # who returns it says what is left
+
+        await self._change(reservation.key.tenant, held)
 
     def _refuse_beyond(self, tenant: str, held: int, asked: int) -> None:
         for quota in self._quotas:
@@ -153,8 +162,7 @@ class Reservations:
         outcome = await self._placement.write_one("artifacts.reservation", self._store, put)
         if (error := refused(self._store, outcome)) is not None:
             raise error
-        there = outcome.stored
-        if not outcome.applied and not (isinstance(there, Record) and there.version == reservation.version):  # else a driver's second attempt
+        if not (outcome.applied or _is_as(outcome.stored, reservation)):
             raise Lapsed("the room of this upload was given up")
         return reservation
 
@@ -277,6 +285,14 @@ def reservation_key(tenant: str, upload: str) -> Key:
 
 def _balance_key(tenant: str) -> Key:
     return Key(tenant, ids.derived_id(tenant, RESERVATIONS_SCOPE, "balance"))
+
+
+def _is_as(there: Stored | None, reservation: Record) -> bool:
+    """Whether this reservation stands, put by a driver's second attempt; or a sweep has held the upload where it was to be held."""
+    held_for = reservation.fields.get("artifact_id")
+    if not isinstance(there, Record):
+        return False
+    return there.version == reservation.version or (held_for is not None and there.fields.get("artifact_id") == held_for)
 
 
 def bytes_of(reservation: Record) -> int:

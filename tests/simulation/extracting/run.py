@@ -13,9 +13,7 @@ from random import Random
 
 from memory.adapters.in_memory import InMemoryStore
 from memory.domain.errors import MemoryTiersError
-from memory.facade.access import Access
 from memory.facade.config import MemoryConfig
-from memory.facade.life import Life
 from memory.facade.manager import EveryNTurns, EveryTurn, Extraction, MemoryManager, NamedStore, Recording
 from memory.facade.manager.manager import NAMESPACE
 from memory.facade.manager.spool import Buffer
@@ -27,6 +25,7 @@ from tests.simulation.extracting.elsewhere import RECORDING, STRIKE, Hears, Note
 from tests.simulation.extracting.told import HEARD, LEAVES_OUT, NOTES, SOME, Said, Told
 from tests.simulation.extracting.told import Life as Recorded
 from tests.simulation.faults import LATEST, RESTARTS, Fault, FaultPlan, Process, Server, WorkerCrashed
+from tests.simulation.lives import memory_over
 from tests.simulation.loop import OWNER, START, SimulatedLoop, run, seeded
 from tests.simulation.sessions.acts import TENANT, texts_in
 from tests.simulation.sessions.run import Run
@@ -47,15 +46,6 @@ CONFIG = MemoryConfig.load("memory://", embedder="none", accept_loss=True, tenan
 USERS = {"s/1": "bob", "s/2": "ada"}
 OUTAGE = 13
 """Turns of an outage: more than it takes for a store to be tried more seldom, and such that every store is owed something by the last."""
-
-
-class Lasting(Life):
-    """An engine that is opened by a process and kept up by nobody: what a store owes is told by acts."""
-
-    async def open(self, *, reindex: bool = False) -> None:
-        self._owner = asyncio.get_running_loop()
-        self._open = engine = self._build()
-        await engine.open()
 
 
 class Manager(MemoryManager):
@@ -83,7 +73,7 @@ class Agent:
     def __init__(self, told: Told, process: Process) -> None:
         self.told, self._process = told, process
         engine = told.run.engine(process, None)
-        self.memory = Memory._over(Access(CONFIG, Lasting(lambda: engine, timedelta(0)), TENANT))
+        self.memory = memory_over(engine, CONFIG)
         self.engine = engine
         self.manager = self._managing(self.memory)
         self._apart = self._managing(None)

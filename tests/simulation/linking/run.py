@@ -7,33 +7,27 @@ each question of the graph is asked of an engine and of a model in plain Python.
 from __future__ import annotations
 
 import asyncio
-import traceback
 from collections.abc import Iterable
-from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from random import Random
 from unittest.mock import patch
 
-from memory.adapters.in_memory import InMemoryStore
 from memory.domain import ids
 from memory.domain.entry import EntryDraft
-from memory.domain.errors import Conflict, Contended, InvalidInput, InvalidScopePromotion, MemoryTiersError, NotFound, StoreError
+from memory.domain.errors import Conflict, Contended, InvalidInput, InvalidScopePromotion, NotFound, StoreError
 from memory.domain.scope import Scope
 from memory.orchestrator import graph
 from memory.orchestrator.collections import ENTRIES, RELATIONS
 from memory.orchestrator.engine import Engine
 from memory.orchestrator.relations import LABELS, Relation, Shows
 from memory.orchestrator.superseding import Superseded
-from memory.orchestrator.topology import Topology
 from memory.policies.asked import Asked
 from memory.ports.record import Key, Record, Role
-from memory.ports.store import Store
-from tests.simulation.faults import CLOCK_ERROR, LATEST, FaultPlan, Process, Server, WorkerCrashed
-from tests.simulation.faulty_store import FaultyStore
+from tests.simulation.faults import CLOCK_ERROR
 from tests.simulation.linking.model import model_of
-from tests.simulation.loop import OWNER, START, SimulatedClock, SimulatedLoop, run, seeded
-from tests.simulation.setup import SETTINGS
+from tests.simulation.lives import Worker, World, at_work, audited, loop_of, plan_of, play, servers_of
+from tests.simulation.loop import START, seeded
 from tests.simulation.world import HOME
 
 TENANT, SCOPES = "acme", (Scope.session("s1"), Scope.user("ada"))
@@ -56,13 +50,9 @@ WEIGHTS = {
 
 
 @dataclass(slots=True)
-class Run:
+class Run(World):
     """Everything of one run that its workers share, and what was seen in the stores."""
 
-    seed: int
-    loop: SimulatedLoop
-    plan: FaultPlan
-    servers: list[Server]
     ids: list[str] = field(default_factory=list)
     """Of every entry that is written sometime: they have keys, so that one can be linked to before it is there."""
     born: set[str] = field(default_factory=set)
@@ -79,18 +69,7 @@ class Run:
     """The entries that somebody began to retire by itself."""
     superseding: dict[str, set[str]] = field(default_factory=dict)
     """By entry, what was to take its place."""
-    broken: list[str] = field(default_factory=list)
-    acknowledged: int = 0
     asked: int = 0
-
-    def process(self, name: str, error: float = 0.0) -> Process:
-        return Process(name, self.loop, SimulatedClock(self.loop, error, CLOCK_ERROR), self.plan, lambda what: self.look())
-
-    def engine(self, process: Process) -> Engine:
-        clients: list[Store] = [FaultyStore(server, process, self.servers) for server in self.servers]
-        bits = seeded(self.seed, 5, *process.name.encode()).getrandbits
-        topology = Topology(short=clients[0], mid=clients[min(1, len(clients) - 1)], long=clients[-1])
-        return Engine(topology, clock=process.clock, settings=SETTINGS, random_bits=bits)
 
     def look(self) -> None:
         """No link stands before its ends did, and nothing gave way to what is not there."""
@@ -114,16 +93,10 @@ class Run:
                 self.broken.append(f"{what} tells of the link {one.id}, and not of both its ends")
 
 
-class Worker:
+class Linker(Worker[Run]):
     """One process."""
 
-    def __init__(self, run: Run, process: Process) -> None:
-        self.run, self.process, self.engine = run, process, run.engine(process)
-
-    async def perform(self, act: str, label: str, random: Random) -> None:
-        with suppress(StoreError, NotFound, Contended, Conflict, InvalidInput, InvalidScopePromotion):
-            await getattr(self, f"_{act}")(label, random)
-            self.run.acknowledged += 1
+    may_be_told = (StoreError, NotFound, Contended, Conflict, InvalidInput, InvalidScopePromotion)
 
     def _any(self, random: Random) -> str:
         there = sorted(self.run.born)
@@ -251,46 +224,25 @@ async def judge(world: Run, engine: Engine, now: datetime, random: Random) -> No
 
 def played(seed: int) -> Run:
     """One run; the same seed is the same run."""
-    random, loop = seeded(seed, 6), SimulatedLoop(seed * 1000 + 11)
+    random, loop = seeded(seed, 6), loop_of(seed)
     able = replace(HOME, atomic=random.random() < 0.5)
-    servers = [
-        Server(InMemoryStore(f"store-{n}", capabilities=able, clock=lambda: START + timedelta(seconds=loop.time())))
-        for n in range(random.choice((1, 2, 3)))
-    ]
-    plan = FaultPlan(seed=seed, rate=random.choice((0.0, 0.02, 0.05)), rare=frozenset(STEPS), most=12)
-    world = Run(seed, loop, plan, servers)
-    try:
-        with patch.object(graph, "PAGE", 3):
-            run(world.loop, _all(world))
-    except Exception as error:  # noqa: BLE001 - whatever it is, the run did not end well, and which seed it was matters
-        world.broken.append("stuck: " + "".join(traceback.format_exception(error)))
-    return world
+    servers = servers_of(loop, able, random.choice((1, 2, 3)))
+    world = Run(seed, loop, plan_of(seed, random, STEPS), servers)
+    with patch.object(graph, "PAGE", 3):
+        return play(world, _all)
 
 
 async def _all(world: Run) -> None:
-    todo = {f"w{number}": _acts(world.seed, number) for number in range(WORKERS)}
-    for label, act in (one for acts in todo.values() for one in acts):
+    todo = [_acts(world.seed, number) for number in range(WORKERS)]
+    for label, act in (one for acts in todo for one in acts):
         if act in ("write", "supersede"):
             scope = SCOPES[seeded(world.seed, 9, *label.encode()).randrange(2)]
             world.ids.append(ids.keyed_id(TENANT, scope.text, label))
-    async with asyncio.TaskGroup() as group:
-        for number, (name, acts) in enumerate(todo.items()):
-            group.create_task(_worker(world, name, number, acts))
-    world.plan.active = False
-    await asyncio.sleep(2 * LATEST + 1)  # what is still on the network arrives
-    process = world.process("auditor")
-    OWNER.set(process)
-    engine = world.engine(process)
-    await engine.open()
-    await asyncio.sleep(4 * CLOCK_ERROR)  # nothing ends any more by another clock
-    for _ in range(ROUNDS):
-        await asyncio.sleep(100)  # longer than any lease
-        report = await engine.maintenance.sweep()
-        if report.ran and not (report.finished or report.still_owed or report.moved or report.waiting or report.dropped_relations):
-            break
-    else:
-        world.broken.append(f"after {ROUNDS} sweeps without a fault there is still work to do: {report}")
-    await judge(world, engine, process.clock(), seeded(world.seed, 10))
+    lives = [(acts, seeded(world.seed, 4, number)) for number, acts in enumerate(todo)]
+    await at_work(world, lambda process: Linker(world, process), lives)
+    auditor = world.process("auditor")
+    engine = await audited(world, auditor, 4 * CLOCK_ERROR, ROUNDS)
+    await judge(world, engine, auditor.clock(), seeded(world.seed, 10))
 
 
 def _acts(seed: int, number: int) -> list[tuple[str, str]]:
@@ -298,37 +250,3 @@ def _acts(seed: int, number: int) -> list[tuple[str, str]]:
     kinds, odds = list(WEIGHTS), list(WEIGHTS.values())
     acts = [(f"w{number}.{n}", random.choices(kinds, odds)[0]) for n in range(ACTS_EACH)]
     return [(f"w{number}.a", "write"), (f"w{number}.b", "write"), *acts]
-
-
-async def _worker(world: Run, name: str, number: int, todo: list[tuple[str, str]]) -> None:
-    """One worker through its acts. When its process dies, another takes its place, with nothing but the stores."""
-    random = seeded(world.seed, 4, number)
-    life = 0
-    while todo:
-        life += 1
-        process = world.process(f"{name}.{life}", (random.random() - 0.5) * 0.2)
-        await process.lives(_live(world, process, todo, 1000 * number))
-        await asyncio.sleep(random.random() ** 3 * 10 if process.dead else 0)
-
-
-async def _live(world: Run, process: Process, todo: list[tuple[str, str]], numbers: int) -> None:
-    OWNER.set(process)
-    with suppress(WorkerCrashed):
-        worker = Worker(world, process)
-        process.begin(numbers)
-        while not await _opened(worker):  # noqa: ASYNC110
-            await asyncio.sleep(1)
-        while todo and not process.dead:
-            label, act = todo.pop(0)
-            process.begin(numbers + 1 + len(todo))
-            random = seeded(world.seed, 8, *label.encode())
-            await asyncio.sleep(random.random() ** 4 * 0.2)
-            await process.performs(worker.perform(act, label, random))
-
-
-async def _opened(worker: Worker) -> bool:
-    try:
-        await worker.engine.open()
-    except MemoryTiersError:
-        return False
-    return True

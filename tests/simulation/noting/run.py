@@ -8,26 +8,21 @@ all.
 from __future__ import annotations
 
 import asyncio
-import traceback
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass, field
-from datetime import timedelta
 from random import Random
 from typing import Any
 from unittest.mock import patch
 
-from memory.adapters.in_memory import InMemoryStore
-from memory.domain.errors import Contended, MemoryTiersError, ScratchpadFull, StoreError
+from memory.domain.errors import ScratchpadFull
 from memory.orchestrator import scratchpads
 from memory.orchestrator.collections import SCRATCHPADS
-from memory.orchestrator.engine import Engine
 from memory.orchestrator.scratchpads import Scratchpad
-from memory.orchestrator.topology import Topology
 from memory.ports.record import Record
-from tests.simulation.faults import CLOCK_ERROR, LATEST, FaultPlan, Process, Server, WorkerCrashed
-from tests.simulation.faulty_store import FaultyStore
-from tests.simulation.loop import OWNER, START, SimulatedClock, SimulatedLoop, run, seeded
+from tests.simulation.faults import CLOCK_ERROR, LATEST, Process
+from tests.simulation.lives import Worker, World, at_work, audited, loop_of, plan_of, play, servers_of
+from tests.simulation.loop import seeded
 from tests.simulation.setup import SETTINGS
 from tests.simulation.world import HOME
 
@@ -69,32 +64,18 @@ class Seen:
 
 
 @dataclass(slots=True)
-class Run:
+class Run(World):
     """Everything of one run that its workers share, and what was seen in the store."""
 
-    seed: int
-    loop: SimulatedLoop
-    plan: FaultPlan
-    server: Server
     acts: list[Act] = field(default_factory=list)
     by_nonce: dict[str, Act] = field(default_factory=dict)
     seen: dict[int, Seen] = field(default_factory=dict)
     """By place."""
     told: int = 0
     """The last place of which somebody was told."""
-    broken: list[str] = field(default_factory=list)
-    acknowledged: int = 0
-
-    def process(self, name: str, error: float = 0.0) -> Process:
-        return Process(name, self.loop, SimulatedClock(self.loop, error, CLOCK_ERROR), self.plan, lambda what: self.look())
-
-    def engine(self, process: Process) -> Engine:
-        client = FaultyStore(self.server, process, [self.server])
-        bits = seeded(self.seed, 5, *process.name.encode()).getrandbits
-        return Engine(Topology(short=client, mid=client, long=client), clock=process.clock, settings=SETTINGS, random_bits=bits)
 
     def standing(self) -> list[Record]:
-        return [row for row in self.server.store.state.everything(SCRATCHPADS.name) if isinstance(row, Record)]
+        return [row for row in self.servers[0].store.state.everything(SCRATCHPADS.name) if isinstance(row, Record)]
 
     # -- what holds at every moment -----------------------------------------------------------------------------------
 
@@ -167,11 +148,11 @@ class Run:
             self.broken.append(f"in the end {found.content!r} is read ({found.damaged}), and {self.content(last)} stands")
 
 
-class Worker:
+class Writer(Worker[Run]):
     """One process."""
 
     def __init__(self, run: Run, process: Process) -> None:
-        self.run, self.process, self.engine = run, process, run.engine(process)
+        super().__init__(run, process)
         self.act: Act | None = None
         pads: Any = self.engine.scratchpads
         put, end = pads._put, pads._end
@@ -188,11 +169,6 @@ class Worker:
             return found
 
         pads._put, pads._end = noticed, looked
-
-    async def perform(self, kind: str, label: str, random: Random) -> None:
-        with suppress(StoreError, Contended):
-            await getattr(self, f"_{kind}")(label, random)
-            self.run.acknowledged += 1
 
     def _begun(self, label: str, text: str = "") -> Act:
         self.act = Act(label, text, begun=self.run.loop.time())
@@ -265,71 +241,22 @@ def small() -> Iterator[None]:
 
 def played(seed: int) -> Run:
     """One run; the same seed is the same run."""
-    random, loop = seeded(seed, 6), SimulatedLoop(seed * 1000 + 11)
-    server = Server(InMemoryStore("store", capabilities=HOME, clock=lambda: START + timedelta(seconds=loop.time())))
-    plan = FaultPlan(seed=seed, rate=random.choice((0.0, 0.02, 0.05)), rare=frozenset(STEPS), most=12)
-    world = Run(seed, loop, plan, server)
-    try:
-        with small():
-            run(world.loop, _all(world))
-    except Exception as error:  # noqa: BLE001 - whatever it is, the run did not end well, and which seed it was matters
-        world.broken.append("stuck: " + "".join(traceback.format_exception(error)))
-    return world
+    loop = loop_of(seed)
+    world = Run(seed, loop, plan_of(seed, seeded(seed, 6), STEPS), servers_of(loop, HOME))
+    with small():
+        return play(world, _all)
 
 
 async def _all(world: Run) -> None:
-    async with asyncio.TaskGroup() as group:
-        for number in range(WORKERS):
-            group.create_task(_worker(world, f"w{number}", number))
-    world.plan.active = False
-    await asyncio.sleep(2 * LATEST + 1)  # what is still on the network arrives
-    process = world.process("auditor")
-    OWNER.set(process)
-    engine = world.engine(process)
-    await engine.open()
-    await asyncio.sleep(SETTINGS.mark_life.total_seconds() + 4 * CLOCK_ERROR)  # parts of which no row came
-    for _ in range(ROUNDS):
-        await asyncio.sleep(100)  # longer than any lease
-        report = await engine.maintenance.sweep()
-        if report.ran and not (report.finished or report.still_owed or report.moved or report.waiting):
-            break
-    else:
-        world.broken.append(f"after {ROUNDS} sweeps without a fault there is still work to do: {report}")
+    await at_work(world, lambda process: Writer(world, process), [_acts(world.seed, number) for number in range(WORKERS)])
+    comes_no_more = SETTINGS.mark_life.total_seconds() + 4 * CLOCK_ERROR  # parts of which no row came
+    engine = await audited(world, world.process("auditor"), comes_no_more, ROUNDS)
     world.judge(await engine.scratchpads.read(TENANT, AGENT))
 
 
-async def _worker(world: Run, name: str, number: int) -> None:
-    """One worker through its acts. When its process dies, another takes its place, with nothing but the store."""
-    random = seeded(world.seed, 3, number)
+def _acts(seed: int, number: int) -> tuple[list[tuple[str, str]], Random]:
+    random = seeded(seed, 3, number)
     kinds, odds = list(WEIGHTS), list(WEIGHTS.values())
-    todo = [(f"{name}.{n}", random.choices(kinds, odds)[0]) for n in range(ACTS_EACH)]
-    todo[2], todo[5] = (f"{name}.2", "meet"), (f"{name}.5", "meet")
-    life = 0
-    while todo:
-        life += 1
-        process = world.process(f"{name}.{life}", (random.random() - 0.5) * 0.2)
-        await process.lives(_live(world, process, todo, 1000 * number))
-        await asyncio.sleep(random.random() ** 3 * 10 if process.dead else 0)
-
-
-async def _live(world: Run, process: Process, todo: list[tuple[str, str]], numbers: int) -> None:
-    OWNER.set(process)
-    with suppress(WorkerCrashed):
-        worker = Worker(world, process)
-        process.begin(numbers)
-        while not await _opened(worker):  # noqa: ASYNC110
-            await asyncio.sleep(1)
-        while todo and not process.dead:
-            label, act = todo.pop(0)
-            process.begin(numbers + 1 + len(todo))
-            random = seeded(world.seed, 8, *label.encode())
-            await asyncio.sleep(random.random() ** 4 * 0.2)
-            await process.performs(worker.perform(act, label, random))
-
-
-async def _opened(worker: Worker) -> bool:
-    try:
-        await worker.engine.open()
-    except MemoryTiersError:
-        return False
-    return True
+    acts = [(f"w{number}.{n}", random.choices(kinds, odds)[0]) for n in range(ACTS_EACH)]
+    acts[2], acts[5] = (f"w{number}.2", "meet"), (f"w{number}.5", "meet")
+    return acts, random

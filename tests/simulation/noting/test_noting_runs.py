@@ -8,15 +8,13 @@ import secrets
 import pytest
 
 from memory.ports.contract.cells import cells
-from tests.simulation.noting.run import Run, played
+from tests.simulation.lives import assert_noticed, one
+from tests.simulation.noting.run import played
 from tests.simulation.noting.slips import SLIPS
-from tests.simulation.runner import repeatable, silence
-from tests.support import noticed
 
 THOROUGH = bool(os.environ.get("MEMORY_THOROUGH"))
 SEEDS = 2_000 if THOROUGH else 60
 FIRST = int(os.environ.get("SIMULATION_FIRST", secrets.randbelow(10**9)))
-NOTICED_WITHIN = 1_000
 SOON_NOTICED = {
     "the-cap-is-looked-at-before-the-append-only",
     "a-clearing-takes-what-it-did-not-see",
@@ -27,15 +25,10 @@ SOON_NOTICED = {
 """The slips that everyone's run tries."""
 
 
-def one(seed: int) -> Run:
-    with silence(), repeatable(seed):
-        return played(seed)
-
-
 def test_nothing_is_broken_under_faults(capsys: pytest.CaptureFixture[str]) -> None:
     with capsys.disabled():
         print(f"\nnoting: {SEEDS} seeds from {FIRST}")
-    runs = {seed: one(seed) for seed in range(FIRST, FIRST + SEEDS)}
+    runs = {seed: one(played, seed) for seed in range(FIRST, FIRST + SEEDS)}
     assert not {seed: world.broken[0] for seed, world in runs.items() if world.broken}
     assert sum(len(world.plan.struck) for world in runs.values()) > SEEDS
     assert sum(world.acknowledged for world in runs.values()) > 10 * SEEDS
@@ -47,19 +40,14 @@ def test_nothing_is_broken_under_faults(capsys: pytest.CaptureFixture[str]) -> N
 
 def test_a_seed_is_the_same_run_again() -> None:
     for seed in range(0, 12, 3):
-        first, second = one(seed), one(seed)
+        first, second = one(played, seed), one(played, seed)
         assert (first.plan.struck, first.seen) == (second.plan.struck, second.seen)
 
 
 @pytest.mark.turn
 @pytest.mark.parametrize("slip", [pytest.param(name, marks=[] if name in SOON_NOTICED else pytest.mark.thorough) for name in sorted(SLIPS)])
 def test_a_slip_in_scratchpads_is_noticed(slip: str) -> None:
-    name = f"noting/{slip}"
-    with SLIPS[slip].applied():
-        seed = next((seed for seed in noticed.first(name, range(NOTICED_WITHIN)) if one(seed).broken), None)
-    assert seed is not None, f"'{slip}' is not noticed"
-    noticed.note(name, seed)
-    assert not one(seed).broken, f"seed {seed} fails without '{slip}' too"
+    assert_noticed(f"noting/{slip}", SLIPS[slip], played)
 
 
 @cells("slip", sorted(SLIPS), shared=True)

@@ -8,7 +8,6 @@ has happened as a whole, and what was refused has not.
 from __future__ import annotations
 
 import asyncio
-import traceback
 from collections import Counter
 from collections.abc import Sequence
 from contextlib import suppress
@@ -17,23 +16,17 @@ from datetime import datetime, timedelta
 from random import Random
 from typing import Any
 
-from memory.adapters.in_memory import InMemoryStore
 from memory.domain import ids
 from memory.domain.checked import Verdict
 from memory.domain.entry import Entry, EntryDraft
-from memory.domain.errors import Conflict, Contended, InvalidInput, MemoryTiersError, NotFound, StoreError
+from memory.domain.errors import Conflict, Contended, InvalidInput, NotFound, StoreError
 from memory.domain.scope import Scope
 from memory.orchestrator.collections import ENTRIES, ENTRY_VERSIONS, RELATIONS
-from memory.orchestrator.engine import Engine
 from memory.orchestrator.superseding import Superseded
-from memory.orchestrator.topology import Topology
 from memory.ports.collections import Collection
 from memory.ports.record import Key, Record, Role
-from memory.ports.store import Store
-from tests.simulation.faults import CLOCK_ERROR, LATEST, FaultPlan, Process, Server, WorkerCrashed
-from tests.simulation.faulty_store import FaultyStore
-from tests.simulation.loop import OWNER, START, SimulatedClock, SimulatedLoop, run, seeded
-from tests.simulation.setup import SETTINGS
+from tests.simulation.lives import Worker, World, at_work, audited, loop_of, plan_of, play, servers_of
+from tests.simulation.loop import seeded
 from tests.simulation.world import HOME
 
 TENANT, SCOPES = "acme", (Scope.session("s1"), Scope.user("ada"))
@@ -58,13 +51,9 @@ class Write:
 
 
 @dataclass(slots=True)
-class Run:
+class Run(World):
     """Everything of one run that its workers share, and what was seen in the stores."""
 
-    seed: int
-    loop: SimulatedLoop
-    plan: FaultPlan
-    servers: list[Server]
     writes: list[Write] = field(default_factory=list)
     drafts: list[tuple[EntryDraft, tuple[str, ...]]] = field(default_factory=list)
     upserts: dict[str, list[str]] = field(default_factory=dict)
@@ -77,8 +66,6 @@ class Run:
     linked: set[tuple[str, str]] = field(default_factory=set)
     ends: dict[str, tuple[int, datetime | None]] = field(default_factory=dict)
     """By entry, its latest version and when that one's validity ends."""
-    broken: list[str] = field(default_factory=list)
-    acknowledged: int = 0
 
     def standing(self, collection: Collection) -> list[Record]:
         found: list[Record] = []
@@ -90,15 +77,6 @@ class Run:
     def at_once(self) -> bool:
         """Whether everything is in one atomic store."""
         return len(self.servers) == 1 and self.servers[0].store.capabilities.atomic
-
-    def process(self, name: str, error: float = 0.0) -> Process:
-        return Process(name, self.loop, SimulatedClock(self.loop, error, CLOCK_ERROR), self.plan, lambda what: self.look())
-
-    def engine(self, process: Process) -> Engine:
-        clients: list[Store] = [FaultyStore(server, process, self.servers) for server in self.servers]
-        bits = seeded(self.seed, 5, *process.name.encode()).getrandbits
-        topology = Topology(short=clients[0], mid=clients[min(1, len(clients) - 1)], long=clients[-1])
-        return Engine(topology, clock=process.clock, settings=SETTINGS, random_bits=bits)
 
     # -- what holds at every moment -----------------------------------------------------------------------------------
 
@@ -192,16 +170,10 @@ def _moment(row: Record, name: str) -> datetime:
     return found  # type: ignore[no-any-return]
 
 
-class Worker:
+class Writer(Worker[Run]):
     """One process."""
 
-    def __init__(self, run: Run, process: Process) -> None:
-        self.run, self.process, self.engine = run, process, run.engine(process)
-
-    async def perform(self, act: str, label: str, random: Random) -> None:
-        with suppress(StoreError, NotFound, Contended):
-            await getattr(self, f"_{act}")(label, random)
-            self.run.acknowledged += 1
+    may_be_told = (StoreError, NotFound, Contended)
 
     def _known(self, random: Random, most: int = 1) -> list[str]:
         there = sorted(self.run.born)
@@ -309,78 +281,23 @@ class Worker:
         await self.engine.maintenance.sweep()
 
 
-def world_of(seed: int) -> Run:
-    """One, two or three stores."""
-    random, loop = seeded(seed, 6), SimulatedLoop(seed * 1000 + 11)
-    able = replace(HOME, atomic=random.random() < 0.7)
-    count = random.choice((1, 2, 3))
-    servers = [Server(InMemoryStore(f"store-{n}", capabilities=able, clock=lambda: START + timedelta(seconds=loop.time()))) for n in range(count)]
-    plan = FaultPlan(seed=seed, rate=random.choice((0.0, 0.02, 0.05)), rare=frozenset(STEPS), most=12)
-    return Run(seed, loop, plan, servers)
-
-
 def played(seed: int) -> Run:
-    """One run; the same seed is the same run."""
-    world = world_of(seed)
-    try:
-        run(world.loop, _all(world))
-    except Exception as error:  # noqa: BLE001 - whatever it is, the run did not end well, and which seed it was matters
-        world.broken.append("stuck: " + "".join(traceback.format_exception(error)))
-    return world
+    """One run, on one, two or three stores; the same seed is the same run."""
+    random, loop = seeded(seed, 6), loop_of(seed)
+    able = replace(HOME, atomic=random.random() < 0.7)
+    servers = servers_of(loop, able, random.choice((1, 2, 3)))
+    return play(Run(seed, loop, plan_of(seed, random, STEPS), servers), _all)
 
 
 async def _all(world: Run) -> None:
-    async with asyncio.TaskGroup() as group:
-        for number in range(WORKERS):
-            group.create_task(_worker(world, f"w{number}", number))
-    world.plan.active = False
-    await asyncio.sleep(2 * LATEST + 1)  # what is still on the network arrives
-    process = world.process("auditor")
-    OWNER.set(process)
-    engine = world.engine(process)
-    await engine.open()
-    for _ in range(ROUNDS):
-        await asyncio.sleep(100)  # longer than any lease
-        report = await engine.maintenance.sweep()
-        if report.ran and not (report.finished or report.still_owed or report.moved or report.waiting):
-            break
-    else:
-        world.broken.append(f"after {ROUNDS} sweeps without a fault there is still work to do: {report}")
+    await at_work(world, lambda process: Writer(world, process), [_acts(world.seed, number) for number in range(WORKERS)])
+    await audited(world, world.process("auditor"), 0, ROUNDS)
     world.judge()
 
 
-async def _worker(world: Run, name: str, number: int) -> None:
-    """One worker through its acts. When its process dies, another takes its place, with nothing but the stores."""
-    random = seeded(world.seed, 3, number)
+def _acts(seed: int, number: int) -> tuple[list[tuple[str, str]], Random]:
+    random = seeded(seed, 3, number)
     kinds, odds = list(WEIGHTS), list(WEIGHTS.values())
-    todo = [(f"{name}.{n}", random.choices(kinds, odds)[0]) for n in range(ACTS_EACH)]
-    todo[0], todo[2] = (f"{name}.0", "supersede"), (f"{name}.2", "meet")
-    life = 0
-    while todo:
-        life += 1
-        process = world.process(f"{name}.{life}", (random.random() - 0.5) * 0.2)
-        await process.lives(_live(world, process, todo, 1000 * number))
-        await asyncio.sleep(random.random() ** 3 * 10 if process.dead else 0)
-
-
-async def _live(world: Run, process: Process, todo: list[tuple[str, str]], numbers: int) -> None:
-    OWNER.set(process)
-    with suppress(WorkerCrashed):
-        worker = Worker(world, process)
-        process.begin(numbers)
-        while not await _opened(worker):  # noqa: ASYNC110
-            await asyncio.sleep(1)
-        while todo and not process.dead:
-            label, act = todo.pop(0)
-            process.begin(numbers + 1 + len(todo))
-            random = seeded(world.seed, 8, *label.encode())
-            await asyncio.sleep(random.random() ** 4 * 0.2)
-            await process.performs(worker.perform(act, label, random))
-
-
-async def _opened(worker: Worker) -> bool:
-    try:
-        await worker.engine.open()
-    except MemoryTiersError:
-        return False
-    return True
+    acts = [(f"w{number}.{n}", random.choices(kinds, odds)[0]) for n in range(ACTS_EACH)]
+    acts[0], acts[2] = (f"w{number}.0", "supersede"), (f"w{number}.2", "meet")
+    return acts, random

@@ -8,14 +8,13 @@ import secrets
 import pytest
 
 from memory.ports.contract.cells import cells
-from tests.simulation.runner import repeatable, silence
-from tests.simulation.superseding.run import Run, played
+from tests.simulation.lives import assert_noticed, one
+from tests.simulation.superseding.run import played
 from tests.simulation.superseding.slips import SLIPS
 
 THOROUGH = bool(os.environ.get("MEMORY_THOROUGH"))
 SEEDS = 2_000 if THOROUGH else 60
 FIRST = int(os.environ.get("SIMULATION_FIRST", secrets.randbelow(10**9)))
-NOTICED_WITHIN = 1_000
 SOON_NOTICED = {
     "others-are-retired-before-the-entry-is-stored",
     "a-link-comes-before-its-entry",
@@ -26,15 +25,10 @@ SOON_NOTICED = {
 """The slips that everyone's run tries."""
 
 
-def one(seed: int) -> Run:
-    with silence(), repeatable(seed):
-        return played(seed)
-
-
 def test_nothing_is_broken_under_faults(capsys: pytest.CaptureFixture[str]) -> None:
     with capsys.disabled():
         print(f"\nsuperseding: {SEEDS} seeds from {FIRST}")
-    runs = {seed: one(seed) for seed in range(FIRST, FIRST + SEEDS)}
+    runs = {seed: one(played, seed) for seed in range(FIRST, FIRST + SEEDS)}
     assert not {seed: world.broken[0] for seed, world in runs.items() if world.broken}
     assert sum(len(world.plan.struck) for world in runs.values()) > SEEDS
     assert sum(world.acknowledged for world in runs.values()) > 5 * SEEDS
@@ -44,17 +38,14 @@ def test_nothing_is_broken_under_faults(capsys: pytest.CaptureFixture[str]) -> N
 
 def test_a_seed_is_the_same_run_again() -> None:
     for seed in range(0, 12, 3):
-        first, second = one(seed), one(seed)
+        first, second = one(played, seed), one(played, seed)
         assert (first.plan.struck, first.ends, first.linked) == (second.plan.struck, second.ends, second.linked)
 
 
 @pytest.mark.turn
 @pytest.mark.parametrize("slip", [pytest.param(name, marks=[] if name in SOON_NOTICED else pytest.mark.thorough) for name in sorted(SLIPS)])
 def test_a_slip_in_superseding_is_noticed(slip: str) -> None:
-    with SLIPS[slip].applied():
-        seed = next((seed for seed in range(NOTICED_WITHIN) if one(seed).broken), None)
-    assert seed is not None, f"'{slip}' is not noticed"
-    assert not one(seed).broken, f"seed {seed} fails without '{slip}' too"
+    assert_noticed(f"superseding/{slip}", SLIPS[slip], played)
 
 
 @cells("slip", sorted(SLIPS), shared=True)

@@ -20,16 +20,17 @@ SLIPS = {
     "two uploads may each see room": Slip(
         reservations,
         "Reservations.reserve",
-        "    def named(balance: Balance) -> Balance:\n        self._refuse_beyond(life.tenant, balance.total, size)\n",
-        "    self._refuse_beyond(life.tenant, (await self._balance(life.tenant)).total, size)\n\n    def named(balance: Balance) -> Balance:\n",
+        "    await self._change(life.tenant, named)\n",
+        "    self._refuse_beyond(life.tenant, (await self._balance(life.tenant)).total, size)\n"
+        "    await self._change(life.tenant, lambda balance: balance.with_entry(upload, Entry(size, micros(now)), size))\n",
     ),
     "the old chunks are erased before the manifest is replaced": Slip(
         manifests,
         "Manifests.put",
-        "    manifest = await self._name(upload, path, media_type, stands)\n",
+        "    try:\n        manifest = await self._name(upload, path, media_type, stands)\n",
         "    if isinstance(stands, Record):\n"
         "        await self._drop_noted(Pending(MANIFESTS, self._store, stands), _to_drop(stands))\n"
-        "    manifest = await self._name(upload, path, media_type, stands)\n",
+        "    try:\n        manifest = await self._name(upload, path, media_type, stands)\n",
     ),
     "orphans are never swept": Slip(manifests, "Manifests._look_noted", "        await self._drop_given_up(reservation)\n", ""),
     "the digest is never checked": Slip(manifests, "Manifests.stream", 'digest.hexdigest() != manifest.body["sha256"] or', ""),

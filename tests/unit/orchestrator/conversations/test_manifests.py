@@ -14,6 +14,7 @@ from unittest.mock import patch
 
 import pytest
 
+from memory.adapters.wrappers.retry import Retry
 from memory.domain.artifact import Artifact
 from memory.domain.errors import Conflict, Contended, CorruptRecord, NotFound, QuotaExceeded, StoreError, StoreUnavailable
 from memory.orchestrator.collections import ARTIFACTS, MANIFESTS
@@ -23,6 +24,7 @@ from memory.orchestrator.conversations.reservations import Reservations
 from memory.orchestrator.conversations.sessions import SessionDraft
 from memory.orchestrator.conversations.uploads import delete_chunks
 from memory.orchestrator.engine import Engine
+from memory.orchestrator.topology import Topology
 from memory.policies.quotas import Quota
 from memory.ports.record import Record
 from memory.ports.writes import Always, Put
@@ -212,6 +214,99 @@ async def test_a_slow_upload_that_goes_on_is_not_given_up(world: World) -> None:
     await world.engine.conversations.manifests.put(TENANT, "s1", "a", "text/plain", slowly(), 80)
     assert await read(world.engine) == b"x" * 80
     await assert_reserved(await swept(world), TENANT)
+
+
+async def test_an_upload_that_a_sweep_holds_before_its_writer_does_stands(world: World) -> None:
+    """Whether the writer was slow or not (found by the simulation of uploads)."""
+
+    async def named() -> None:
+        world.mid.before["artifacts.reservation"] = (await world.another_process()).maintenance.sweep
+
+    for late in (timedelta(0), LAPSED):
+        world.mid.after["artifacts.name"] = named
+        artifact = await put(world.engine, b"new" * 10)
+        world.clock.advance(late)
+        assert await read(world.engine) == b"new" * 10
+        assert await world.engine.conversations.manifests.get(TENANT, artifact.id) is not None
+        await assert_reserved(await swept(world), TENANT)
+
+
+@pytest.mark.parametrize("known", [True, False])
+async def test_room_is_made_once_where_the_answer_was_lost_and_another_was_next(world: World, known: bool) -> None:
+    """Its second attempt meets a balance that has been changed since (found by the simulation of uploads)."""
+    topology = Topology(short=world.short, mid=Retry(world.mid, attempts=2, backoff=0), long=world.long)
+    engine = Engine(topology, clock=world.clock, quotas=[FILES])
+    await engine.open()
+
+    async def lost() -> None:
+        await put(world.engine, b"y" * 10, "b")
+        raise StoreUnavailable("mid", "the answer is lost")
+
+    async def reserved() -> None:
+        world.mid.after["artifacts.balance"] = lost
+
+    if known:
+        await reserved()
+    else:
+        world.mid.after["artifacts.reservation"] = reserved
+    await put(engine, b"x" * 90, known=known)
+    await assert_reserved(engine, TENANT)
+    assert await engine.conversations.reservations.reserved(TENANT) == MOST
+
+
+async def test_room_is_returned_of_what_is_deleted_while_its_writer_tells_the_balance(world: World) -> None:
+    """And whoever deleted it dies over that (found by the simulation of uploads)."""
+    other = await world.another_process()
+
+    async def deleted() -> None:
+        world.mid.fails_after.add("artifacts.return")
+        await delete(other)
+        world.heal()
+
+    async def named() -> None:
+        world.mid.after["artifacts.reservation"] = deleted
+
+    world.mid.after["artifacts.name"] = named
+    await put(world.engine, b"x" * 30)
+    await assert_reserved(other, TENANT, settled=False)
+    engine = await swept(world)
+    await assert_reserved(engine, TENANT)
+    assert await engine.conversations.reservations.reserved(TENANT) == 0
+
+
+async def test_an_upload_that_is_replaced_before_its_writer_holds_it_was_put(world: World) -> None:
+    """And a writer is not told that it was too slow (found by the simulation of uploads)."""
+    other = await world.another_process()
+
+    async def named() -> None:
+        await put(other, b"other" * 4)
+        await assert_reserved(other, TENANT, settled=False)
+
+    world.mid.after["artifacts.name"] = named
+    artifact = await put(world.engine, b"x" * 30)
+    assert await read(world.engine) == b"other" * 4
+    assert await world.engine.conversations.manifests.get(TENANT, artifact.id) is not None
+    await assert_reserved(await swept(world), TENANT)
+
+
+@pytest.mark.parametrize("how", ["drops", "is yet to drop"])
+async def test_an_upload_whose_answer_was_lost_is_not_put_again_over_what_replaced_it(world: World, how: str) -> None:
+    """Its bytes go with the replacement (found by the simulation of uploads)."""
+    other = await world.another_process()
+
+    async def replaced() -> None:
+        if how == "is yet to drop":
+            world.mid.fails_before.add("artifacts.drop")
+        await put(other, b"other" * 4)
+        world.heal()
+        raise StoreUnavailable("mid", "the answer is lost")
+
+    world.mid.after["artifacts.name"] = replaced
+    with suppress(StoreUnavailable):
+        await put(world.engine, b"x" * 30)
+    engine = await swept(world)
+    assert await read(engine) == b"other" * 4
+    await assert_reserved(engine, TENANT)
 
 
 async def test_who_reads_gets_one_upload_whole_or_is_told(world: World) -> None:

@@ -1,0 +1,201 @@
+"""What small simulations share: processes on in-memory stores that go through their acts, die, are followed by others, and are audited in the end.
+
+Each has acts, a judge and slips of its own: `linking`, `noting`, `superseding`, `uploading`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import traceback
+from collections.abc import Callable, Coroutine, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from datetime import timedelta
+from random import Random
+from typing import Any, ClassVar, Generic, TypeVar
+
+from memory.adapters.in_memory import InMemoryStore
+from memory.domain.errors import Contended, MemoryTiersError, StoreError
+from memory.facade.access import Access
+from memory.facade.config import MemoryConfig
+from memory.facade.life import Life
+from memory.facade.memory import Memory
+from memory.orchestrator.engine import Engine
+from memory.orchestrator.maintenance import SweepReport
+from memory.orchestrator.topology import Topology
+from memory.ports.capabilities import Capabilities
+from memory.ports.store import Store
+from tests.simulation.faults import CLOCK_ERROR, LATEST, FaultPlan, Process, Server, WorkerCrashed
+from tests.simulation.faulty_store import FaultyStore
+from tests.simulation.loop import OWNER, START, SimulatedClock, SimulatedLoop, run, seeded
+from tests.simulation.runner import repeatable, silence
+from tests.simulation.setup import SETTINGS
+from tests.support import noticed
+from tests.support.slips import Slip
+
+NOTICED_WITHIN = 1_000
+
+
+@dataclass(slots=True)
+class World:
+    """Everything of one run that its workers share, and what was seen to be wrong."""
+
+    seed: int
+    loop: SimulatedLoop
+    plan: FaultPlan
+    servers: list[Server]
+    broken: list[str] = field(default_factory=list)
+    acknowledged: int = 0
+
+    def look(self) -> None:
+        """Judge what stands in the stores: behind every call of a process."""
+
+    def process(self, name: str, error: float = 0.0) -> Process:
+        return Process(name, self.loop, SimulatedClock(self.loop, error, CLOCK_ERROR), self.plan, self.traced(name))
+
+    def traced(self, name: str) -> Callable[[str], None]:
+        return lambda what: self.look()
+
+    def client(self, server: Server, process: Process) -> Store:
+        return FaultyStore(server, process, self.servers)
+
+    def engine(self, process: Process, **options: Any) -> Engine:
+        """An engine of this process's own, which draws its ids from the seed."""
+        clients = [self.client(server, process) for server in self.servers]
+        bits = seeded(self.seed, 5, *process.name.encode()).getrandbits
+        topology = Topology(short=clients[0], mid=clients[min(1, len(clients) - 1)], long=clients[-1])
+        return Engine(topology, clock=process.clock, settings=SETTINGS, random_bits=bits, **options)
+
+
+W = TypeVar("W", bound=World)
+
+
+class Worker(Generic[W]):
+    """One process with an engine of its own; each act is a method, `_write` for "write", which is handed its label and what it draws from."""
+
+    may_be_told: ClassVar[tuple[type[Exception], ...]] = (StoreError, Contended)
+    """What an act may come to that judges by itself."""
+
+    def __init__(self, run: W, process: Process) -> None:
+        self.run, self.process, self.engine = run, process, run.engine(process)
+
+    async def open(self) -> None:
+        await self.engine.open()
+
+    async def perform(self, act: str, label: str, random: Random) -> None:
+        with suppress(*self.may_be_told):
+            await getattr(self, f"_{act}")(label, random)
+            self.run.acknowledged += 1
+
+
+class Lasting(Life):
+    """An engine that is opened by a process and kept up by nobody: what is to be done beside the acts is done by acts."""
+
+    async def open(self, *, reindex: bool = False) -> None:
+        self._owner = asyncio.get_running_loop()
+        self._open = engine = self._build()
+        await engine.open()
+
+
+def memory_over(engine: Engine, config: MemoryConfig) -> Memory:
+    """The facade over an engine of a process, not open yet."""
+    return Memory._over(Access(config, Lasting(lambda: engine, timedelta(0)), config.tenant))
+
+
+def loop_of(seed: int) -> SimulatedLoop:
+    return SimulatedLoop(seed * 1000 + 11)
+
+
+def servers_of(loop: SimulatedLoop, able: Capabilities, count: int = 1, store: Callable[..., InMemoryStore] = InMemoryStore) -> list[Server]:
+    return [Server(store(f"store-{n}", capabilities=able, clock=lambda: START + timedelta(seconds=loop.time()))) for n in range(count)]
+
+
+def plan_of(seed: int, random: Random, steps: Sequence[str]) -> FaultPlan:
+    """Nothing fails, or now and then something; more readily at these steps."""
+    return FaultPlan(seed=seed, rate=random.choice((0.0, 0.02, 0.05)), rare=frozenset(steps), most=12)
+
+
+def play(world: W, main: Callable[[W], Coroutine[Any, Any, None]]) -> W:
+    """One run; the same seed is the same run."""
+    try:
+        run(world.loop, main(world))
+    except Exception as error:  # noqa: BLE001 - whatever it is, the run did not end well, and which seed it was matters
+        world.broken.append("stuck: " + "".join(traceback.format_exception(error)))
+    return world
+
+
+async def at_work(world: W, begun: Callable[[Process], Worker[W]], todo: Sequence[tuple[list[tuple[str, str]], Random]]) -> None:
+    """Every worker through its acts, each told by a label and a kind; then nothing fails any more, and what is still on the network arrives."""
+    async with asyncio.TaskGroup() as group:
+        for number, (acts, random) in enumerate(todo):
+            group.create_task(_one(world, begun, number, acts, random))
+    world.plan.active = False
+    await asyncio.sleep(2 * LATEST + 1)
+
+
+async def _one(world: W, begun: Callable[[Process], Worker[W]], number: int, todo: list[tuple[str, str]], random: Random) -> None:
+    """One worker. When its process dies, another takes its place, with nothing but the stores."""
+    life = 0
+    while todo:
+        life += 1
+        process = world.process(f"w{number}.{life}", (random.random() - 0.5) * 0.2)
+        await process.lives(_live(world, begun, process, todo, 1000 * number))
+        await asyncio.sleep(random.random() ** 3 * 10 if process.dead else 0)
+
+
+async def _live(world: W, begun: Callable[[Process], Worker[W]], process: Process, todo: list[tuple[str, str]], numbers: int) -> None:
+    OWNER.set(process)
+    with suppress(WorkerCrashed):
+        worker = begun(process)
+        process.begin(numbers)
+        while not await _opened(worker):  # noqa: ASYNC110
+            await asyncio.sleep(1)
+        while todo and not process.dead:
+            label, act = todo.pop(0)
+            process.begin(numbers + 1 + len(todo))
+            random = seeded(world.seed, 8, *label.encode())
+            await asyncio.sleep(random.random() ** 4 * 0.2)
+            await process.performs(worker.perform(act, label, random))
+
+
+async def _opened(worker: Worker[Any]) -> bool:
+    try:
+        await worker.open()
+    except MemoryTiersError:
+        return False
+    return True
+
+
+def idle(report: SweepReport) -> bool:
+    """Whether a sweep ran and had nothing to do."""
+    return report.ran and not (report.finished or report.still_owed or report.moved or report.waiting or report.dropped_relations)
+
+
+async def audited(world: World, auditor: Process, waits: float, rounds: int) -> Engine:
+    """A process of its own, which sweeps until there is nothing more to do. It `waits` until nothing ends any more by another clock."""
+    OWNER.set(auditor)
+    engine = world.engine(auditor)
+    await engine.open()
+    await asyncio.sleep(waits)
+    for _ in range(rounds):
+        await asyncio.sleep(100)  # longer than any lease
+        report = await engine.maintenance.sweep()
+        if idle(report):
+            break
+    else:
+        world.broken.append(f"after {rounds} sweeps without a fault there is still work to do: {report}")
+    return engine
+
+
+def one(played: Callable[[int], W], seed: int) -> W:
+    with silence(), repeatable(seed):
+        return played(seed)
+
+
+def assert_noticed(name: str, slip: Slip, played: Callable[[int], World]) -> None:
+    """Of so many seeds one fails with the slip, and does not without."""
+    with slip.applied():
+        seed = next((seed for seed in noticed.first(name, range(NOTICED_WITHIN)) if one(played, seed).broken), None)
+    assert seed is not None, f"'{name}' is not noticed"
+    noticed.note(name, seed)
+    assert not one(played, seed).broken, f"seed {seed} fails without '{name}' too"
