@@ -80,9 +80,9 @@ SLIPS: dict[str, Slip] = {
         f"    except StoreUnavailable:\n        return {_WRITES}.Outcome({_WRITES}.Status.APPLIED)\n",
     ),
     "chunks-are-told-by-their-number-alone": Slip(manifests, "_chunk_id", '"chunk", upload, str(number)', '"chunk", str(number)'),
-    "the-digest-is-not-checked": Slip(manifests, "Manifests.stream", 'digest.hexdigest() != said["sha256"] or', ""),
+    "the-digest-is-not-checked": Slip(manifests, "Manifests.stream", 'digest.hexdigest() != manifest.body["sha256"] or', ""),
     "who-reads-what-is-replaced-gets-a-part": Slip(
-        manifests, "Manifests.stream", "            raise await self._why_not_whole(manifest)\n", "            return\n"
+        manifests, "Manifests._portion", "        raise await self._why_not_whole(manifest)\n", "        return portion\n"
     ),
     "who-reads-what-is-replaced-is-told-of-damage": Slip(
         manifests, "Manifests._why_not_whole", 'now.fields["upload"] != manifest.fields["upload"]', "False"
