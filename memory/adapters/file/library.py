@@ -56,10 +56,12 @@ class Library:
         self.disk.open()
         try:
             with self.lock.held(deadline):
-                self._check_schema()
+                found = self._checked_schema()
                 self.disk.make_folder(STAGING)
                 self.changes.open()
                 self._finish_what_was_interrupted()
+                if found != SCHEMA:  # once nothing is left that was begun under the layout of before
+                    self._say_schema()
                 self.commits.clean()
         except BaseException:
             self.close()
@@ -84,24 +86,26 @@ class Library:
         except (Damaged, NoFile, KeyError, TypeError, ValueError) as exc:
             raise StoreError(self._store, f"'{self.disk.root / _SCHEMA_FILE}' cannot be read ({exc}); is this the folder of a file store?") from exc
 
-    def _check_schema(self) -> None:
+    def _say_schema(self) -> None:
+        staged = Staged()
+        staged.write((), _SCHEMA_FILE, seal({"store": "memory, one file a record", "schema": SCHEMA}))
+        self.commits.prepare(staged)
+        self.commits.carry_out(staged, lambda: None)
+
+    def _checked_schema(self) -> int | None:
+        """The version of the layout on disk, refused where this release does not know it."""
         found = self.schema()
-        if found is None or found in TAKEN_OVER:
-            staged = Staged()
-            staged.write((), _SCHEMA_FILE, seal({"store": "memory, one file a record", "schema": SCHEMA}))
-            self.disk.make_folder(STAGING)
-            self.commits.prepare(staged)
-            self.commits.carry_out(staged, lambda: None)
-        elif found > SCHEMA:
+        if found is None or found == SCHEMA or found in TAKEN_OVER:
+            return found
+        if found > SCHEMA:
             raise StoreError(
                 self._store, f"the folder '{self.disk.root}' was made by a newer release (layout {found}, this one knows {SCHEMA}); upgrade"
             )
-        elif found < SCHEMA:
-            raise StoreError(
-                self._store,
-                f"the folder '{self.disk.root}' has layout {found}, and this release writes {SCHEMA}: export its records with the version that wrote "
-                "them, and import them into another folder",
-            )
+        raise StoreError(
+            self._store,
+            f"the folder '{self.disk.root}' has layout {found}, and this release writes {SCHEMA}: export its records with the version that wrote "
+            "them, and import them into another folder",
+        )
 
     # -- who may write, and what has changed --------------------------------------------------------------------------
 

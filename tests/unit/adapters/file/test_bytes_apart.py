@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
 from hashlib import sha256
 from itertools import pairwise
 from pathlib import Path
@@ -17,6 +18,7 @@ from memory.adapters.file.disk import Disk
 from memory.adapters.file.library import SCHEMA
 from memory.adapters.file.store import FileStore
 from memory.adapters.file.thresholds import THRESHOLDS
+from memory.domain.errors import StoreError
 from memory.ports.codec import to_json
 from memory.ports.contract.collections import MORE_SAMPLES, SAMPLES
 from memory.ports.contract.support import HERE, asked, delete, done, found, id_of, key_of, live, one, put, record
@@ -250,6 +252,43 @@ CUT_OFF: dict[str, Callable[[FileStore], Awaitable[object]]] = {
     "restore": found,
     "delete": lambda store: one(store, delete(1, version=3)),
 }
+
+
+async def test_what_was_begun_under_the_layout_of_before_is_finished_before_the_folder_is_taken_over(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A change of several files was cut off, and then the disk is full: the journal says still what is left to do."""
+    store, renamed = await opened(tmp_path), 0
+    await edited(store)
+    genuine = Disk.rename
+
+    def cut_off(self: Disk, *arguments: Any) -> object:
+        nonlocal renamed
+        renamed += 1
+        if renamed > 2:
+            raise Killed
+        return genuine(self, *arguments)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Disk, "rename", cut_off)
+        with pytest.raises(Killed):
+            await CUT_OFF["edit"](store)
+    await store.close()
+    (tmp_path / "store.json").write_bytes(seal({"store": "memory, one file a record", "schema": SCHEMA - 1}))
+
+    def full(self: Disk, folder: Any, name: str, to: Any, as_name: str) -> object:
+        if as_name == "store.json":
+            raise OSError(28, "No space left on device")
+        return genuine(self, folder, name, to, as_name)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Disk, "rename", full)
+        with suppress(StoreError, OSError):
+            await opened(tmp_path)
+    again = await opened(tmp_path)
+    assert is_whole(await found(again), 3)
+    assert (await again.audit()).problems == ()
+    await again.close()
 
 
 @pytest.mark.parametrize("method", ["write_new", "rename", "remove", "copy", "sync_folder"])
