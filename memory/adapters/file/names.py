@@ -79,6 +79,13 @@ def is_name(name: str) -> bool:
     return _CUT.fullmatch(name) is not None or decoded(name) is not None
 
 
+def stem_of_bytes(name: str) -> str | None:
+    """Of a file of a field's bytes the stem of its record's file; None where the name is none that such files have."""
+    stem, _, rest = name.partition(".")
+    field, _, ending = rest.partition(".")
+    return stem if field and is_name(stem) and f".{ending}" in (APART, APART_BACKUP) else None
+
+
 def is_id_of_ours(record_id: str) -> bool:
     return _OURS.fullmatch(record_id) is not None
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 
 from memory.adapters.file.codec import Apart, Damaged, Foreign, unseal_record, without
 from memory.adapters.file.disk import Disk, NoFile, read_at
-from memory.adapters.file.names import APART, BACKUP, SUFFIX, Place, Table, decoded, is_name
+from memory.adapters.file.names import BACKUP, SUFFIX, Place, Table, decoded, is_name, stem_of_bytes
 from memory.adapters.file.partitions import Partitions
 from memory.adapters.file.records import Look, Records, check_place, seen
 from memory.ports import lexical
@@ -167,7 +167,7 @@ class Tables:
     def _places(self, table: Table) -> list[Place]:
         stems = []
         for name in self._disk.names(table.parts):
-            if APART in name:
+            if stem_of_bytes(name) is not None:
                 continue
             stem = name.removesuffix(BACKUP) if name.endswith(BACKUP) else name.removesuffix(SUFFIX)
             if stem == name or not is_name(stem):

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 from memory.adapters.file.commits import Staged
 from memory.adapters.file.library import Library
-from memory.adapters.file.names import APART, APART_BACKUP, BACKUP, SUFFIX, UNSEEN, Table, encoded
+from memory.adapters.file.names import APART_BACKUP, BACKUP, SUFFIX, UNSEEN, Table, encoded, stem_of_bytes
 from memory.adapters.file.records import QUARANTINE
 from memory.adapters.file.tables import Loaded
 from memory.domain.errors import StoreError
@@ -96,7 +96,8 @@ class Upkeep:
         gone = {stem for stem, entry in fresh.entries.items() if entry.standing is not None and not isinstance(entry.standing, Record)}
         names = set(disk.names(table.parts))
         for name in sorted(names):
-            if (name.endswith(BACKUP) and name.removesuffix(BACKUP) in gone) or (APART in name and _is_left_over(name, names, fresh)):
+            is_before, stem = name.endswith(BACKUP) and name.removesuffix(BACKUP) in gone, stem_of_bytes(name)
+            if is_before or (stem is not None and (stem in gone or _is_left_over(name, stem, names, fresh))):
                 staged.remove(table.parts, name)
         for name in disk.names((QUARANTINE, *table.parts)):
             if name.partition(".")[0] in gone:
@@ -200,9 +201,8 @@ class Upkeep:
         return [Table(tenant, scope, collection.name) for tenant in partitions.tenants() for scope in partitions.scopes(tenant)]
 
 
-def _is_left_over(name: str, names: set[str], fresh: Loaded) -> bool:
+def _is_left_over(name: str, stem: str, names: set[str], fresh: Loaded) -> bool:
     """Whether no record says that it has the bytes in this file: neither what stands there nor the version before, as far as these can be read."""
-    stem = name.partition(".")[0]
     if name.endswith(APART_BACKUP):
         return stem + BACKUP not in names
     entry = fresh.entries.get(stem)

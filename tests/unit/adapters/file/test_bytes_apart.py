@@ -230,6 +230,28 @@ async def test_a_damaged_record_with_the_bytes_of_another_version_is_not_put_tog
     assert bytes_of(folder).read_bytes() == content(1)
 
 
+async def test_of_what_was_deleted_one_repair_leaves_neither_the_version_before_nor_its_bytes(store: FileStore, folder: Path) -> None:
+    await edited(store)
+    before = {path: path.read_bytes() for path in (backup_of(folder), before_of(folder))}
+    await done(store, delete(1, version=3))
+    for path, said in before.items():
+        path.write_bytes(said)
+    (told,) = (await store.audit(repair=True)).problems
+    assert "2 files are left" in told
+    assert names_in(folder) == [".json"]
+    assert (await store.audit()).problems == ()
+
+
+async def test_what_people_lay_beside_is_no_bytes_of_ours_and_left_alone(store: FileStore, folder: Path) -> None:
+    await done(store, put(sealed()))
+    theirs = [table_of(folder) / name for name in ("notes.bytes", "notes.seal.bytes.txt", "A b.seal.bytes", f"{id_of(9)}.bytes")]
+    for path in theirs:
+        path.write_bytes(b"theirs")
+    assert (await store.audit(repair=True)).problems == ()
+    assert [path.read_bytes() for path in theirs] == [b"theirs"] * 4
+    assert is_whole(await live(store), 1)
+
+
 async def test_bytes_that_no_record_names_are_told_and_swept_and_what_is_named_stays(store: FileStore, folder: Path) -> None:
     await edited(store)
     await done(store, put(sealed(2)), put(record(3)), put(sealed(5)))
