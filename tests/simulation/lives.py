@@ -6,6 +6,8 @@ Each has acts, a judge and slips of its own: `linking`, `noting`, `superseding`,
 from __future__ import annotations
 
 import asyncio
+import os
+import secrets
 import traceback
 from collections.abc import Callable, Coroutine, Sequence
 from contextlib import suppress
@@ -13,6 +15,8 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from random import Random
 from typing import Any, ClassVar, Generic, TypeVar
+
+import pytest
 
 from memory.adapters.in_memory import InMemoryStore
 from memory.domain.errors import Contended, MemoryTiersError, StoreError
@@ -190,6 +194,21 @@ async def audited(world: World, auditor: Process, waits: float, rounds: int) -> 
 def one(played: Callable[[int], W], seed: int) -> W:
     with silence(), repeatable(seed):
         return played(seed)
+
+
+def fresh(in_full: int) -> range:
+    """Seeds nobody chose, but who says SIMULATION_FIRST: as many as a build may take, and so many with MEMORY_THOROUGH."""
+    first = int(os.environ.get("SIMULATION_FIRST", secrets.randbelow(10**9)))
+    return range(first, first + (in_full if os.environ.get("MEMORY_THOROUGH") else 60))
+
+
+def unbroken(name: str, seeds: range, played: Callable[[int], W], capsys: pytest.CaptureFixture[str]) -> list[W]:
+    """A run of each of these seeds. Says which they are; none is broken."""
+    with capsys.disabled():
+        print(f"\n{name}: {len(seeds)} seeds from {seeds.start}")
+    runs = {seed: one(played, seed) for seed in seeds}
+    assert not {seed: world.broken[0] for seed, world in runs.items() if world.broken}
+    return list(runs.values())
 
 
 def assert_noticed(name: str, slip: Slip, played: Callable[[int], World]) -> None:

@@ -10,6 +10,7 @@ import pytest
 from memory.ports.contract.cells import cells
 from tests.simulation.extracting.many import one, some
 from tests.simulation.extracting.slips import SLIPS
+from tests.support.depth import beyond
 
 SEEDS = 300 if os.environ.get("MEMORY_THOROUGH") else 30
 FIRST = int(os.environ.get("SIMULATION_FIRST", secrets.randbelow(10**9)))
@@ -33,7 +34,7 @@ def test_what_was_said_comes_to_every_store_under_faults(capsys: pytest.CaptureF
 
 
 @pytest.mark.turn
-@pytest.mark.parametrize("slip", [pytest.param(name, marks=[] if name in SOON_NOTICED else pytest.mark.thorough) for name in sorted(SLIPS)])
+@pytest.mark.parametrize("slip", [pytest.param(name, marks=beyond(name, SOON_NOTICED)) for name in sorted(SLIPS)])
 def test_a_slip_in_recording_is_noticed(slip: str) -> None:
     with SLIPS[slip].applied():
         seed = next((seed for seed in range(NOTICED_WITHIN) if one(seed).broken), None)

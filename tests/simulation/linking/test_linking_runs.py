@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-import os
-import secrets
-
 import pytest
 
 from memory.ports.contract.cells import cells
 from tests.simulation.linking.run import played
 from tests.simulation.linking.slips import SLIPS
-from tests.simulation.lives import assert_noticed, one
+from tests.simulation.lives import assert_noticed, fresh, one, unbroken
+from tests.support.depth import beyond
 
-THOROUGH = bool(os.environ.get("MEMORY_THOROUGH"))
-SEEDS = 2_000 if THOROUGH else 60
-FIRST = int(os.environ.get("SIMULATION_FIRST", secrets.randbelow(10**9)))
+SEEDS = fresh(2_000)
 SOON_NOTICED = {
     "a-link-comes-before-its-entry",
     "others-are-retired-before-the-entry-is-there",
@@ -26,15 +22,12 @@ SOON_NOTICED = {
 
 
 def test_nothing_is_broken_under_faults(capsys: pytest.CaptureFixture[str]) -> None:
-    with capsys.disabled():
-        print(f"\nlinking: {SEEDS} seeds from {FIRST}")
-    runs = {seed: one(played, seed) for seed in range(FIRST, FIRST + SEEDS)}
-    assert not {seed: world.broken[0] for seed, world in runs.items() if world.broken}
-    assert sum(len(world.plan.struck) for world in runs.values()) > SEEDS
-    assert sum(world.acknowledged for world in runs.values()) > 10 * SEEDS
-    assert sum(world.asked for world in runs.values()) > 30 * SEEDS
-    assert sum(len(world.linked) for world in runs.values()) > 3 * SEEDS
-    assert {len(world.servers) for world in runs.values()} == {1, 2, 3}
+    worlds = unbroken("linking", SEEDS, played, capsys)
+    assert sum(len(world.plan.struck) for world in worlds) > len(SEEDS)
+    assert sum(world.acknowledged for world in worlds) > 10 * len(SEEDS)
+    assert sum(world.asked for world in worlds) > 30 * len(SEEDS)
+    assert sum(len(world.linked) for world in worlds) > 3 * len(SEEDS)
+    assert {len(world.servers) for world in worlds} == {1, 2, 3}
 
 
 def test_a_seed_is_the_same_run_again() -> None:
@@ -44,7 +37,7 @@ def test_a_seed_is_the_same_run_again() -> None:
 
 
 @pytest.mark.turn
-@pytest.mark.parametrize("slip", [pytest.param(name, marks=[] if name in SOON_NOTICED else pytest.mark.thorough) for name in sorted(SLIPS)])
+@pytest.mark.parametrize("slip", [pytest.param(name, marks=beyond(name, SOON_NOTICED)) for name in sorted(SLIPS)])
 def test_a_slip_in_the_graph_is_noticed(slip: str) -> None:
     assert_noticed(f"linking/{slip}", SLIPS[slip], played)
 

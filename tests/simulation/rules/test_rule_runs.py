@@ -15,6 +15,7 @@ from tests.simulation.rules.run import AIMED
 from tests.simulation.rules.slips import SLIPS
 from tests.simulation.rules.told import Came, Kind
 from tests.simulation.runner import repeatable, silence
+from tests.support.depth import beyond
 
 THOROUGH = bool(os.environ.get("MEMORY_THOROUGH"))
 SEEDS = 100 if THOROUGH else 20
@@ -41,7 +42,7 @@ def test_a_run_meets_what_it_is_about() -> None:
     assert len(total.never()) < len(AIMED) / 4
 
 
-@pytest.mark.parametrize("act", [pytest.param(act, marks=[] if act in ("hold", "release") else pytest.mark.thorough) for act in CUT])
+@pytest.mark.parametrize("act", [pytest.param(act, marks=beyond(act, ("hold", "release"))) for act in CUT])
 def test_an_act_that_is_cut_off_at_any_call_leaves_nothing_broken(act: str) -> None:
     with silence(), repeatable(1):
         worlds = list(cut_off(act, Fault.CRASH_AFTER))
@@ -59,7 +60,7 @@ _EXPECTED = [
 
 
 @pytest.mark.turn
-@pytest.mark.parametrize("slip", [pytest.param(name, marks=[] if name in SOON_NOTICED else pytest.mark.thorough) for name in sorted(SLIPS)])
+@pytest.mark.parametrize("slip", [pytest.param(name, marks=beyond(name, SOON_NOTICED)) for name in sorted(SLIPS)])
 def test_a_slip_in_what_acts_by_rules_is_noticed(slip: str) -> None:
     with SLIPS[slip].applied():
         seed = next((seed for seed in range(NOTICED_WITHIN) if one(seed).told.broken), None)

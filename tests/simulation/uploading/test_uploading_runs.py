@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-import os
-import secrets
-
 import pytest
 
 from memory.ports.contract.cells import cells
-from tests.simulation.lives import assert_noticed, one
+from tests.simulation.lives import assert_noticed, fresh, one, unbroken
 from tests.simulation.uploading.run import played
 from tests.simulation.uploading.slips import SLIPS
+from tests.support.depth import beyond
 
-THOROUGH = bool(os.environ.get("MEMORY_THOROUGH"))
-SEEDS = 1_000 if THOROUGH else 60
-FIRST = int(os.environ.get("SIMULATION_FIRST", secrets.randbelow(10**9)))
+SEEDS = fresh(1_000)
 SOON_NOTICED = {
     "the-manifest-comes-before-its-chunks",
     "two-uploads-each-see-room",
@@ -26,18 +22,15 @@ SOON_NOTICED = {
 
 
 def test_nothing_is_broken_under_faults(capsys: pytest.CaptureFixture[str]) -> None:
-    with capsys.disabled():
-        print(f"\nuploading: {SEEDS} seeds from {FIRST}")
-    runs = {seed: one(played, seed) for seed in range(FIRST, FIRST + SEEDS)}
-    assert not {seed: world.broken[0] for seed, world in runs.items() if world.broken}
-    assert sum(len(world.plan.struck) for world in runs.values()) > SEEDS
-    assert sum(world.acknowledged for world in runs.values()) > 10 * SEEDS
-    assert {len(world.servers) for world in runs.values()} == {1, 2, 3}
-    uploads = [upload for world in runs.values() for upload in world.uploads.values()]
-    assert sum(upload.came is not None for upload in uploads) > 3 * SEEDS
-    assert sum(upload.outcome == "refused" for upload in uploads) > SEEDS / 2, "uploads for which there is no room"
-    assert sum(len(world.died) for world in runs.values()) > SEEDS / 2, "artifacts that were deleted"
-    assert sum(world.let_go() for world in runs.values()) > SEEDS / 6, "entries that pointed to one of them"
+    worlds = unbroken("uploading", SEEDS, played, capsys)
+    assert sum(len(world.plan.struck) for world in worlds) > len(SEEDS)
+    assert sum(world.acknowledged for world in worlds) > 10 * len(SEEDS)
+    assert {len(world.servers) for world in worlds} == {1, 2, 3}
+    uploads = [upload for world in worlds for upload in world.uploads.values()]
+    assert sum(upload.came is not None for upload in uploads) > 3 * len(SEEDS)
+    assert sum(upload.outcome == "refused" for upload in uploads) > len(SEEDS) / 2, "uploads for which there is no room"
+    assert sum(len(world.died) for world in worlds) > len(SEEDS) / 2, "artifacts that were deleted"
+    assert sum(world.let_go() for world in worlds) > len(SEEDS) / 6, "entries that pointed to one of them"
 
 
 def test_a_seed_is_the_same_run_again_to_the_letter() -> None:
@@ -47,7 +40,7 @@ def test_a_seed_is_the_same_run_again_to_the_letter() -> None:
 
 
 @pytest.mark.turn
-@pytest.mark.parametrize("slip", [pytest.param(name, marks=[] if name in SOON_NOTICED else pytest.mark.thorough) for name in sorted(SLIPS)])
+@pytest.mark.parametrize("slip", [pytest.param(name, marks=beyond(name, SOON_NOTICED)) for name in sorted(SLIPS)])
 def test_a_slip_in_artifacts_is_noticed(slip: str) -> None:
     assert_noticed(f"uploading/{slip}", SLIPS[slip], played)
 
