@@ -1,7 +1,7 @@
 # Everything here needs python3 (3.11 or newer, with venv and pip), git and make. What it installs, it installs into .venv/ in this folder.
 #
 #   make demo       install, then run the main job on a bundled conversation: no server, no key
-#   make test       install, then run the tests this machine can run; it says last which backends ran and which did not, and why.
+#   make test       install, then run the tests this machine can run; it says last which backends ran and which did not, and why, and what it left out.
 #                   MEMORY_THOROUGH=1 make test draws as much as CI does, and runs what takes long too;
 #                   PYTEST_FLAGS="-p tools.times" notes where the time goes, which python -m tools.times tells
 #   make branches   measure which branches of the engine its own tests take, without servers; fails where a part has under 95 %
@@ -24,7 +24,8 @@ VENV := .venv
 BIN := $(VENV)/bin
 RUN := $(VENV)/.installed-run
 DEV := $(VENV)/.installed-dev
-WORKERS ?= 3
+# Tests with servers wait for them: one worker more than a small machine has processors.
+WORKERS ?= $(if $(MEMORY_REQUIRE),3,$(shell $(PYTHON) -c 'import os; print(max(2, os.cpu_count() or 2))'))
 UV ?= uv
 LOCKED := pyproject.toml tools/install.py
 CODE := memory memory_tiers tests tools bench examples
@@ -119,8 +120,8 @@ prove: $(DEV)
 	MEMORY_THOROUGH=1 $(PYTEST) -m turn
 	$(MAKE) branches
 	MEMORY_PROVE=1 MEMORY_THOROUGH=1 $(PYTEST) tests/month -k a_fault_of_the_facade
-	$(BIN)/python -m pytest --quiet tests/simulation
-	MEMORY_HISTORY=1500 $(PYTEST) tests/contract/test_built_ins.py --contract-depth full
+	MEMORY_THOROUGH=1 $(BIN)/python -m pytest --quiet tests/simulation -m "not turn"
+	MEMORY_HISTORY=1500 MEMORY_THOROUGH=1 $(PYTEST) tests/contract/test_built_ins.py --contract-depth full
 	MEMORY_PROVE=1 MEMORY_THOROUGH=1 $(BIN)/python -m pytest --quiet tests/faults/test_killed_sessions.py tests/faults/test_killed_extraction.py
 	MEMORY_PROVE=1 MEMORY_THOROUGH=1 $(PYTEST) $(HISTORIES)
 	$(BIN)/python -m tests.growth

@@ -16,7 +16,8 @@ from typing import Any
 
 @dataclass(frozen=True)
 class Figure:
-    """One measured number. `target` is met at or below it, or at or above it where `at_least`; a value of None was not measured, `note` says why."""
+    """One measured number. `target` is met at or below it, or at or above it where `at_least`, and so is `ratio_target`. A value of None was not
+    measured; `note` says why."""
 
     name: str
     value: float | None
@@ -41,7 +42,7 @@ class Figure:
         if self.target is not None:
             verdicts.append(self.value >= self.target if self.at_least else self.value <= self.target)
         if self.ratio_target is not None and self.ratio is not None:
-            verdicts.append(self.ratio <= self.ratio_target)
+            verdicts.append(self.ratio >= self.ratio_target if self.at_least else self.ratio <= self.ratio_target)
         return all(verdicts) if verdicts else None
 
     def as_json(self) -> dict[str, Any]:
@@ -87,7 +88,7 @@ def aims(figure: Figure) -> str:
     if figure.target is not None:
         parts.append(f"{'≥' if figure.at_least else '≤'} {shown(figure.target)}")
     if figure.ratio_target is not None:
-        parts.append(f"≤ {figure.ratio_target:g} × raw")
+        parts.append(f"{'≥' if figure.at_least else '≤'} {figure.ratio_target:g} × raw")
     return ", ".join(parts)
 
 

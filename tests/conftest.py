@@ -9,11 +9,11 @@ from collections.abc import Generator
 from pathlib import Path
 
 import pytest
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
 
 from tests.support import quick_folders
 from tests.support.backends import BACKENDS, Backend, every_backend
-from tests.support.depth import THOROUGH, TURN, drawn, has_its_turn
+from tests.support.depth import THOROUGH, drawn, has_its_turn, turn_of
 from tests.support.reporting import BackendReport
 
 LONGEST_FIRST = (
@@ -32,7 +32,8 @@ LONGEST_FIRST = (
 )
 
 if not THOROUGH:  # before any test says how much it draws
-    settings.register_profile("quick", settings(), max_examples=drawn(settings().max_examples))
+    unhurried = {"deadline": None, "suppress_health_check": [HealthCheck.too_slow]}  # as in CI: a busy machine is no failure
+    settings.register_profile("quick", settings(), max_examples=drawn(settings().max_examples), **unhurried)
     settings.load_profile("quick")
 
 pytest_plugins = ["pytester", "memory.ports.contract.plugin", "tests.support.installed"]
@@ -72,16 +73,21 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             item.add_marker(pytest.mark.skip(reason="coverage measures along: run without it"))
 
 
-def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    if TURN:
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
+    turn = turn_of(config)
+    if turn and THOROUGH:
         terminalreporter.write_line(
-            f"Of what is broken on purpose, of variants of stores and of other topologies part {TURN} ran (MEMORY_TURN); make prove runs all."
+            f"Of what is broken on purpose, of variants of stores and of other topologies part {turn} ran (MEMORY_TURN); make prove runs all."
+        )
+    elif turn:
+        terminalreporter.write_line(
+            f"Of what is broken on purpose, and of the contract on other stores than SQLite, part {turn} ran, another each day (MEMORY_TURN)."
         )
     if not THOROUGH:
         terminalreporter.write_line("Drawn with one seed and 20 examples each. Not run, and run by CI:")
         terminalreporter.write_line("  the contract on variants of a store beside their primary, acceptance on other topologies than the default,")
         terminalreporter.write_line(
-            "  lying stores, most mutants and slips, most processes that die, snippets of the documents after the first, the suite's own tools."
+            "  lying stores, most mutants and slips, most processes that die, snippets of the documents after the first, the suite's tools."
         )
         terminalreporter.write_line("MEMORY_THOROUGH=1 make test runs all, and draws as much as CI does.")
 
@@ -93,14 +99,13 @@ def _takes_long(item: pytest.Item) -> bool:
 def _is_for_another_day(config: pytest.Config, item: pytest.Item) -> bool:
     """Whether others have their turn: slips, other topologies than the default and the mixed one, and what a variant of a store is asked as its
     primary is."""
-    if not TURN:
+    if not (turn := turn_of(config)):
         return False
-    from memory.ports.contract.depth import QUICK
-    from memory.ports.contract.plugin import depth_of  # a plugin: pytest imports it itself first
+    from memory.ports.contract.plugin import asked_of_primary  # a plugin: pytest imports it itself first
 
     harness = getattr(getattr(item, "callspec", None), "params", {}).get("contract_harness")
-    as_its_primary = harness is not None and bool(harness.primary) and depth_of(config, item, harness) == QUICK
-    return (as_its_primary or item.get_closest_marker("turn") is not None) and not has_its_turn(item.nodeid)
+    as_its_primary = harness is not None and asked_of_primary(config, item, harness)
+    return (as_its_primary or item.get_closest_marker("turn") is not None) and not has_its_turn(item.nodeid, turn)
 
 
 def _share(item: pytest.Item) -> str:

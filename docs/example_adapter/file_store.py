@@ -17,7 +17,7 @@ from typing import Any
 from memory.domain.errors import ConfigError, StoreError
 from memory.ports.adapter import Adapter
 from memory.ports.asking import condition, first_partitions, page_of
-from memory.ports.base import BaseStore, content_bytes
+from memory.ports.base import BaseStore
 from memory.ports.batch import Desk, Held, skipped
 from memory.ports.capabilities import Capabilities
 from memory.ports.codec import from_json, to_json
@@ -88,7 +88,7 @@ class FileStore(BaseStore):
 
     async def _count(self, query: Query) -> Count:
         matching, _ = self._matching(query)
-        return Count(len(matching), sum(content_bytes(s) for s in matching if isinstance(s, Record)))
+        return Count(len(matching), sum(self.counted_bytes(query.collection, s) for s in matching if isinstance(s, Record)))
 
     async def _delete_matching(self, query: Query, version: int, discard_at: datetime | None, carry: frozenset[str]) -> int:
         slots, generations = self._copied()

@@ -86,8 +86,12 @@ class Cli:
 def _console(*, stderr: bool) -> Console:
     from rich.console import Console
 
-    console = Console(stderr=stderr, highlight=False)
-    return console if console.is_terminal or "COLUMNS" in os.environ else Console(stderr=stderr, highlight=False, width=140)
+    class Told(Console):
+        def on_broken_pipe(self) -> None:
+            raise BrokenPipeError  # `run` ends as for JSON; Rich would end the process with 1
+
+    console = Told(stderr=stderr, highlight=False)
+    return console if console.is_terminal or "COLUMNS" in os.environ else Told(stderr=stderr, highlight=False, width=140)
 
 
 def write_json(data: object) -> None:

@@ -41,7 +41,10 @@ async def write(
     tag: TagsOption = None,
     metadata: MetadataOption = None,
     expires: Annotated[str | None, typer.Option(metavar="TIME|LENGTH", help="Hide it after this moment, or so long from now: 30d, 1h30m.")] = None,
-    conversation_id: Annotated[str | None, typer.Option("--conversation-id", metavar="ID", help="The conversation it was said in.")] = None,
+    conversation_id: Annotated[
+        str | None,
+        typer.Option("--conversation-id", metavar="ID", help="The conversation it was said in; a session, unless --number or --speaker is said too."),
+    ] = None,
     number: Annotated[int | None, typer.Option("--number", help="The how-manieth it was there: what stands beside it helps to find it.")] = None,
     speaker: Annotated[str | None, typer.Option(help="Who said it.")] = None,
     artifact: Annotated[str | None, typer.Option(metavar="ID", help="An artifact that it points to, by its number (#42) or id.")] = None,
@@ -218,7 +221,7 @@ async def show_entry(
         out.print(show.entry_block(entry, numbers))
         out.print(show.table("Copies", ["tier", "store", "role", "version"], [list(place.values()) for place in places], right=("version",)))
         if history:
-            out.print(show.versions(versions))
+            out.print(show.versions(versions, entry_id))
 
     cli.emit(data, people)
 

@@ -67,12 +67,13 @@ async def invalidate(
 
 
 async def history(cli: Cli, entry_id: EntryId) -> None:
-    """Every version of an entry that was kept, oldest first."""
+    """Every version of an entry that was kept, oldest first; before them those of what it took the place of."""
     from memory.cli import show
 
     async with cli.memory() as memory:
-        versions = await memory.entries.history(await id_of(memory, entry_id))
-    cli.emit({"history": [show.entry_json(one) for one in versions]}, lambda out: out.print(show.versions(versions)))
+        wanted = await id_of(memory, entry_id)
+        versions = await memory.entries.history(wanted, superseded=True)
+    cli.emit({"history": [show.entry_json(one) for one in versions]}, lambda out: out.print(show.versions(versions, wanted)))
 
 
 async def relate(

@@ -9,6 +9,7 @@ import typer
 
 from memory.cli.command import Cli, command
 from memory.cli.numbered import id_of
+from memory.domain.errors import InvalidInput
 
 if TYPE_CHECKING:
     from memory.domain.hold import LegalHold
@@ -33,6 +34,8 @@ async def place(
     by: Annotated[str | None, typer.Option("--by", metavar="NAME", help="Who places it.")] = None,
 ) -> None:
     """Hold a scope, a user, an entry or the whole tenant: nothing and nobody deletes what is under it."""
+    if sum(given is not None for given in (scope, user, entry)) + whole_tenant != 1:
+        raise InvalidInput("hold", "is over one of --scope, --user, --entry, --whole-tenant; place it again for what else is held")
     async with cli.memory() as memory:
         held = None if entry is None else await id_of(memory, entry)
         placed = await memory.admin.hold(name, reason=reason, scope=scope, user=user, entry_id=held, tenant=whole_tenant, placed_by=by)

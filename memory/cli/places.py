@@ -50,7 +50,7 @@ def show_stats(out: Any, counted: Stats) -> None:
         out.print(show.table("Types", ["type", "entries"], list(counted.by_type.items()), right=("entries",)))
     if counted.owed:
         out.print(show.plain(f"{_owing(counted.owed)}; sweeps do that, and `memory doctor` tells what cannot be done"))
-    in_quarantine = [f"store '{store}' has set aside {count:,} damaged records of all tenants" for store, count in counted.quarantined.items()]
+    in_quarantine = [f"store '{store}' has {count:,} damaged records of all tenants in quarantine" for store, count in counted.quarantined.items()]
     for sentence in (*counted.stuck, *counted.degraded, *counted.set_back, *in_quarantine):
         out.print(show.plain(f"- {sentence}", "yellow"))
 
@@ -120,7 +120,7 @@ def _show_health(out: Any, data: dict[str, Any]) -> None:
             "answers in": f"{store['latency_ms']:.1f} ms" if store["version"] else "",
             "can": ", ".join(name.replace("_", " ") for name, claim in store["capabilities"].items() if claim is True),
             "embedder": store["embedder"],
-            "quarantined": f"{store['quarantined']:,} damaged records are set aside" if store["quarantined"] else "",
+            "quarantined": f"{store['quarantined']:,} damaged records are in quarantine" if store["quarantined"] else "",
             **{name.replace("_", " "): value for name, value in store["facts"].items()},
         }
         out.print()

@@ -12,7 +12,7 @@ from memory.cli.numbered import id_of
 if TYPE_CHECKING:
     from memory.facade.why import WhyReport
     from memory.orchestrator.maintenance import SweepReport
-    from memory.orchestrator.planned import Outlook, Plan
+    from memory.orchestrator.planned import Outlook, Plan, Stays
 
 
 LISTED = 20
@@ -26,7 +26,7 @@ def register(app: typer.Typer) -> None:
 
 
 async def plan(cli: Cli) -> None:
-    """What a sweep run now would do by rules, of every tenant, and why. Does none of it."""
+    """What a sweep run now would do, of every tenant, and why, and what it would leave. Does none of it."""
     async with cli.memory() as memory:
         made = await memory.admin.plan()
     cli.emit(made.to_dict(), lambda out: _show_plan(out, made))
@@ -38,7 +38,8 @@ def _show_plan(out: Any, made: Plan) -> None:
     from memory.cli import show
 
     if not made.planned:
-        out.print("No rule takes anything now.")
+        all_was_asked = not (made.stays or made.waiting)
+        out.print("No rule takes anything now, and nothing has expired." if all_was_asked else "Nothing would be done now, as far as is known.")
     alike = show.grouped(made.planned, lambda one: (one.rule, one.action, one.because, one.tier, one.to, one.collection, one.depends))
     for (rule, action, because, tier, to, collection, depends), some in alike.items():
         onto = show.plain(to) if action == "copy" else show.tier(to)
@@ -48,8 +49,7 @@ def _show_plan(out: Any, made: Plan) -> None:
             Text.assemble(
                 f"{action} {len(some):,} ({what})",
                 goes,
-                " by ",
-                show.plain(rule),
+                Text.assemble(" for quota " if action == "evict" else " by ", show.plain(rule)) if rule else "",
                 ": ",
                 show.plain(because),
                 show.plain("".join(f"; {said}" for said in depends)),
@@ -58,8 +58,19 @@ def _show_plan(out: Any, made: Plan) -> None:
         out.print(show.table("", ["id", "tenant and scope"], [[one.id, f"{one.tenant}\n{one.scope}"] for one in some[:LISTED]]))
         if len(some) > LISTED:
             out.print(f"and {len(some) - LISTED:,} more; --json lists them all")
-    for sentence in made.waiting:
-        out.print(show.plain(f"- not asked: {sentence}", "yellow"))
+    if made.stays:
+        rows = [[one.id, f"{one.tenant}\n{one.scope}\n{_left(one)}: {one.because}"] for one in made.stays[:LISTED]]
+        out.print(show.table("Stays", ["id", "tenant, scope, and what is not done"], rows))
+        if len(made.stays) > LISTED:
+            out.print(f"and {len(made.stays) - LISTED:,} more; --json lists them all")
+    for sentence in made.waiting[:LISTED]:
+        out.print(show.plain(f"- not known: {sentence}", "yellow"))
+    if len(made.waiting) > LISTED:
+        out.print(f"and {len(made.waiting) - LISTED:,} more that is not known; --json lists it all")
+
+
+def _left(one: Stays) -> str:
+    return one.action + (f" to {one.to}" if one.to else "") + (f" by {one.rule}" if one.rule else "")
 
 
 async def why(cli: Cli, entry_id: Annotated[str, typer.Argument(metavar="ID", help="Its id, or its number: #42 or 42.")]) -> None:

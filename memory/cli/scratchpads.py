@@ -26,7 +26,7 @@ async def show(cli: Cli, agent: Agent = None) -> int:
 
     async with cli.memory() as memory:
         found = await memory.scratchpads.read(agent)
-    cli.emit(found.to_dict(), lambda out: out.print(shown.plain(found.content.rstrip("\n") or "It is empty.")))
+    cli.emit(found.to_dict(), lambda out: out.print(shown.plain(found.content.rstrip("\n") or "It is empty."), soft_wrap=True))
     return 0 if found.exists else 1
 
 

@@ -144,10 +144,15 @@ def entries(listed: Iterable[Entry], numbers: Mapping[str, int], limit: int = 20
     return table("", ["since", "tier", "what is remembered"], rows)
 
 
-def versions(listed: Iterable[Entry]) -> Table:
-    """What an entry said, version by version."""
-    rows = [[moment(one.updated_at), plain(one.content, limit=200), one.version] for one in listed]
-    return table("Versions", ["since", "content", "version"], rows, right=("version",))
+def versions(listed: Iterable[Entry], entry_id: str) -> Table:
+    """What an entry said, version by version; dimmed what it took the place of."""
+    rows = []
+    for one in listed:
+        style = "" if one.id == entry_id else "dim"
+        title = [plain(one.title, style or "bold")] if one.title else []
+        ended = "" if one.valid_to is None else moment(one.valid_to)
+        rows.append([moment(one.updated_at), ended, Group(*title, plain(one.content, style, limit=200)), one.version])
+    return table("Versions", ["since", "retired", "what was said", "version"], rows, right=("version",))
 
 
 def hit_json(hit: FoundEntry | FoundMessage) -> dict[str, Any]:

@@ -12,7 +12,15 @@ _UNSEEN = (
     "\ufe00-\ufe0f\ufeff\uffa0\ufff0-\ufffb\U0001bca0-\U0001bca3\U0001d173-\U0001d17a\U000e0000-\U000e0fff"
 )
 """What may stand before a frame or a command, or in one, so that it still looks like one."""
-_LOOKS_LIKE_ONE = rf"/mem(?!\w)|/endmem(?!\w)|\[[{_UNSEEN}]*/mem(?!\w)|\[[{_UNSEEN}]*end[{_UNSEEN}]+memory"
+
+
+def _spelt(word: str) -> str:
+    """The word, whatever stands unseen between its letters, blanks aside."""
+    return rf"(?:(?!\s)[{_UNSEEN}])*".join(word)
+
+
+_MEM, _ENDMEM, _END, _MEMORY = (_spelt(word) for word in ("/mem", "/endmem", "end", "memory"))
+_LOOKS_LIKE_ONE = rf"{_MEM}(?!\w)|{_ENDMEM}(?!\w)|\[[{_UNSEEN}]*{_MEM}(?!\w)|\[[{_UNSEEN}]*{_END}[{_UNSEEN}]+{_MEMORY}"
 _TO_ESCAPE = re.compile(rf"([{_UNSEEN}]*)(?=\\*(?:{_LOOKS_LIKE_ONE}))", re.IGNORECASE)
 _ESCAPED = re.compile(rf"([{_UNSEEN}]*)\\(?=\\*(?:{_LOOKS_LIKE_ONE}))", re.IGNORECASE)
 _CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\ud800-\udfff]")

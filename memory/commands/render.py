@@ -123,19 +123,19 @@ def attached(found: Artifact, numbers: Numbers) -> str:
 
 def artifact(found: Artifact, data: bytes, numbers: Numbers) -> str:
     """An artifact with its text, or the beginning of it; of one that is no text what is known of it."""
-    text = data.decode(errors="ignore") if is_text(data) else None
+    text = data.decode(errors="ignore") if is_text(data, whole=len(data) >= found.size) else None
     if text is None:
         return _lines([attached(found, numbers), "(it is not text)"])
     cut = [f"(the first {len(data):,} bytes)"] if len(data) < found.size else []
     return _lines([attached(found, numbers), *cut, "", text.removesuffix("\n")])
 
 
-def is_text(data: bytes) -> bool:
-    """Whether these bytes are UTF-8, but for a character that is cut off at the end."""
+def is_text(data: bytes, *, whole: bool) -> bool:
+    """Whether these bytes are UTF-8, but for a character that is cut off at the end where they are not the whole."""
     try:
         data.decode()
     except UnicodeDecodeError as error:
-        return error.reason == "unexpected end of data"
+        return not whole and error.reason == "unexpected end of data"
     return True
 
 

@@ -6,6 +6,7 @@ Each function returns the value as it will be stored or raises `InvalidInput` na
 from __future__ import annotations
 
 import math
+import unicodedata
 from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime, timedelta
 from itertools import islice
@@ -20,6 +21,7 @@ MAX_ID_BYTES = 512
 MAX_CONTENT_BYTES = 64 * 1024  # D3
 MAX_TITLE_CHARS = 200  # D2
 MAX_SOURCE_CHARS = 200  # D4
+MAX_NAME_CHARS = 200
 MAX_TAGS, MAX_TAG_CHARS = 32, 64  # D5
 _MAX_TAGS_GIVEN = 1_000  # duplicates included, which are dropped
 MAX_METADATA_BYTES = 64 * 1024
@@ -61,6 +63,16 @@ def identifier(field: str, value: object) -> str:
     checked = text(field, value, max_bytes=MAX_ID_BYTES)
     if not checked:
         raise InvalidInput(field, "must not be empty")
+    return checked
+
+
+def name(field: str, value: object) -> str:
+    """A line that people read: of a rule's name, of why there is a hold. Not blank, without control characters, at most 200 characters."""
+    checked = text(field, value, max_chars=MAX_NAME_CHARS, min_chars=1)
+    if not checked.strip():
+        raise InvalidInput(field, "must not be blank")
+    if any(unicodedata.category(char) == "Cc" for char in checked):
+        raise InvalidInput(field, "must not hold control characters, such as line breaks")
     return checked
 
 

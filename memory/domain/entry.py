@@ -216,6 +216,11 @@ class EntryDraft(door.Checked):
     def _expires_at(cls, value: object) -> datetime | timedelta | None:
         return check_expiry(value)
 
+    @property
+    def is_pinned_alone(self) -> bool:
+        """Whether it names a session, and not where in a conversation it was said, or by whom: that may have been held elsewhere (decision 066)."""
+        return self.conversation_id is not None and self.number_in_conversation is None and self.speaker is None
+
     @model_validator(mode="after")
     def _counts_in_a_conversation(self) -> EntryDraft:
         if self.number_in_conversation is not None and self.conversation_id is None:
@@ -224,7 +229,7 @@ class EntryDraft(door.Checked):
 
     @model_validator(mode="after")
     def _says_something(self) -> EntryDraft:
-        if self.title is None and not self.content.strip():
+        if not (self.title or "").strip() and not self.content.strip():
             raise InvalidInput("content", "may be empty only where a title carries the entry")  # decision D8
         return self
 

@@ -106,19 +106,23 @@ class Refused(MemoryTiersError):
 
 
 class QuotaExceeded(MemoryTiersError):
-    """A write beyond a quota, of which nothing was stored. `quota` is its name; `most`, `held` and `asked` are in its `measure`."""
+    """A write beyond a quota, of which nothing was stored. `quota` is its name; `most`, `held` and `asked` are in its `measure`.
 
-    def __init__(self, quota: str, where: str, measure: str, most: int, held: int, asked: int) -> None:
-        super().__init__(
-            f"quota '{quota}': {where} holds {held:,} of at most {most:,} {measure}, and this would add {asked:,}; nothing was written: "
-            f"delete some, write less at once, or raise [[quotas]] '{quota}'"
-        )
+    Of an import what stands before that in the file is imported; `imported` names the file.
+    """
+
+    def __init__(self, quota: str, where: str, measure: str, most: int, held: int, asked: int, imported: str | None = None) -> None:
+        came = f"nothing was written: delete some, write less at once, or raise [[quotas]] '{quota}'"
+        if imported is not None:
+            came = f"what stands before that in '{imported}' is imported: delete some, or raise [[quotas]] '{quota}', and import it again"
+        super().__init__(f"quota '{quota}': {where} holds {held:,} of at most {most:,} {measure}, and this would add {asked:,}; {came}")
         self.quota = quota
         self.where = where
         self.measure = measure
         self.most = most
         self.held = held
         self.asked = asked
+        self.imported = imported
 
 
 class ScratchpadFull(MemoryTiersError):
@@ -225,10 +229,10 @@ class StoreFull(StoreError):
 
 
 class CorruptRecord(StoreError):
-    """A stored record fails its checksum or cannot be read. It has been set aside; its neighbours are served."""
+    """A stored record fails its checksum or cannot be read. It is never served; its neighbours are."""
 
     def __init__(self, store: str, record_id: str, problem: str) -> None:
-        super().__init__(store, f"record {record_id} is corrupt ({problem}); it was set aside and is not served")
+        super().__init__(store, f"record {record_id} is corrupt ({problem}) and is not served; `memory doctor` counts what is in quarantine")
         self.record_id = record_id
 
 

@@ -6,6 +6,8 @@ import re
 from datetime import UTC, datetime, timedelta
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+LONGEST = timedelta(days=36_500)
+"""How long a length of time may be that is given, so that a moment lies so far from now."""
 _UNITS = {"us": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3_600.0, "d": 86_400.0, "w": 604_800.0}
 _PART = re.compile(r"(\d+(?:\.\d+)?)\s*(us|ms|s|m|h|d|w)\s*")
 
@@ -29,7 +31,10 @@ def parse_duration(value: object) -> object:
         text = value.strip().lower()
         parts = _PART.findall(text)
         if parts and not _PART.sub("", text):
-            return timedelta(seconds=sum(float(number) * _UNITS[unit] for number, unit in parts))
+            try:
+                return timedelta(seconds=sum(float(number) * _UNITS[unit] for number, unit in parts))
+            except OverflowError:
+                raise ValueError("should be at most 100 years") from None
         if not text.startswith("p"):  # an ISO 8601 duration such as PT5M is pydantic's to read
             raise ValueError("should be a duration such as '30d', '5m' or '1h30m'")
     return value

@@ -140,7 +140,7 @@ class Access:
         wanted = self._wanted(how, updates=updates, superseding=bool(superseded.ids) or checks)
         if updates:
             _check_upsert(draft, superseded, checks)
-        await self.refuse_unknown_artifacts([draft.artifact_id])
+        await self.refuse_unknown([draft])
         if updates:
             return await self.engine.entries.upsert(self.tenant, draft, waits), (), ()
         steps = self.engine.enriching.owed(wanted)
@@ -164,6 +164,16 @@ class Access:
             if (getattr(self.config.enrichment, of) if asked is None else asked) and not updates and not (superseding and of == "auto_supersede"):
                 wanted.append(of)
         return wanted
+
+    async def refuse_unknown(self, drafts: Sequence[EntryDraft]) -> None:
+        """Raise `InvalidInput` where one of these is pinned to a session (D7), or points to an artifact (D6), that the tenant has not."""
+        pinned = list(dict.fromkeys(one.conversation_id for one in drafts if one.conversation_id is not None and one.is_pinned_alone))
+        there = await self.engine.conversations.sessions.lives(self.tenant, pinned) if pinned else {}
+        for session_id in pinned:
+            if session_id not in there:
+                problem = f"there is no session {session_id[:64]}: nothing was written"
+                raise InvalidInput("conversation_id", f"{problem}. What was said elsewhere says its number_in_conversation, or its speaker, too")
+        await self.refuse_unknown_artifacts([draft.artifact_id for draft in drafts])
 
     async def refuse_unknown_artifacts(self, artifact_ids: Sequence[str | None]) -> None:
         """Raise `InvalidInput` where one of these is no artifact of the tenant (D6)."""

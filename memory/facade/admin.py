@@ -58,10 +58,10 @@ class Admin:
         with its artifacts. How many scopes and conversations there were, and how many records of each kind in each store (D35). How far the tenant
         has counted stays, so that no number is given twice.
 
-        The moment is that of the call. An entry that is edited meanwhile goes, and so does a session with what is said in it meanwhile; what is
-        written, or created, since then stands. It looks again until nothing of before is found. Where a store fails the call does, and a sweep does
-        the rest; the call can be repeated. Raises `Held` where something is under legal hold: that stays, and is not erased when the hold is
-        released.
+        The moment is that of the call. An entry that is edited meanwhile goes, and so does a session with what is said in it meanwhile, and what is
+        promoted, compacted or forked meanwhile of such; what is written, or created, since then stands. It looks again until nothing of before is
+        found. Where a store fails the others are erased and the call fails; a sweep does the rest, and the call can be repeated. Raises `Held` where
+        something is under legal hold: that stays, and is not erased when the hold is released. Legal holds and what is distrusted stay.
         """
         return await self._access.engine.tenants.erase(self._access.tenant)
 
@@ -268,7 +268,8 @@ class Admin:
         return await self._access.engine.maintain()
 
     async def plan(self) -> Plan:
-        """What a sweep run now would do by rules, record by record, each with its rule and why. For all tenants of the stores.
+        """What a sweep run now would do, record by record, each with its rule and why: by rules, and what expires, goes for a quota or is made of
+        messages on the way. `stays` has what it would leave, and why. For all tenants of the stores.
 
         What was written here is delivered and how often entries were read here told to the stores, as by a sweep; nothing else is written.
         """
@@ -297,7 +298,8 @@ class Admin:
 
         What another store has is put back on the condition of what stands there, what was deleted is deleted again, and what no store has is named in
         `lost`. It may run beside writers, and be called again where it was cut off. It reads everything, and may take long; `told` hears after each
-        page how many copies were looked at, and of how many.
+        page how many copies were looked at, and of how many. What is said to be the room that a tenant's artifacts and large texts take is compared
+        with what they take, and counted anew.
         """
         return await self._access.engine.healing.compare(repair=flag("repair", repair), told=told)
 

@@ -238,8 +238,9 @@ def _installed(setting: str, group: str, name: str, instead: str, ours: Sequence
     """What a distribution registers under an entry-point group, made where it is a class. Raises for a name that nobody registers."""
     points = {point.name: point for point in metadata.entry_points(group=group)}
     if name not in points:
-        known = ", ".join([*ours, *sorted(points)]) or "none is installed"
-        raise ConfigError(f"{setting}: there is no '{name[:40]}'; there are: {known}. In Python, hand in {instead}")
+        known = ", ".join([*ours, *sorted(points)])
+        there_are = f"there are: {known}" if known else "none is installed"
+        raise ConfigError(f"{setting}: there is no '{name[:40]}'; {there_are}. In Python, hand in {instead}")
     try:
         found = points[name].load()
     except ImportError as error:

@@ -31,7 +31,7 @@ from pydantic import (
 from memory.domain import door
 from memory.domain.errors import ConfigError, InvalidInput
 from memory.domain.scope import ScopeKind
-from memory.domain.time import parse_duration, show_duration
+from memory.domain.time import show_duration
 from memory.facade.origins import Layer, gathered
 from memory.facade.values import (
     HIDDEN,
@@ -254,7 +254,7 @@ class SearchSettings(BaseModel):
 
 
 class ArtifactSettings(BaseModel):
-    """`max_bytes`: how large an artifact may be. What a tenant's come to is bounded by a quota (`artifact_bytes`)."""
+    """`max_bytes`: how large an artifact may be. What a tenant's come to, its messages' large texts too, is bounded by a quota (`artifact_bytes`)."""
 
     model_config = _FROZEN
 
@@ -350,12 +350,20 @@ class MemoryConfig(BaseModel):
                 raise ValueError(f"{name[:40]!r} is not a store's name; take lower-case letters, digits, - and single _")
         return value
 
-    @field_validator("promotion", "retention", mode="before")
+    @field_validator("promotion", "retention", "quotas", mode="before")
     @classmethod
-    def _durations_of_rules(cls, value: object, info: ValidationInfo) -> object:
+    def _lists_of_rules(cls, value: object, info: ValidationInfo) -> object:
         if not isinstance(value, list | tuple):
-            raise ValueError(f"should be a list of rules ([[{info.field_name}]] in TOML)")
-        return [_read_rule(rule) for rule in value]
+            listed = f"should be a list of {'quotas' if info.field_name == 'quotas' else 'rules'} ([[{info.field_name}]] in TOML"
+            raise ValueError(listed + (', JSON in the environment: [{"name": ...}])' if isinstance(value, str) else ")"))
+        return value
+
+    @field_validator("policies", mode="before")
+    @classmethod
+    def _list_of_names(cls, value: object) -> object:
+        if not isinstance(value, list | tuple):
+            raise ValueError('should be a list of names, such as ["decided"]')
+        return value
 
     @field_validator("promotion", "retention", "quotas", mode="after")
     @classmethod
@@ -436,7 +444,7 @@ class MemoryConfig(BaseModel):
 
     def leaves(self) -> dict[str, Any]:
         """Every value by its dotted name, ready to show: secrets hidden, durations as text, and the stores in use."""
-        plain = ("tenant", "token_counter", "accept_loss", "inclusion_rules", "consistency", "telemetry")
+        plain = ("tenant", "token_counter", "accept_loss", "require_all", "inclusion_rules", "consistency", "telemetry")
         shown: dict[str, Any] = {name: getattr(self, name) for name in plain} | self.embedder.shown()
         shown |= {f"tiers.{tier}": masked(getattr(self.tiers, tier)) for tier in TIERS}
         stores: dict[str, StoreConfig | ServingStore] = {**self.stores, **{s.name: s for s in self.stores_in_use() if s.name == MAIN}}
@@ -495,13 +503,6 @@ def did_you_mean(name: str, known: Any) -> str:
 def _free_name(wanted: str, taken: Mapping[str, object]) -> str:
     candidates = (wanted if number == 1 else f"{wanted}-{number}" for number in range(1, len(taken) + 2))
     return next(name for name in candidates if name not in taken)
-
-
-def _read_rule(rule: object) -> object:
-    """A rule whose durations may be written '7d'."""
-    if not isinstance(rule, Mapping):
-        return rule
-    return {name: parse_duration(value) if name in ("idle_for", "older_than", "versions_for") else value for name, value in rule.items()}
 
 
 def _explained(exc: ValidationError) -> BadSetting:

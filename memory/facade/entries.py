@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
+from contextlib import suppress
 
 from memory.domain.entry import Entry
+from memory.domain.errors import NotFound
 from memory.domain.scope import Scope
 from memory.domain.session import HistoryItem
 from memory.facade.access import Access
-from memory.facade.arguments import Moment, consistency_of, id_of, moment, scope_of
+from memory.facade.arguments import Moment, consistency_of, flag, id_of, moment, scope_of
 from memory.orchestrator.deliveries import Consistency
 
 
@@ -28,9 +30,18 @@ class Entries:
         async for entry in self._access.engine.browsing.everything(self._access.tenant, wanted, retired=retired):
             yield entry
 
-    async def history(self, entry_id: str) -> list[Entry]:
-        """Every version of an entry, oldest first, the current one last. Raises `NotFound`."""
-        return await self._access.engine.entries.history(self._access.tenant, id_of(entry_id))
+    async def history(self, entry_id: str, *, superseded: bool = False) -> list[Entry]:
+        """Every version of an entry, oldest first, the current one last.
+
+        With `superseded` those of what it took the place of stand before them, and of what that did, the farthest back first: of at most 100 entries
+        in all (D23, D107). Raises `NotFound`.
+        """
+        engine, tenant, wanted = self._access.engine, self._access.tenant, id_of(entry_id)
+        versions = await engine.entries.history(tenant, wanted)
+        for one in (await engine.graphs.chain(tenant, wanted))[1:] if flag("superseded", superseded) else ():
+            with suppress(NotFound):  # expired
+                versions = [*await engine.entries.history(tenant, one), *versions]
+        return versions
 
     async def said_in(self, entry_id: str) -> list[HistoryItem]:
         """The messages of a session that the entry was made of (see `Memory`, `onward`), oldest first; none where it was made otherwise.

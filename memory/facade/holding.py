@@ -25,7 +25,8 @@ async def place(
 ) -> LegalHold:
     """Place a hold over the one thing that is named. An entry has to be there, expired and retired ones too."""
     door.identifier("name", name)
-    door.text("reason", reason, max_chars=MOST_OF_A_REASON, min_chars=1)
+    if not door.text("reason", reason, max_chars=MOST_OF_A_REASON, min_chars=1).strip():
+        raise InvalidInput("reason", "must not be blank: who finds the hold in years reads it")
     given: dict[Over, str] = {}
     if scope is not None:
         given["scope"] = scope_of(scope).text

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import IO, Any, TypeAlias, TypeVar
 
 from memory.domain.entry import Entry
-from memory.domain.errors import Conflict, InvalidInput, PartialWrite, Refused
+from memory.domain.errors import Conflict, InvalidInput, PartialWrite, QuotaExceeded, Refused
 from memory.domain.scope import Scope
 from memory.domain.shown import Shown
 from memory.domain.time import micros
@@ -128,6 +128,13 @@ class Import:
         """Check all, then write all: artifacts, behind their sessions; entries and their kept versions; then what may name any of them."""
         start = await asyncio.to_thread(stream.tell)
         await self._check(self._items(stream))
+        try:
+            await self._write(stream, start)
+        except QuotaExceeded as error:
+            raise QuotaExceeded(error.quota, error.where, error.measure, error.most, error.held, error.asked, self._name) from error
+        return self._report
+
+    async def _write(self, stream: IO[bytes], start: int) -> None:
         if self._last_early:
             await asyncio.to_thread(stream.seek, start)
             await self._early(self._items(stream))
@@ -141,7 +148,6 @@ class Import:
                     await write(batch)
                     self._done += len(batch)
                     self._told(self._done, self._total)
-        return self._report
 
     # -- reading ------------------------------------------------------------------------------------------------------
 

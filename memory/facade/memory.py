@@ -128,6 +128,8 @@ class Memory:
             settings["embedder"] = embedder
         if isinstance(token_counter, str):
             settings["token_counter"] = token_counter
+        if isinstance(policies, str) or not isinstance(policies, Sequence):
+            raise ConfigError(f"policies: must be a list of policies, not {type(policies).__name__}")
         if named := [one for one in policies if isinstance(one, str)]:
             settings["policies"] = named
         if tenant is not None:
@@ -331,8 +333,9 @@ class Memory:
         `created_at` sets creation, update and the start of validity together (D9). An entry past `expires_at`, a moment or
         a `timedelta` from the write on, is hidden, not deleted (A36).
         Of what was said in a conversation `conversation_id`, `number_in_conversation` and `speaker` say where and by whom; `content` is the
-        speaker's own words, without the name. What was said just before and after helps to find them. The conversation need be no session of this
-        memory; where it is, `browse(conversation=…)` shows what is pinned to it, and the session's deletion clears both (decision 066).
+        speaker's own words, without the name. What was said just before and after helps to find them. What says its number, or its speaker, may have
+        been said elsewhere; a `conversation_id` alone pins the entry to a session, which must be there, else nothing is written (D7).
+        `browse(conversation=…)` shows what is pinned to a session, and its deletion clears id and number (decision 066).
         `artifact_id` points to a file of a session (`memory.artifacts`), which must be there, else nothing is written (D6); it is cleared when that
         is deleted (D19).
         `source`, `agent` and `run` say where it comes from and who writes it, `origins` what else went into it (`"source:web:example.com"`): by these
@@ -403,7 +406,7 @@ class Memory:
         """
         checked = [draft_of(d) async for d in paced(door.sequence("drafts", drafts))]
         revived, waits = flag("revive", revive), consistency_of(consistency)
-        await self._access.refuse_unknown_artifacts([draft.artifact_id for draft in checked])
+        await self._access.refuse_unknown(checked)
         return await self._engine.entries.write_many(self.tenant, checked, revive=revived, consistency=waits)
 
     async def update(

@@ -57,7 +57,7 @@ class Stats(Shown):
     `owed` counts what waits for maintenance, of every tenant; `stuck` says what of it could not be done, and what could not be moved, when this
     process last tried, and why. `degraded` names stores that did not answer and are not counted. `evicted`: by quota, how many entries this process
     has evicted. `set_back` names stores that were set back alone, and not healed since. `quarantined`: by store, how many damaged records of every
-    tenant it has set aside for people to look at.
+    tenant it keeps in quarantine for people to look at.
     """
 
     tiers: list[TierStats]
@@ -85,7 +85,7 @@ class StoreReport(Shown):
     embedder: str | None = None
     facts: dict[str, Any] = field(default_factory=dict)
     quarantined: int = 0
-    """Damaged records, of every tenant, that the store has set aside for people to look at."""
+    """Damaged records, of every tenant, that the store keeps in quarantine for people to look at."""
 
 
 @dataclass(frozen=True, slots=True, repr=False)

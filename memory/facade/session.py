@@ -96,6 +96,9 @@ class Session:
         streamed answer is one message however often it is told (B20 to B23), and a call that failed can be repeated. So can one without ids where
         this process appends nothing else to the session in between, and what is given is kept together (one message; several where the store is
         `atomic`); else it is said twice. With `in_history=False` a message is in the window only (B24).
+
+        Texts of more than 64 KiB count in a quota of `artifact_bytes`: beyond it `QuotaExceeded` is raised, and none of the new messages is stored.
+        What replaces what a message said counts too, and is not refused.
         """
         given = [message] if not isinstance(message, list | tuple) else list(message)
         if len(given) > MOST_AT_ONCE:
@@ -296,12 +299,13 @@ class Session:
 
     async def end(self) -> PromotionReport:
         """The session is over: nothing is appended until `resume`. Entries are made of what was said, by the `onward` of the memory, and the
-        promotion rules for that move its entries onward. Again is no error, and makes what could not be made the first time.
+        promotion rules for that move its entries onward. What waits (`waiting` of the report) is done by sweeps once the stores are back, unless the
+        session is resumed before; again is no error, and does it now.
         """
         conversation = await self._conversation()
         await conversation.close("ended")
         left = await conversation.onward()
-        report = await self._access.engine.end_session(self._access.tenant, Scope.session(self.id))
+        report = await self._access.engine.end_session(self._access.tenant, Scope.session(self.id), left.owing)
         report.onward, report.waiting = left.entries, [*left.waiting, *report.waiting]
         return report
 
@@ -318,15 +322,14 @@ class Session:
 
         To answer again, fork at the user's message; to edit it and ask again, `update` it there. This session stays as it is, also one that has
         ended. The new one has its user, agent, namespace, title, tags and metadata, and `forked_from` in the metadata. What was excluded since is not
-        copied. Raises `NotFound` where there is no such message, `Conflict` where there is a session of that id. Cut off half-way, it leaves the new
-        session with the first of its messages.
+        copied. Raises `NotFound` where there is no such message, `Conflict` where there is a session of that id, `QuotaExceeded` beyond a quota
+        of `artifact_bytes`, for which the copies of large texts count: then there is no new session. Cut off half-way, it leaves the new session with
+        the first of its messages.
         """
         at = None if at is None else door.identifier("at", at)
         draft, messages = await (await self._conversation()).as_of(at)
         draft = replace(draft, id=None if session_id is None else door.identifier("session_id", session_id))
-        forked = await self._access.engine.conversations.create(self._access.tenant, draft)
-        await forked.begin(messages)
-        return Session._of(self._access, forked)
+        return Session._of(self._access, await self._access.engine.conversations.fork(self._access.tenant, draft, messages))
 
     async def delete(self) -> bool:
         """Erase the session with everything said in it, the entries of its scope, and those that `onward` made of it; false where there was none."""

@@ -163,12 +163,13 @@ class Sessions:
     async def end(self, session_id: str) -> PromotionReport:
         """A session is over: the promotion rules for that move its entries onward. Says what moved by which rule, and what stayed; see `Session.end`.
 
-        Where it has a conversation, nothing is appended to that until it is resumed.
+        Where it has a conversation, nothing is appended to that until it is resumed. Where it has none, what waits for a store is done by sweeps for
+        the entries that there are now.
         """
         door.identifier("session_id", session_id)
         if await self._access.engine.conversations.find(self._access.tenant, session_id) is not None:
             return await Session(self._access, SessionDraft(session_id), create=False).end()
-        return await self._access.engine.end_session(self._access.tenant, Scope.session(session_id))
+        return await self._access.engine.end_session(self._access.tenant, Scope.session(session_id), owing=())
 
     async def delete(self, session_id: str) -> bool:
         """Erase a session with everything said in it, the entries of its scope, and those that `onward` made of it; false where there was none."""
@@ -189,13 +190,16 @@ def draft_of(
 ) -> SessionDraft:
     """A session as handed in, checked."""
     given = {"user": user, "agent": agent, "namespace": namespace}
+    named = {name: None if value is None else door.identifier(name, value) for name, value in given.items()}
     said = None if system is None else Message(role=Role.SYSTEM, content=door.text("system", system, max_bytes=door.MAX_CONTENT_BYTES))
     return SessionDraft(
         id=None if session_id is None else door.identifier("session_id", session_id),
         system=said,
+        user=named["user"],
+        agent=named["agent"],
+        namespace=named["namespace"],
         title=check_title(title),
         tags=door.tags(door.sequence("tags", tags)),
         metadata=door.json_object("metadata", {} if metadata is None else metadata),
         expires_at=check_expiry(expires_at),
-        **{name: None if value is None else door.identifier(name, value) for name, value in given.items()},
     )

@@ -9,9 +9,9 @@ from datetime import timedelta
 from typing import Annotated, Any
 from urllib.parse import unquote
 
-from pydantic import BeforeValidator
+from pydantic import AfterValidator, BeforeValidator
 
-from memory.domain.time import parse_duration
+from memory.domain.time import LONGEST, parse_duration
 from memory.ports.local import LOCAL_SCHEMES
 
 _SCHEME = re.compile(rf"([a-z][a-z0-9+.-]*)://|({'|'.join(map(re.escape, LOCAL_SCHEMES))}):(?=[^:])", re.IGNORECASE)
@@ -115,8 +115,14 @@ def _not_negative(value: object) -> object:
     return parsed
 
 
-Duration = Annotated[timedelta, BeforeValidator(_positive)]
+def _tellable(length: timedelta) -> timedelta:
+    if length > LONGEST:
+        raise ValueError("should be at most 100 years")
+    return length
+
+
+Duration = Annotated[timedelta, BeforeValidator(_positive), AfterValidator(_tellable)]
 """A length of time of more than nothing."""
 
-Interval = Annotated[timedelta, BeforeValidator(_not_negative)]
+Interval = Annotated[timedelta, BeforeValidator(_not_negative), AfterValidator(_tellable)]
 """A length of time; zero means never."""

@@ -84,8 +84,8 @@ class Checking:
         entry, gave_way = await self._superseding.write(
             tenant, decided.draft, superseded, asked=draft, revive=revive, consistency=consistency, steps=steps
         )
-        stays = [one for one in decided.ids if one not in gave_way]
-        note = f"changed since it was shown, and stands: {', '.join(stays)}" if stays else decided.note or lacking
+        stands = [one for one in decided.ids if one not in gave_way]
+        note = f"changed since it was shown, and stands: {', '.join(stands)}" if stands else decided.note or lacking
         action = "keep" if decided.verdict.action == "supersede" and not gave_way else decided.verdict.action
         return entry, Checked(tuple(shown), action, tuple(gave_way), note)
 

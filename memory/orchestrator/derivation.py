@@ -24,7 +24,8 @@ from memory.orchestrator.erasure import DELETE, Erasure
 from memory.orchestrator.lives import Lives
 from memory.orchestrator.meaning import Meaning
 from memory.orchestrator.outbox import Pending, owed_by_writing
-from memory.orchestrator.placement import Placement, refused
+from memory.orchestrator.past import MADE_OF, oldest_in
+from memory.orchestrator.placement import Located, Placement, refused
 from memory.orchestrator.quotas import Newcomer
 from memory.orchestrator.turns import Patience
 from memory.orchestrator.versions import version_at
@@ -87,20 +88,22 @@ class Derivation:
 
         return await self._store(record, [source] if delete_original else [], check, revive=revive, consistency=consistency)
 
-    async def foreseen(self, tenant: str, entry_id: str, target: Scope) -> Record | None:
-        """The copy that `promote` would make now without `revive`; None where one was made before, deleted ones too. Nothing is written, and what
-        `decided_when_made` names is not asked. Raises `NotFound` and `InvalidScopePromotion` as `promote` does."""
-        record = await self._copy_of(tenant, await self._entries.live_record(tenant, entry_id), target, {}, gated=False)
-        there = await self._placement.locate(ENTRIES, record.key, born_in=self._placement.topology.home(record.tier))
-        return record if there.record is None and there.tombstone is None else None
+    async def foreseen(self, tenant: str, entry_id: str, target: Scope, to_come: Record | None = None) -> tuple[Record, Located]:
+        """The copy that `promote` would make now, and what stands under its id: one that was made before, or the tombstone of one.
 
-    def decided_when_made(self, tenant: str, target: Scope) -> tuple[str, ...]:
-        """What decides besides, when a copy into this scope is made: whether it is, and what goes for it."""
-        quotas = [quota for quota in self._entries.quotas.quotas if quota.is_for(tenant, target.text)]
-        rooms = [
-            f"if quota '{one.name}' has room for it" if one.then == "refuse" else f"quota '{one.name}' may evict others for it" for one in quotas
-        ]
-        return (*rooms, *(["if the write gate lets it in"] if self._entries.trust.gates.write is not None else []))
+        `to_come`: the entry, where it does not stand yet. Nothing is written, and neither quotas nor the write gate are asked. Raises `NotFound`
+        and `InvalidScopePromotion` as `promote` does.
+        """
+        source = to_come or await self._entries.live_record(tenant, entry_id)
+        record = await self._copy_of(tenant, source, target, {}, gated=False)
+        whose = {} if source.vector is None else await self._meaning.whose()
+        record = replace(record, fields={**record.fields, **whose}, vector=source.vector)  # it says the same
+        return record, await self._placement.locate(ENTRIES, record.key, born_in=self._placement.topology.home(record.tier))
+
+    @property
+    def decided_when_made(self) -> tuple[str, ...]:
+        """What decides besides whether a copy is made, and is not asked before it is."""
+        return ("if the write gate lets it in",) if self._entries.trust.gates.write is not None else ()
 
     async def _copy_of(self, tenant: str, source: Record, target: Scope, overrides: dict[str, Any], *, gated: bool) -> Record:
         origin = entry_of(source)
@@ -130,7 +133,7 @@ class Derivation:
             compacted_from_ids=origin.compacted_from_ids,
             contributors=None if origin.contributors is None else [c.model_dump() for c in origin.contributors],
         )
-        return replace(record, body={**record.body, COPIED_VERSION: source.version, OVERRIDES: _digest(overrides)})
+        return replace(record, body={**record.body, COPIED_VERSION: source.version, MADE_OF: oldest_in([source]), OVERRIDES: _digest(overrides)})
 
     async def _promoted(self, tenant: str, entry_id: str, target: Scope, asked: str) -> Entry:
         """What an entry that is gone was promoted to; raises `NotFound` naming that entry where it was not."""
@@ -195,6 +198,7 @@ class Derivation:
             contributors=[c for origin in origins for c in _contributors(origin)],
         )
         generation = min(s.generation or 0 for s in sources)  # sources erased meanwhile take their summary with them
+        record = replace(record, body={**record.body, MADE_OF: oldest_in(sources)})
         return await self._store(replace(record, generation=generation), sources if delete_sources else [], consistency=consistency)
 
     async def _called(self, callback: Callback, sources: Sequence[Record], entry_ids: Sequence[str]) -> str:

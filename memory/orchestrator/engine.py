@@ -23,6 +23,7 @@ from memory.orchestrator.conversations.passages import Where
 from memory.orchestrator.dangling import Dangling
 from memory.orchestrator.deliveries import Deliveries
 from memory.orchestrator.derivation import Derivation
+from memory.orchestrator.endings import Endings
 from memory.orchestrator.enriching import Enriching
 from memory.orchestrator.entries import Entries
 from memory.orchestrator.erasure import Erasure
@@ -40,6 +41,7 @@ from memory.orchestrator.numbers import Numbers
 from memory.orchestrator.outbox import Outbox
 from memory.orchestrator.placement import Placement
 from memory.orchestrator.planned import Plan, Planner, plan_of
+from memory.orchestrator.planned_due import PlannedDue
 from memory.orchestrator.promotion import Promotion, PromotionReport
 from memory.orchestrator.quotas import Quotas
 from memory.orchestrator.referrers import Referrers
@@ -68,7 +70,7 @@ from memory.policies.retention import RetentionRule
 from memory.ports.advisor import Advisor, Reranker
 from memory.ports.clock import Clock, system_clock
 from memory.ports.embedder import Embedder
-from memory.ports.record import Key, Partition
+from memory.ports.record import Key, Partition, Record
 from memory.ports.tokens import TokenCounter
 
 log = logging.getLogger(__name__)
@@ -152,9 +154,9 @@ class Engine:
         )
         manifests = self.conversations.manifests
         self.numbers = Numbers(self.placement, generations=self.generations, outbox=self.outbox, turns=self.turns, manifests=manifests)
-        self.referrers = Referrers(self.placement, cache=self.cache, deliveries=self.deliveries, erasure=self.erasure)
+        self.referrers = Referrers(self.placement, cache=self.cache, outbox=self.outbox, erasure=self.erasure)
         manifests.on_gone = self.referrers.clear
-        self.scratchpads = Scratchpads(self.placement, outbox=self.outbox, turns=self.turns, erasure=self.erasure)
+        self.scratchpads = Scratchpads(self.placement, outbox=self.outbox, turns=self.turns, erasure=self.erasure, generations=self.generations)
         self.tenants = Tenants(self.placement, outbox=self.outbox, erasure=self.erasure, sessions=self.conversations.sessions)
         self.dangling = Dangling(self.placement, self.erasure)
         self.browsing = Browsing(self.placement, self.trust)
@@ -202,6 +204,7 @@ class Engine:
         self.accesses = Accesses(self.placement)
         self.judging = Judging(self.placement, self.conversations.counter, rules, policies)
         self.promotion = Promotion(self.placement, self.tiering, self.accesses, self.derivation, self.judging, self._user_of)
+        self.endings = Endings(self.placement, outbox=self.outbox, sessions=self.conversations.sessions, promotion=self.promotion)
         self.after_writes = AfterWrites(self.promotion, frozenset(rule.source for rule in self.judging.of_tier("") if rule.on == "write"))
         self.entries.on_written = self.after_writes.note
         self.retention = Retention(
@@ -236,6 +239,7 @@ class Engine:
             generations=self.generations,
             tiering=self.tiering,
             remaking=Remaking(self.placement, meaning=self.meaning, outbox=self.outbox, long_texts=self.long_texts, passages=passages_made),
+            balances=self.conversations.balances,
         )
 
     async def open(self, *, reindex: bool = False) -> None:
@@ -273,17 +277,26 @@ class Engine:
         await self.enriching.asked()
         return report
 
-    async def end_session(self, tenant: str, scope: Scope) -> PromotionReport:
-        """See `Promotion.end_session`. What an advisor is asked about is waited for, up to the deadline: such entries do not move."""
+    async def end_session(self, tenant: str, scope: Scope, owing: Sequence[Record] | None = None) -> PromotionReport:
+        """See `Endings.end`. What an advisor is asked about is waited for, up to the deadline: such entries do not move."""
         await self.enriching.tried_in(Partition(tenant, scope.text), self.placement.settings.deadline.total_seconds())
-        return await self.promotion.end_session(tenant, scope)
+        return await self.endings.end(tenant, scope, owing)
 
     async def plan(self) -> Plan:
-        """What a sweep run now would do by rules. What was written here is delivered and what was read here told to the stores, for rules that ask;
+        """What a sweep run now would do. What was written here is delivered and what was read here told to the stores, for rules that ask;
         nothing else is written."""
         await self.deliveries.flush()
         await self.accesses.tell()
-        return await plan_of(self.placement, self.planners)
+        due = PlannedDue(
+            self.placement,
+            due=self.maintenance.due,
+            erasure=self.erasure,
+            onward=self.conversations.onward,
+            endings=self.endings,
+            promotion=self.promotion,
+        )
+        reads_texts = self.judging.reads_texts or self.retention.reads_texts
+        return await plan_of(self.placement, [due, *self.planners], self.quotas, reads_texts=reads_texts)
 
     async def _user_of(self, tenant: str, session_id: str) -> str | None:
         session = await self.conversations.find(tenant, session_id)

@@ -382,8 +382,8 @@ class Enriching:
         links = await self._relations.related(record.key.tenant, source_id=record.key.id, label=SUPERSEDES, limit=MAX_LIMIT)
         linked = {link.target_id for link in links if link.made_by is not None}
         gone = tuple(one for one in told["named"] if one in linked)
-        stays = [one for one in told["named"] if one not in linked]
-        note = STILL_OWED if owed else f"(changed since it was shown, and stands: {', '.join(stays)})" if stays else told["note"]
+        stands = [one for one in told["named"] if one not in linked]
+        note = STILL_OWED if owed else f"(changed since it was shown, and stands: {', '.join(stands)})" if stands else told["note"]
         return AutoSupersede(told["model"], bool(gone), tuple(told["candidates"]), gone, note)
 
 

@@ -21,7 +21,7 @@ from memory.domain.scope import Scope
 from memory.domain.time import micros, moment
 from memory.orchestrator.cache import Cache
 from memory.orchestrator.collections import ENTRIES, ENTRY_VERSIONS, OPERATIONS
-from memory.orchestrator.generations import BEFORE, OPERATIONS_SCOPE, UNDER_WAY, Generations, operation_key
+from memory.orchestrator.generations import BEFORE, OPERATIONS_SCOPE, UNDER_WAY, Generations, operation_key, spares_since
 from memory.orchestrator.holds import Holds
 from memory.orchestrator.kinds import Kind
 from memory.orchestrator.lease import Hold
@@ -240,14 +240,17 @@ class Erasure:
         """
         return entries_of(await self.erase(Partition(tenant, scope.text)))
 
-    async def erase(self, partition: Partition, then: tuple[Owed, ...] = (), *, older_than: int | None = None, before: int | None = None) -> Erased:
+    async def erase(
+        self, partition: Partition, then: tuple[Owed, ...] = (), *, older_than: int | None = None, before: int | None = None, holdable: bool = True
+    ) -> Erased:
         """Delete every record of a partition, in every store; how many there were (see `erase_scope`). `then` is done behind it.
 
         With `older_than` only those of lower generations: what was born since that was raised stays. With `before` only what is older than this
         version: the rest gets the generation and lives on. Raises `Held` where the partition, or an entry in it, is under legal hold. An erasure that
-        had begun before is carried out.
+        had begun before is carried out. What is not `holdable`, since nobody was ever told of it, goes in any case.
         """
-        await self.holds.refuse_partition(partition)
+        if holdable:
+            await self.holds.refuse_partition(partition)
         if before is not None:
             return await self._begin_sparing(partition, before, then)
         return await self._begin(partition, older_than or 1 + await self._generations.highest(partition), then)
@@ -461,24 +464,24 @@ class Erasure:
         A store that is level may have been brought up by who died over it: what was born there in between has a lower generation still, and
         lives on.
         """
-        begun = {_asked_of(operation)[0]: operation.created_at for operation in operations}
-        for partition in await self._born_since(store, begun, generation):
+        begun = {_asked_of(operation)[0]: operation for operation in operations}
+        for partition in await self._born_since(store, {p: spares_since(operation) for p, operation in begun.items()}, generation):
             await self._generations.bring_up_the_rest(store, partition)
-        again = [p for p, since in begun.items() if not await self._generations.levelled(store, p, generation, since)]
+        again = [p for p, operation in begun.items() if not await self._generations.levelled(store, p, generation, operation)]
         older = None if store is self._placement.topology.cache else Lt("generation", generation)
-        version = min(map(micros, begun.values()))
+        version = min(micros(operation.created_at) for operation in operations)
         for kind in self._placement.kinds.within(*again):
             await self._leave_tombstones(store, kind, again, older, frozenset(Role), version)
 
-    async def _born_since(self, store: Store, begun: Mapping[Partition, datetime], generation: int) -> set[Partition]:
-        """The partitions in which a record of a lower generation is of after their erasure had begun."""
-        since = And((Lt("generation", generation), Ge("version", micros(min(begun.values())))))
+    async def _born_since(self, store: Store, since: Mapping[Partition, datetime], generation: int) -> set[Partition]:
+        """The partitions in which a record of a lower generation is of after the moment of their erasure."""
+        asked = And((Lt("generation", generation), Ge("version", micros(min(since.values())))))
         found: set[Partition] = set()
-        for kind in self._placement.kinds.within(*begun):
-            query = Query(kind.collection, within(*begun), since, limit=self._placement.settings.page, roles=HOMES, select=frozenset())
+        for kind in self._placement.kinds.within(*since):
+            query = Query(kind.collection, within(*since), asked, limit=self._placement.settings.page, roles=HOMES, select=frozenset())
             async for page in self._placement.pages("erase.count", store, query):
                 heads = [(Partition(head.key.tenant, head.scope), head.version) for head in page.heads]
-                found |= {partition for partition, version in heads if partition in begun and version >= micros(begun[partition])}
+                found |= {partition for partition, version in heads if partition in since and version >= micros(since[partition])}
         return found
 
     async def forget(self, hold: Hold) -> int:

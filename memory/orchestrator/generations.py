@@ -128,20 +128,19 @@ class Generations:
         under_way = operation is not None and operation.fields["kind"] == UNDER_WAY
         if operation is not None and under_way and BEFORE not in operation.body:
             return False, None
-        begun = None if operation is None else operation.created_at
-        of_home = begun
+        of_home = since = None if operation is None else spares_since(operation)
         behind = [store for store, generation in by_store.items() if generation < highest]
         for store in dict.fromkeys((*behind, *([] if home is None else [home]))):
             back = await self._setbacks.of(store)
-            await self._bring_up(store, partition, by_store[store], highest, begun, back, told=not under_way)
-            of_home = _later(begun, back) if store is home else of_home
+            await self._bring_up(store, partition, by_store[store], highest, operation, back, told=not under_way)
+            of_home = _later(since, back) if store is home else of_home
         return True, of_home
 
-    async def levelled(self, store: Store, partition: Partition, generation: int, begun: datetime) -> bool:
+    async def levelled(self, store: Store, partition: Partition, generation: int, operation: Record) -> bool:
         """Whether a store was behind the erasure that raised the partition so far, restored or replaced since; then it is level now."""
         was = await self.of(store, partition)
         if was < generation:
-            await self._bring_up(store, partition, was, generation, begun)
+            await self._bring_up(store, partition, was, generation, operation)
         return was < generation
 
     async def bring_up_the_rest(self, store: Store, partition: Partition) -> None:
@@ -149,16 +148,17 @@ class Generations:
         stands = await self.of(store, partition)
         operation = await self.operation(partition, stands)
         if operation is None or operation.fields["kind"] != UNDER_WAY:
-            await self._bring_up(store, partition, stands, stands, None if operation is None else operation.created_at)
+            await self._bring_up(store, partition, stands, stands, operation)
 
     async def _bring_up(
-        self, store: Store, partition: Partition, was: int, to: int, begun: datetime | None, back: SetBack | None = None, *, told: bool = True
+        self, store: Store, partition: Partition, was: int, to: int, operation: Record | None, back: SetBack | None = None, *, told: bool = True
     ) -> None:
-        """What stands in a store that is behind is of after the erasure, but for what is older than `begun`, or of before it was set `back`; then
-        the store is level. `told`: that it was not."""
-        before, erased = _later(begun, back), 0
+        """What stands in a store that is behind is of after the erasure, but for what that does not spare, or of before it was set `back`; then the
+        store is level. `told`: that it was not."""
+        before, erased = _later(None if operation is None else spares_since(operation), back), 0
         if before is not None:
-            erased = await self._erase_older(store, partition, to, before, micros(begun) if begun else back.to if back else 0)
+            version = micros(operation.created_at) if operation is not None else back.to if back is not None else 0
+            erased = await self._erase_older(store, partition, to, before, version)
         restamped = 0
         if store is not self._placement.topology.cache:
             restamped = await self._restamp(store, partition, to)
@@ -204,10 +204,17 @@ class Generations:
         return done, overtaken
 
 
-def _later(begun: datetime | None, back: SetBack | None) -> datetime | None:
-    """The later of two moments, either of which may be unknown: an erasure began, and a store had not been set back yet."""
+def spares_since(operation: Record) -> datetime:
+    """The moment that nothing which lives on after an erasure is older than. Where that takes only what was before a moment it is that one, which
+    may be ahead of the clock by which the erasure began."""
+    before: int | None = operation.body.get(BEFORE)
+    return operation.created_at if before is None else moment(before)
+
+
+def _later(since: datetime | None, back: SetBack | None) -> datetime | None:
+    """The later of two moments, either of which may be unknown: that of an erasure, and until when a store had not been set back yet."""
     until = None if back is None else moment(back.seen)
-    return max((when for when in (begun, until) if when is not None), default=None)
+    return max((when for when in (since, until) if when is not None), default=None)
 
 
 def operation_key(partition: Partition, generation: int) -> Key:

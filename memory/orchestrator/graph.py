@@ -22,7 +22,7 @@ from memory.orchestrator.placement import Placement
 from memory.orchestrator.relations import SUPERSEDES, Relation, relation_of
 from memory.policies.asked import Asked
 from memory.ports.pace import paced
-from memory.ports.query import In, Order, Query, Tenant, encode_cursor
+from memory.ports.query import Eq, In, Order, Query, Tenant, all_of, encode_cursor
 from memory.ports.record import Record
 
 MOST_NODES = 50
@@ -32,6 +32,8 @@ LINKS_A_SIDE = 50
 MOST_READ = 20_000
 """Links that an expansion reads in all, those to retired entries too."""
 PAGE = 1_000
+CHAIN = 100
+"""Entries of which a history tells, with what each took the place of."""
 DENSE = 4
 """Entries within reach from which on a neighbourhood is dense (D118)."""
 
@@ -214,7 +216,7 @@ class Graphs:
         found = await self._browsing.browse(asked)
         there = {entry.id: entry for entry in found}
         rows = await self._all_links(asked.tenant, "source_id", there)
-        rows += [row for row in await self._all_links(asked.tenant, "target_id", there) if row.fields["relation"] == SUPERSEDES]
+        rows += await self._all_links(asked.tenant, "target_id", there, SUPERSEDES)
         known = {row.key.id: row for row in rows if asked.known_at is None or row.created_at <= asked.known_at}
         retired = await self._superseded(asked, there, known.values())
         ends = there.keys() | retired.keys()
@@ -227,14 +229,24 @@ class Graphs:
             tuple(notices),
         )
 
-    async def _all_links(self, tenant: str, side: Side, entry_ids: Iterable[str]) -> list[Record]:
-        """All links of these entries."""
+    async def _all_links(self, tenant: str, side: Side, entry_ids: Iterable[str], label: str | None = None) -> list[Record]:
+        """All links of these entries, or those of one label."""
         ids, found = sorted(entry_ids), list[Record]()
         if not ids:
             return found
-        query = Query(RELATIONS, Tenant(tenant), In(side, tuple(ids)), (Order("created_at", descending=True),), PAGE)
+        wanted = all_of(In(side, tuple(ids)), None if label is None else Eq("relation", label))
+        query = Query(RELATIONS, Tenant(tenant), wanted, (Order("created_at", descending=True),), PAGE)
         async for page in self._placement.pages("relation.list", self._placement.topology.archive, query):
             found += [row async for row in paced(page.records) if isinstance(row, Record)]
+        return found
+
+    async def chain(self, tenant: str, entry_id: str) -> list[str]:
+        """An entry, what it stands in the place of, what that did, and so on; at most so many."""
+        found, step = [entry_id], [entry_id]
+        while step and len(found) < CHAIN:
+            named = dict.fromkeys(str(row.fields["target_id"]) for row in await self._all_links(tenant, "source_id", step, SUPERSEDES))
+            step = [one for one in named if one not in found][: CHAIN - len(found)]
+            found += step
         return found
 
     async def _superseded(self, asked: Asked, there: Mapping[str, Entry], rows: Iterable[Record]) -> dict[str, Entry]:

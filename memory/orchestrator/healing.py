@@ -11,10 +11,11 @@ from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TypeAlias
 
-from memory.domain.errors import Held, StoreError
+from memory.domain.errors import Contended, Held, StoreError
 from memory.domain.shown import Shown
 from memory.domain.time import moment
 from memory.orchestrator.collections import SAID
+from memory.orchestrator.conversations.balances import RESERVATIONS_SCOPE, Balances
 from memory.orchestrator.dangling import parents_of
 from memory.orchestrator.erasure import Erasure
 from memory.orchestrator.generations import Generations
@@ -59,7 +60,7 @@ class Lost(Shown):
 
 @dataclass(slots=True, repr=False)
 class Compared(Shown):
-    """What came of comparing the stores.
+    """What came of comparing the stores, and what artifacts and large texts take with the balance that says so.
 
     `entries` were looked at. `differs` counts what was wrong, by what it was; where this was to `repair`, it was put right but for what is `left`,
     a sentence each. `lost` names what cannot be brought back, `unknown` says what else nobody can name. `error`: why it was not done to the end.
@@ -91,6 +92,7 @@ class Healing:
         generations: Generations,
         tiering: Tiering,
         remaking: Remaking,
+        balances: Balances,
     ) -> None:
         self._placement = placement
         self._setbacks = setbacks
@@ -99,6 +101,7 @@ class Healing:
         self._generations = generations
         self._tiering = tiering
         self._remaking = remaking
+        self._balances = balances
         self._topology = placement.topology
 
     async def compare(self, *, repair: bool = False, told: Told | None = None) -> Compared:
@@ -120,6 +123,7 @@ class Healing:
                 for differs, count in (await self._remaking.compare(repair=repair)).items():
                     work.count(differs, count)
             await self._named_only(work)
+            await self._rooms(work)
             if repair and not work.unfinished:
                 await self._setbacks.healed(set_back.values())
         except StoreError as error:
@@ -403,6 +407,23 @@ class Healing:
 
     async def _is_nowhere(self, kind: Kind, key: Key) -> bool:
         return all(row is None for _, row in (await self._rows(kind.collection, [key]))[key])
+
+    # -- what artifacts and large texts take --------------------------------------------------------------------------
+
+    async def _rooms(self, work: _Work) -> None:
+        """Balances that cannot be read, or are not what the reservations come to: in no other store, but each of many records."""
+        archive = self._topology.archive
+        tenants = [
+            one.tenant async for one, _ in self._placement.partitions("heal.partitions", archive, Everywhere()) if one.scope == RESERVATIONS_SCOPE
+        ]
+        for tenant in tenants:
+            if (differs := await self._balances.compare(tenant)) is not None:
+                work.count(str(differs))
+                if work.repair:
+                    try:
+                        await self._balances.recount(tenant, differs.version)
+                    except Contended as error:
+                        work.found.left.append(f"the balance of tenant '{tenant}' is counted by others too: {error}; try again")
 
 
 @dataclass(slots=True)

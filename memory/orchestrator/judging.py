@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
 from memory.domain.entry import Entry
-from memory.domain.errors import StoreError
+from memory.domain.errors import StoreError, StoreUnavailable
 from memory.orchestrator.collections import ENTRIES
 from memory.orchestrator.entry_records import entry_of
 from memory.orchestrator.foreseen import Foreseen, Walk
@@ -36,7 +36,12 @@ class Judged:
     copies: tuple[Decision, ...] = ()
 
     @property
-    def stays(self) -> bool:
+    def created_at(self) -> datetime:
+        created_at: Any = self.row.created_at if isinstance(self.row, Record) else self.row.fields["created_at"]
+        return created_at  # type: ignore[no-any-return]
+
+    @property
+    def is_left(self) -> bool:
         return self.decision.target is None and not self.copies
 
 
@@ -47,6 +52,8 @@ class Missed:
     stores: list[str]
     records: list[tuple[Key, str, str]]
     """Each with its tier, where that is known, and why."""
+    away: set[str] = field(default_factory=set)
+    """The names of the stores that did not answer."""
 
 
 class Judging:
@@ -62,6 +69,11 @@ class Judging:
         """The rules and policies that take from this tier; of every tier where none is named."""
         everyone: tuple[Rule, ...] = (*self.rules, *self.policies)
         return [rule for rule in everyone if tier in ("", rule.source)]
+
+    @property
+    def reads_texts(self) -> bool:
+        """Whether some rule or policy asks what entries say."""
+        return any(isinstance(rule, CustomRule) or rule.measures - {"count"} for rule in self.of_tier(""))
 
     def of(self, event: Event, tier: str = "") -> list[Rule]:
         """Those that are asked on this event."""
@@ -95,6 +107,7 @@ class Judging:
                         yield collection, fresh
                 except StoreError as error:
                     missed.stores.append(str(error))
+                    missed.away |= {error.store} if isinstance(error, StoreUnavailable) else set()
 
     async def _in_store(
         self, collection: Collection, event: Event, where: Where, store: Store, now: datetime, missed: Missed, tier: str, ahead: Foreseen | None
@@ -103,7 +116,7 @@ class Judging:
         asked = self.of(event, tier)
         measures = frozenset().union(*(rule.measures for rule in asked))
         texts = bool(measures - {"count"}) or any(isinstance(rule, CustomRule) for rule in asked)
-        texts = texts or (ahead is not None and event == "session_end")  # what is foreseen of them others may have to measure
+        texts = texts or (ahead is not None and event == "session_end" and ahead.keeps.texts)  # what is foreseen of them others may have to measure
         walk = None if ahead is None else Walk(ahead, collection, where, store, tier)
         if measures:
             ranks = Ranks(self._placement, self._counter, collection, store, measures, ahead)

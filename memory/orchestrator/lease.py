@@ -31,6 +31,11 @@ class NotHeld(Exception):
     """Another process holds the lease, or the archive, which knows, failed: that is the cause then."""
 
 
+def lease_key() -> Key:
+    """Under which the lease of maintenance stands."""
+    return Key(SYSTEM_TENANT, ids.derived_id(SYSTEM_TENANT, LEASE_SCOPE, "maintenance"))
+
+
 class Lease:
     """One sweep's hold on maintenance."""
 
@@ -53,7 +58,7 @@ class Lease:
     async def _taken(self) -> Record | None:
         """The lease, when nobody else holds it or its time is over."""
         archive, now, length = self._placement.topology.archive, self._placement.now(), self._placement.settings.lease
-        key = Key(SYSTEM_TENANT, ids.derived_id(SYSTEM_TENANT, LEASE_SCOPE, "maintenance"))
+        key = lease_key()
         with step("lease.read"):
             stands = (await archive.get(LEASES, [key]))[0]
         of_another = self._held is None or getattr(stands, "version", 0) != self._held.version

@@ -280,6 +280,10 @@ class Maintenance:
             if (cursor := found.cursor) is None:
                 return
 
+    def due(self, leaf: Store) -> AsyncIterator[Due]:
+        """What is due in a store, slice by slice, from the beginning."""
+        return self._due(leaf)
+
     async def _do_due(self, leaf: Store, store: Store, over: list[Store], report: SweepReport, hold: Hold, away: set[str]) -> None:
         """Finish what is owed in one store, end moves, and delete what has expired. Where something may be discarded, that is noted for later.
 
@@ -387,6 +391,8 @@ class Maintenance:
                     await self._sessions.erase_expired(record)
                 except Held:
                     report.held += 1
+                except StoreError as error:  # what one store lacks of it stays owed; the others go all the same
+                    _told(report, error)
                 else:
                     report.expired += 1
 

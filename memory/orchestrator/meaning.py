@@ -66,6 +66,14 @@ class Meaning:
         whose, vectors = await self.whose(), await self._embedder.embed([meaning_of(r) for r in records])
         return [replace(r, fields={**r.fields, **whose}, vector=v or None) for r, v in zip(records, vectors, strict=True)]
 
+    async def with_room(self, records: Sequence[Record]) -> list[Record]:
+        """The records with vectors of nothing, as large as those that they will have: for who asks how much room they take."""
+        mine = await self._fingerprint()
+        if mine is None:
+            return list(records)
+        whose, vector = await self.whose(), bytes(4 * mine.dimensions)
+        return [replace(r, fields={**r.fields, **whose}, vector=vector if meaning_of(r).strip() else None) for r in records]
+
     async def of_texts(self, texts: Sequence[str]) -> list[bytes | None]:
         """The vectors of texts, None for those that have none."""
         if self._embedder is None or not texts:

@@ -110,6 +110,7 @@ class Outbox:
         self._problems: OrderedDict[tuple[str, Key, str], tuple[Pending, Problem]] = OrderedDict()
         self._handlers: dict[str, Handler] = {}
         self._together: dict[str, Together] = {}
+        self._last: set[str] = set()
         self._until = {REPLICA: Until.EDITED, KEPT_VERSION: Until.DELETED, ARRIVAL: Until.DELETED}
         self.register(ERASE, self._erase)
 
@@ -124,8 +125,11 @@ class Outbox:
         if until is Until.DONE:
             self._generations.carried |= {name}
 
-    def register_together(self, name: str, handler: Together, until: Until = Until.ERASED) -> None:
-        """The same for a step that is carried out for several owners of one collection in one go. The handler says of each what came of it."""
+    def register_together(self, name: str, handler: Together, until: Until = Until.ERASED, *, is_last: bool = False) -> None:
+        """The same for a step that is carried out for several owners of one collection in one go. The handler says of each what came of it.
+        `is_last`: once what else these owe was tried, and what was done of it settled."""
+        if is_last:
+            self._last.add(name)
         self._together[name] = handler
         self._until[name] = until
 
@@ -174,21 +178,28 @@ class Outbox:
 
     # -- carrying out -------------------------------------------------------------------------------------------------
 
-    async def finish(self, pending: Pending, away: set[str] | None = None) -> tuple[Owed, ...]:
+    async def finish(self, pending: Pending, away: set[str] | None = None, *, only: str | None = None) -> tuple[Owed, ...]:
         """Do what one owner owes. See `finish_all`."""
-        return (await self.finish_all([pending], away))[0]
+        return (await self.finish_all([pending], away, only=only))[0]
 
-    async def finish_all(self, pending: Sequence[Pending], away: set[str] | None = None) -> list[tuple[Owed, ...]]:
+    async def finish_all(self, pending: Sequence[Pending], away: set[str] | None = None, *, only: str | None = None) -> list[tuple[Owed, ...]]:
         """Do what these owe and take it away; what of each stays owed. Deliveries that go the same way are one call. Nothing is raised.
 
         Why steps could not be done is in `problems`. `away` names stores that did not answer lately: steps that would wait for one of them again are
-        left, and it learns of more.
+        left, and it learns of more. `only`: the step of that name, and no other.
         """
         away = set() if away is None else away
+        items = [(one, owed) for one in pending for owed in one.owner.owed if only in (None, owed.step)]
+        done = await self._finish_some([item for item in items if item[1].step not in self._last], away)
+        for one, steps in (await self._finish_some([item for item in items if item[1].step in self._last], away)).items():
+            done.setdefault(one, []).extend(steps)
+        return [tuple(owed for owed in one.owner.owed if owed not in done.get(one, ())) for one in pending]
+
+    async def _finish_some(self, some: Sequence[Item], away: set[str]) -> dict[Pending, list[Owed]]:
+        """What was done of these steps, and settled."""
         routes: dict[object, list[Item]] = {}
-        for one in pending:
-            for owed in one.owner.owed:
-                routes.setdefault(self._route(one, owed), []).append((one, owed))
+        for one, owed in some:
+            routes.setdefault(self._route(one, owed), []).append((one, owed))
         done: dict[Pending, list[Owed]] = {}
         for items in routes.values():
             for (one, owed), came in zip(items, await self._each(items, self._carry_out, away), strict=True):
@@ -202,7 +213,7 @@ class Outbox:
                     del done[one]
                     for owed in steps:
                         self._note(one, owed, came)
-        return [tuple(owed for owed in one.owner.owed if owed not in done.get(one, ())) for one in pending]
+        return done
 
     def _route(self, pending: Pending, owed: Owed) -> object:
         """What steps have in common that can be carried out by one call."""

@@ -19,6 +19,9 @@ from memory.ports.store import Store
 LIFE = "life"
 """Of what is born where a tombstone stood: the version it was born with, in its body, so that what is kept of an earlier life is told from it."""
 
+MADE_OF = "made_of"
+"""In the body of what was promoted or compacted: a version that is older than nothing which the originals said (see `oldest_in`)."""
+
 BORN_IN = "born_in"
 """The tier it was born in, where that is another than such are born in: so that a repeated keyed write is answered as the first one was."""
 
@@ -47,8 +50,16 @@ async def kept_versions(placement: Placement, record: Record) -> list[Record]:
     return [kept[version] for version in sorted(kept)]
 
 
+def oldest_in(sources: Iterable[Record]) -> int:
+    """The oldest version that tells, without a look at kept ones, how long there has been what these say."""
+    return min(int(str(source.body.get(MADE_OF, source.previous or source.version))) for source in sources)
+
+
 async def is_older(placement: Placement, record: Record, version: int) -> bool:
-    """Whether an entry was born before this version, whatever became of it since. Where its first versions are not kept, `created_at` tells."""
+    """Whether an entry was born before this version, whatever became of it since, or made of one that was. Where its first versions are not kept,
+    `created_at` tells."""
+    if int(str(record.body.get(MADE_OF, version))) < version:
+        return True
     first = record
     if record.version >= version and record.previous is not None and record.previous >= version:
         first = next(iter(await kept_versions(placement, record)), record)

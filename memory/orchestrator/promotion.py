@@ -3,24 +3,25 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import TypeAlias
 
 from memory.domain.entry import Entry
-from memory.domain.errors import InvalidInput, MemoryTiersError, StoreError, StoreUnavailable
+from memory.domain.errors import Conflict, InvalidInput, MemoryTiersError, QuotaExceeded, StoreError, StoreUnavailable
 from memory.domain.scope import Scope
 from memory.domain.shown import Shown
 from memory.orchestrator.accesses import Accesses
 from memory.orchestrator.collections import ENTRIES
 from memory.orchestrator.derivation import Derivation
 from memory.orchestrator.entry_records import entry_of
-from memory.orchestrator.foreseen import Foreseen
+from memory.orchestrator.foreseen_moves import ForeseenMoves, Stay
 from memory.orchestrator.judging import Judged, Judging, Missed
 from memory.orchestrator.lease import Hold
 from memory.orchestrator.placement import Placement
-from memory.orchestrator.planned import Outlook, Planned
+from memory.orchestrator.planned import Outlook, Planning
+from memory.orchestrator.quotas import Newcomer
 from memory.orchestrator.tiering import MOST_AT_ONCE, MoveResult, Tiering
 from memory.policies.conditions import first_moment
 from memory.policies.facts import Facts
@@ -88,15 +89,20 @@ class Promotion:
         self._derivation = derivation
         self._judging = judging
         self._user_of = user_of
+        self._moves_ahead = ForeseenMoves(placement)
 
-    async def end_session(self, tenant: str, scope: Scope) -> PromotionReport:
-        """A session is over: each of its records that may move goes where the rules for `session_end` say."""
+    async def end_session(self, tenant: str, scope: Scope, until: datetime | None = None, silent: set[str] | None = None) -> PromotionReport:
+        """A session is over: each of its records that may move goes where the rules for `session_end` say. `until`: of those that were there then.
+        `silent` learns of the stores that did not answer."""
         await self._accesses.tell()
-        report, missed, away = PromotionReport(), Missed([], []), set[str]()
+        silent = set() if silent is None else silent
+        report, missed, away = PromotionReport(), Missed([], [], silent), set[str]()
         where, now = within(Partition(tenant, scope.text)), self._placement.now()
-        async for collection, judged in self._judging.judged("session_end", where, self._placement.topology.homes, now, missed):
-            await self._copy(judged, scope, report)
+        async for collection, page in self._judging.judged("session_end", where, self._placement.topology.homes, now, missed):
+            judged = _of_then(page, until)
+            await self._copy(judged, scope, silent, report)
             await self._move(collection, judged, away, report, note_kept=True)
+        silent |= away
         return _with(missed, report)
 
     async def by_sweep(self, away: set[str], hold: Hold, report: PromotionReport | None = None) -> PromotionReport:
@@ -104,44 +110,73 @@ class Promotion:
         report, missed = report or PromotionReport(), Missed([], [])
         try:
             async for collection, judged in self._judging.everywhere(self._placement.now(), missed):
-                if taken := sum(not one.stays for one in judged):
+                if taken := sum(not one.is_left for one in judged):
                     await hold(taken)
                     await self._move(collection, judged, away, report, note_kept=False)
         finally:
             _with(missed, report)
         return report
 
-    async def planned(self, now: datetime, waiting: list[str], ahead: Foreseen) -> AsyncIterator[Planned]:
-        """What `by_sweep` would move at that moment. `waiting` gets what could not be asked."""
+    async def plan(self, planning: Planning) -> None:
+        """Say what `by_sweep` would move."""
         missed = Missed([], [])
-        async for collection, judged in self._judging.everywhere(now, missed, ahead):
-            for one in _moving(judged):
-                yield _planned("move", collection, one.row, one.decision, one.decision.target or "", now)
-        waiting += [*missed.stores, *_stay(missed)]
+        async for collection, judged in self._judging.everywhere(planning.now, missed, planning.ahead):
+            await self._plan_moves(collection, judged, planning, is_last=True)
+        planning.waits(*missed.stores, *_stay(missed))
 
-    async def planned_end(
-        self, tenant: str, scope: Scope, now: datetime, away: list[str], waiting: list[str], ahead: Foreseen
-    ) -> AsyncIterator[Planned]:
-        """What `end_session` would do at that moment, which `ahead` learns. `away` gets what keeps the session from being ended."""
-        missed, where = Missed([], []), within(Partition(tenant, scope.text))
-        async for collection, judged in self._judging.judged("session_end", where, self._placement.topology.homes, now, missed, ahead=ahead):
+    async def plan_end(
+        self, tenant: str, scope: Scope, planning: Planning, until: datetime | None = None, silent: set[str] | None = None
+    ) -> list[str]:
+        """Say what `end_session` would do; what keeps the session from being ended. `silent` learns of the stores that do not answer."""
+        silent = set() if silent is None else silent
+        missed, where, away, homes = Missed([], [], silent), within(Partition(tenant, scope.text)), list[str](), self._placement.topology.homes
+        async for collection, page in self._judging.judged("session_end", where, homes, planning.now, missed, ahead=planning.ahead):
+            judged = _of_then(page, until)
             for row, decision in [(one.row, decision) for one in judged for decision in one.copies]:
                 try:
-                    to = await self._target(tenant, scope, decision.to_scope or "")
-                    copy = await self._derivation.foreseen(tenant, row.key.id, to)
-                except StoreUnavailable as error:
-                    away.append(str(error))
-                    continue
-                except MemoryTiersError:
-                    continue  # the end of the session tells why
-                if copy is not None and not ahead.knows(ENTRIES, copy.key):
-                    ahead.comes(ENTRIES, copy)
-                    yield _planned("copy", collection, row, decision, to.text, now, self._derivation.decided_when_made(tenant, to))
-            for one in _moving(judged):
-                ahead.moves(collection, one.row, one.decision.target or "")
-                yield _planned("move", collection, one.row, one.decision, one.decision.target or "", now)
-        away += missed.stores
-        waiting += _stay(missed)
+                    await self._plan_copy(collection, row, decision, scope, planning)
+                except MemoryTiersError as error:
+                    if isinstance(error, StoreUnavailable):
+                        away.append(str(error))
+                        silent.add(error.store)
+                    quota = error.quota if isinstance(error, QuotaExceeded) else ""
+                    planning.leaves("copy", collection, row, decision.rule, str(error), decision.to_scope or "", quota)
+                planning.evicts()
+            away += await self._plan_moves(collection, judged, planning)
+        planning.waits(*_stay(missed))
+        return away + missed.stores
+
+    async def _plan_copy(self, collection: Collection, row: Head | Record, decision: Decision, session: Scope, planning: Planning) -> None:
+        to, ahead = await self._target(row.key.tenant, session, decision.to_scope or ""), planning.ahead
+        to_come = row if isinstance(row, Record) and ahead.comes_to_be(collection, row.key) else None
+        copy, there = await self._derivation.foreseen(row.key.tenant, row.key.id, to, to_come)
+        async with planning.quotas.admitted(copy.key.tenant, [Newcomer.of(copy, derived=True)]) as stay:
+            stay.add(copy.key)
+            stands = there.tombstone is not None and not planning.forgets(there.tombstone)
+            if ahead.is_gone(ENTRIES, copy.key) or (there.record is None and stands):
+                raise Conflict("what was made of it before was deleted since", copy.key.id)
+            if there.record is None and not ahead.knows(ENTRIES, copy.key):
+                ahead.comes(ENTRIES, copy)
+                planning.does("copy", collection, row, decision.rule, decision.because, to.text, self._derivation.decided_when_made)
+
+    async def _plan_moves(self, collection: Collection, judged: Sequence[Judged], planning: Planning, *, is_last: bool = False) -> list[str]:
+        """What `_move` would move; what has others wait. `is_last`: no walk comes to the tiers to which these go."""
+        moving, stay, waits = [one for one in judged if one.decision.target is not None], dict[Key, Stay](), list[str]()
+        for target in dict.fromkeys(one.decision.target or "" for one in moving):
+            keys = [one.row.key for one in moving if one.decision.target == target]
+            stay |= await self._moves_ahead.that_stay(collection, keys, target, planning)
+        for one in moving:
+            target, rule = one.decision.target or "", one.decision.rule
+            if (why := stay.get(one.row.key)) is None:
+                if is_last:
+                    planning.ahead.passes(collection, one.row.key)
+                else:
+                    planning.ahead.moves(collection, one.row, target)
+                planning.does("move", collection, one.row, rule, one.decision.because, target)
+                continue
+            planning.leaves("move", collection, one.row, rule, why.because, target)
+            waits += [why.because] if why.waits else []
+        return waits
 
     async def outlook(self, record: Record, store: Store, now: datetime) -> list[Outlook]:
         """What each rule will do with this record, as it is now."""
@@ -168,7 +203,7 @@ class Promotion:
                 self._tell(report, key, tiers[key], because, results[key], note_kept=True)
         return report
 
-    async def _copy(self, judged: Sequence[Judged], session: Scope, report: PromotionReport) -> None:
+    async def _copy(self, judged: Sequence[Judged], session: Scope, silent: set[str], report: PromotionReport) -> None:
         """Copy what is to be copied into broader scopes, once. What cannot be copied is told, and costs nothing else."""
         copies = [(one.row, decision) for one in judged for decision in one.copies]
         for row, decision in copies:
@@ -179,6 +214,7 @@ class Promotion:
             except MemoryTiersError as error:
                 report.kept.append(Kept(row.key.id, row.tier, f"rule '{decision.rule}' cannot copy it: {error}"))
                 _wait(report, error)
+                silent |= {error.store} if isinstance(error, StoreUnavailable) else set()
                 continue
             if copy.created_at >= begun:  # else it was made before
                 report.copied.append(Copied(row.key.id, copy.id, to.text, decision.rule, decision.because))
@@ -227,6 +263,10 @@ _KEPT_BECAUSE = {
 }
 
 
+def _of_then(judged: Sequence[Judged], until: datetime | None) -> Sequence[Judged]:
+    return judged if until is None else [one for one in judged if one.created_at <= until]
+
+
 def _wait(report: PromotionReport, error: Exception) -> None:
     if isinstance(error, StoreUnavailable) and str(error) not in report.waiting:
         report.waiting.append(str(error))
@@ -240,18 +280,8 @@ def _with(missed: Missed, report: PromotionReport) -> PromotionReport:
     return report
 
 
-def _moving(judged: Sequence[Judged]) -> list[Judged]:
-    return [one for one in judged if one.decision.target is not None]
-
-
 def _stay(missed: Missed) -> list[str]:
     return [f"{key.id} stays: {problem}" for key, _, problem in missed.records]
-
-
-def _planned(
-    action: str, collection: Collection, row: Head | Record, decision: Decision, to: str, now: datetime, depends: tuple[str, ...] = ()
-) -> Planned:
-    return Planned(action, collection.name, row.key.id, row.key.tenant, row.scope, decision.rule, decision.because, now, row.tier, to, depends)
 
 
 def _outlook(rule: Rule, entry: Entry, facts: Facts, now: datetime) -> Outlook:

@@ -17,7 +17,7 @@ from typing import Any
 
 from memory.domain.errors import QuotaExceeded, StoreError
 from memory.orchestrator.collections import ENTRIES
-from memory.orchestrator.erasure import Erasure
+from memory.orchestrator.erasure import Came, Erasure
 from memory.orchestrator.judging import LOOKED_AT, facts_of, fields_of
 from memory.orchestrator.placement import Placement
 from memory.orchestrator.steps import step
@@ -129,22 +129,24 @@ class Quotas:
 
     def _fits(self, place: _Place, some: Sequence[Newcomer]) -> bool:
         """Whether there is room that was counted lately; then it is taken."""
-        room, takes = self._rooms.get(place), _takes(place.quota, some)
-        if room is None or room.left < takes or self._placement.now() >= room.until:
+        room, more = self._rooms.get(place), _sum_of(place.quota, some)
+        if room is None or room.left < more or self._placement.now() >= room.until:
             return False
-        room.left -= takes
+        room.left -= more
         return True
 
     async def _count(self, place: _Place, some: Sequence[Newcomer]) -> None:
         quota, there = place.quota, await self._held(place)
-        takes = _takes(quota, some)
-        if there + takes > quota.most and any(one.derived for one in some):
-            located = await self._placement.locate_many(ENTRIES, [one.key for one in some if one.derived])
-            before = {at.key for at in located if at.record is not None}
-            takes = _takes(quota, [one for one in some if one.key not in before])
-        if takes > quota.most or (quota.then == "refuse" and takes and there + takes > quota.most):
-            raise QuotaExceeded(quota.name, place.says(), quota.measure, quota.most, there, takes)
-        self._rooms[place] = _Room(max(quota.most - there - takes, 0) // SHARE, self._placement.now() + REMEMBERED_FOR)
+        more = _sum_of(quota, some)
+        if there + more > quota.most and any(one.derived for one in some):
+            before = await self._written_before([one.key for one in some if one.derived])
+            more = _sum_of(quota, [one for one in some if one.key not in before])
+        if more > quota.most or (quota.then == "refuse" and more and there + more > quota.most):
+            raise QuotaExceeded(quota.name, place.says(), quota.measure, quota.most, there, more)
+        self._rooms[place] = _Room(max(quota.most - there - more, 0) // SHARE, self._placement.now() + REMEMBERED_FOR)
+
+    async def _written_before(self, keys: Sequence[Key]) -> set[Key]:
+        return {at.key for at in await self._placement.locate_many(ENTRIES, keys) if at.record is not None}
 
     async def _held(self, place: _Place) -> int:
         """How much there is, over all stores. Raises where one does not answer: what it holds counts."""
@@ -172,10 +174,13 @@ class Quotas:
             if over <= 0:
                 return
             size = 1 if place.quota.measure == "entries" else await self._size(store, head)
-            came = (await self._erasure.delete_at(ENTRIES, {head.key: head.version}, store, away))[head.key]
+            came = await self._let_go(place, store, head, away)
             if isinstance(came, bool):  # where it has gone or changed meanwhile somebody else is at it
                 over -= size
                 self.evicted[place.tenant, place.quota.name] += came
+
+    async def _let_go(self, place: _Place, store: Store, head: Head, away: set[str]) -> Came:
+        return (await self._erasure.delete_at(ENTRIES, {head.key: head.version}, store, away))[head.key]
 
     async def _candidates(self, place: _Place, written: set[Key]) -> list[tuple[Store, Head]]:
         """The first that may go, in order, of each store as many as were written and some more: none that was written just now, that a rule keeps, or
@@ -186,13 +191,17 @@ class Quotas:
         for store in self._placement.topology.homes:
             query = Query(ENTRIES, place.where, order=order, limit=min(enough, self._placement.settings.page), select=select)
             of_store: list[tuple[Store, Head]] = []
-            async for page in self._placement.pages("quota.first", store, query):
-                held = await self._erasure.holds.over(page.heads)
-                of_store += [(store, head) for head in page.heads if head.key not in written and head.key not in held and not self._keeps(head)]
+            async for heads in self._in_order(store, query):
+                held = await self._erasure.holds.over(heads)
+                of_store += [(store, head) for head in heads if head.key not in written and head.key not in held and not self._keeps(head)]
                 if len(of_store) >= enough:
                     break
             found += of_store
         return sorted(found, key=lambda one: _sort_key(one[1], order))
+
+    async def _in_order(self, store: Store, query: Query) -> AsyncIterator[Sequence[Head]]:
+        async for page in self._placement.pages("quota.first", store, query):
+            yield page.heads
 
     def _keeps(self, head: Head) -> bool:
         decision = retained(self._rules, "entries", facts_of(head), self._placement.now())
@@ -208,7 +217,7 @@ class Quotas:
         self._locks = {place: lock for place, lock in self._locks.items() if lock.locked()} if len(self._locks) > MOST_REMEMBERED else self._locks
 
 
-def _takes(quota: Quota, some: Sequence[Newcomer]) -> int:
+def _sum_of(quota: Quota, some: Sequence[Newcomer]) -> int:
     return len(some) if quota.measure == "entries" else sum(one.size for one in some)
 
 

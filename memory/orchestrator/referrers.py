@@ -6,13 +6,14 @@ from collections.abc import Callable
 from dataclasses import replace
 from datetime import datetime
 
+from memory.domain.errors import StoreUnavailable
 from memory.domain.time import micros
 from memory.orchestrator.cache import Cache
 from memory.orchestrator.collections import ENTRIES
 from memory.orchestrator.conversations.taught import SAID_IN
-from memory.orchestrator.deliveries import Deliveries
 from memory.orchestrator.entry_records import PIN, UNPINNED, pinned_at
 from memory.orchestrator.erasure import Erasure
+from memory.orchestrator.outbox import REPLICA, Outbox, Pending
 from memory.orchestrator.placement import Placement, refused
 from memory.orchestrator.split import CONVERSATION
 from memory.orchestrator.turns import Patience
@@ -25,12 +26,16 @@ COPIES = frozenset({Role.HOME, Role.ARRIVING, Role.REPLICA})
 
 
 class Referrers:
-    """Clears the field, of retired entries too, in whatever copy. No version is made of that: `updated_at` stays, and nothing is kept."""
+    """Clears the field, of retired entries too, in whatever copy. No version is made of that: `updated_at` stays, and nothing is kept.
 
-    def __init__(self, placement: Placement, *, cache: Cache, deliveries: Deliveries, erasure: Erasure) -> None:
+    So a replica that somebody has yet to deliver as the entry was is of the same version. It is brought first, cleared, while its home can still be
+    found by the field: one that comes late meets it. One that came before is found, for stores are looked through until none is.
+    """
+
+    def __init__(self, placement: Placement, *, cache: Cache, outbox: Outbox, erasure: Erasure) -> None:
         self._placement = placement
         self._cache = cache
-        self._deliveries = deliveries
+        self._outbox = outbox
         erasure.first.append(self._unpin)
 
     async def clear(self, tenant: str, artifact_id: str) -> None:
@@ -65,17 +70,29 @@ class Referrers:
                 return
             if not cleared:
                 await patience.wait()
-            await self._deliveries.flush()  # what is queued here brings it to copies
 
     async def _clear_in(self, store: Store, rows: list[Record], fields: tuple[str, ...]) -> int:
         await self._cache.invalidate(ENTRIES, *[row.key for row in rows])
-        puts = [Put(ENTRIES, _without(row, fields), AtVersion(row.version, row.role, row.tier)) for row in rows]
+        cleared = await self._bring(store, [_without(row, fields) for row in rows])
+        puts = [Put(ENTRIES, row, AtVersion(row.version, row.role, row.tier)) for row in cleared]
         outcomes = await self._placement.write("referrers.clear", store, *puts)
         for outcome in outcomes:
             if (error := refused(store, outcome)) is not None:
                 raise error
         await self._cache.invalidate(ENTRIES, *[row.key for row in rows])
         return sum(outcome.applied for outcome in outcomes)
+
+    async def _bring(self, store: Store, rows: list[Record]) -> list[Record]:
+        """Bring the replicas that homes among these owe; they do not owe them any more then."""
+        homes = [row for row in rows if row.role is Role.HOME]
+        left, away = [tuple(owed for owed in row.owed if owed.step == REPLICA) for row in homes], set[str]()
+        for _ in range(2):  # what is in the way at the first is gone at the second
+            owing = [Pending(ENTRIES, store, replace(row, owed=owed)) for row, owed in zip(homes, left, strict=True)]
+            left = await self._outbox.finish_all(owing, away)
+        if away:
+            raise StoreUnavailable(min(away), "does not answer: what points to something that is gone is cleared by a sweep")
+        owed_by = {row.key: owed for row, owed in zip(homes, left, strict=True)}
+        return [replace(row, owed=tuple(one for one in row.owed if one.step != REPLICA or one in owed_by.get(row.key, ()))) for row in rows]
 
 
 def _without(row: Record, fields: tuple[str, ...]) -> Record:

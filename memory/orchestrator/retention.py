@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections import deque
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from itertools import count
@@ -20,13 +20,13 @@ from memory.domain.time import micros, moment
 from memory.orchestrator.collections import ENTRIES, ENTRY_VERSIONS, MESSAGES, SESSIONS
 from memory.orchestrator.conversations.conversations import Conversations
 from memory.orchestrator.conversations.onward import LEAVE
-from memory.orchestrator.conversations.sessions import SessionDraft
+from memory.orchestrator.conversations.sessions import END, SessionDraft
 from memory.orchestrator.erasure import Erasure
-from memory.orchestrator.foreseen import Foreseen
+from memory.orchestrator.foreseen import Foreseen, Walk
 from memory.orchestrator.judging import LOOKED_AT, facts_of, fields_of
 from memory.orchestrator.lease import Hold
 from memory.orchestrator.placement import Placement
-from memory.orchestrator.planned import Outlook, Planned
+from memory.orchestrator.planned import Outlook, Planning
 from memory.orchestrator.promotion import Promotion, PromotionReport
 from memory.orchestrator.ranks import OLDEST_FIRST, STANDING, Ranks
 from memory.orchestrator.rounds import Round
@@ -34,6 +34,7 @@ from memory.orchestrator.steps import step
 from memory.policies.conditions import first_moment
 from memory.policies.facts import Facts
 from memory.policies.retention import Retained, RetentionRule, Then, What, retained, retained_version
+from memory.ports.collections import Collection
 from memory.ports.query import Eq, Everywhere, Filter, Head, In, Lt, Order, Page, Query, Tenant, Where, all_of, encode_partition, within
 from memory.ports.record import Key, Partition, Record, Role
 from memory.ports.store import Store
@@ -45,6 +46,7 @@ TOGETHER = 50
 """So many are deleted in one call."""
 BEHIND_ALL = "\U0010ffff"
 """No scope of a tenant comes after this."""
+_COLLECTIONS: Mapping[What, Collection] = {"entries": ENTRIES, "sessions": SESSIONS, "versions": ENTRY_VERSIONS}
 _VERSIONS = frozenset({"entry_id", "stored_version", "replaced_version"})
 _SESSIONS = {"created_at": "created_at", "updated_at": "touched_at", "tags": "tags"}
 """The fields by which sessions can be asked for, by the facts that they say."""
@@ -56,6 +58,8 @@ class Goes:
 
     row: Head | Record
     decision: Retained
+    in_rounds: bool = False
+    """Whether a sweep asks about it only when it comes round to it."""
 
     @property
     def then(self) -> Then:
@@ -101,11 +105,16 @@ class Retention:
         self._conversations = conversations
         self._counter = counter
         self._end_session: Callable[[str, Scope], Awaitable[PromotionReport]] = promotion.end_session
-        self._plan_end = promotion.planned_end
+        self._plan_end = promotion.plan_end
         self.rules = tuple(rules)
         self._served: dict[str, str] = {}
         """By rule, the tenant that a sweep served last."""
         self._versions = Round(placement)
+
+    @property
+    def reads_texts(self) -> bool:
+        """Whether some rule asks what entries say."""
+        return any(rule.measures - {"count"} for rule in self.rules if rule.what == "entries")
 
     # -- carried out --------------------------------------------------------------------------------------------------
 
@@ -165,35 +174,58 @@ class Retention:
         conversation = await self._conversations.open(tenant, SessionDraft(session_id), create=False)
         if waiting := (await self._end_session(tenant, Scope.session(session_id))).waiting:
             return waiting
-        await conversation.close("ended")
+        await conversation.close("ended", is_promoted=True)
         return []
 
-    async def _leaves(self, partition: Partition) -> bool:
-        """Whether messages of a session have yet to go onward: its text is needed for that."""
+    async def _leaves(self, partition: Partition, settled: Set[tuple[Key, str]] = frozenset()) -> bool:
+        """Whether messages of a session have yet to go onward, for which its text is needed, or entries, for which its end is. `settled`: what will
+        have been done."""
         query = Query(MESSAGES, within(partition), Eq("owing", True), limit=self._placement.settings.page)
         pages = self._placement.pages("onward.owed", self._placement.topology.archive, query)
         rows = [row async for page in pages for row in page.records if isinstance(row, Record)]
-        return any(owed.step == LEAVE for row in rows for owed in row.owed)
+        return any(owed.step in (LEAVE, END) and (row.key, owed.step) not in settled for row in rows for owed in row.owed)
 
     # -- told ---------------------------------------------------------------------------------------------------------
 
-    async def planned(self, now: datetime, waiting: list[str], ahead: Foreseen) -> AsyncIterator[Planned]:
-        """What `by_sweep` would do at that moment, of kept versions over as many sweeps as it takes to come round; what a session's end does with its
+    async def plan(self, planning: Planning) -> None:
+        """Say what `by_sweep` would do, of kept versions over as many sweeps as it takes to come round. What the end of a session does with its
         entries comes before it."""
-        async for portion in self._decided(now, waiting, self._all_versions, ahead):
-            for one in (await self._free(portion)).some:
-                row, decision = one.row, one.decision
-                if portion.what == "entries":
-                    ahead.goes(ENTRIES, row)
-                elif one.then == "end":
-                    away, ending = list[str](), Scope.session(str(row.fields["session_id"]))
-                    async for planned in self._plan_end(row.key.tenant, ending, now, away, waiting, ahead):
-                        yield planned
-                    waiting += away
-                    if away:
-                        continue  # the sweep does not end it either
-                collection = {"entries": ENTRIES, "sessions": SESSIONS, "versions": ENTRY_VERSIONS}[portion.what].name
-                yield Planned(one.then, collection, row.key.id, row.key.tenant, row.scope, decision.rule, decision.because, now, row.tier)
+        comes_round: tuple[str, ...] | None = None
+        async for portion in self._decided(planning.now, planning.plan.waiting, self._all_versions, planning.ahead):
+            try:
+                free = {one.row.key for one in (await self._free(portion)).some}
+                if comes_round is None and any(one.in_rounds for one in portion.some):
+                    comes_round = await self._comes_round()
+                for one in portion.some:
+                    depends = comes_round or () if one.in_rounds else ()
+                    why = await self._plan_one(portion.what, one, depends, planning) if one.row.key in free else "it is under legal hold"
+                    if why:
+                        planning.leaves(one.then, _COLLECTIONS[portion.what], one.row, one.decision.rule, why)
+            except StoreError as error:
+                planning.waits(str(error))
+
+    async def _plan_one(self, what: What, one: Goes, depends: tuple[str, ...], planning: Planning) -> str:
+        """Say what becomes of it; why it stays, where it does."""
+        row, ahead = one.row, planning.ahead
+        if what == "versions" and ahead.is_gone(ENTRIES, Key(row.key.tenant, str(row.fields["entry_id"]))):
+            return ""  # it goes with its entry
+        if what == "sessions" and one.then == "end":
+            if away := await self._plan_end(row.key.tenant, Scope.session(str(row.fields["session_id"])), planning):
+                planning.waits(*away)
+                return "its entries cannot go where they are to: " + "; ".join(dict.fromkeys(away))
+        elif what == "sessions" and await self._leaves(row.partition, ahead.settled):
+            return "messages or entries of it have yet to go onward"
+        if what == "entries":
+            ahead.goes(ENTRIES, row)
+        planning.does(one.then, _COLLECTIONS[what], row, one.decision.rule, one.decision.because, depends=depends)
+        return ""
+
+    async def _comes_round(self) -> tuple[str, ...]:
+        """What has kept versions wait that go by their number: where there are more than a slice, a sweep goes through one slice."""
+        with step("retention.round"):
+            there = (await self._placement.topology.archive.count(Query(ENTRY_VERSIONS, Everywhere()))).records
+        a_slice = self._placement.settings.page
+        return () if there <= a_slice else (f"when a sweep comes round to it: each goes through {a_slice:,}",)
 
     async def outlook(self, record: Record, store: Store, now: datetime) -> list[Outlook]:
         """What each rule for entries will do with this one, as it is now."""
@@ -216,10 +248,12 @@ class Retention:
     async def _decided(
         self, now: datetime, waiting: list[str], versions: Callable[[datetime], AsyncIterator[Page]], ahead: Foreseen | None = None
     ) -> AsyncIterator[Portion]:
-        """What the rules take, some at a time; with `ahead`, as it will be then. A store that fails costs its own."""
-        walks = [self._entries(rule, store, now, ahead) for rule in self._acting("entries") for store in self._placement.topology.homes]
-        walks += [self._sessions(rule, now) for rule in self._acting("sessions")]
-        walks += [self._versions_gone(rule, now) for rule in self._acting("versions") if rule.versions_for is not None]
+        """What the rules take, some at a time; with `ahead`, as it will be then, and it is not noted whose turn it is next. A store that fails
+        costs its own."""
+        served = self._served if ahead is None else dict(self._served)
+        walks = [self._entries(rule, store, now, served, ahead) for rule in self._acting("entries") for store in self._placement.topology.homes]
+        walks += [self._sessions(rule, now, served) for rule in self._acting("sessions")]
+        walks += [self._versions_gone(rule, now, served) for rule in self._acting("versions") if rule.versions_for is not None]
         walks += [self._versions_beyond(versions, now)] if any(rule.keep_versions is not None for rule in self.rules) else []
         for walk in walks:
             try:
@@ -236,7 +270,9 @@ class Retention:
         before = self.rules[: self.rules.index(rule)]
         return [other.leaves(now, known) for other in before if other.what == rule.what and other.then == "keep" and not other.measures]
 
-    async def _entries(self, rule: RetentionRule, store: Store, now: datetime, ahead: Foreseen | None) -> AsyncIterator[Portion]:
+    async def _entries(
+        self, rule: RetentionRule, store: Store, now: datetime, served: dict[str, str], ahead: Foreseen | None
+    ) -> AsyncIterator[Portion]:
         known = fields_of(ENTRIES)
         measures = frozenset().union(*(other.measures for other in self.rules if other.what == "entries"))
         ranks = Ranks(self._placement, self._counter, ENTRIES, store, measures, ahead) if measures else None
@@ -245,24 +281,27 @@ class Retention:
             query = self._query(ENTRIES, asked, LOOKED_AT & known.keys(), frozenset({Role.HOME}))
         else:  # to know what lies beyond what a scope may hold, all of it is gone through
             query = self._query(ENTRIES, None, None if ranks.reads_texts else LOOKED_AT & known.keys(), STANDING)
-        async for page in self._in_turn(rule, "retention.scan", store, query):
+        walked: dict[Where, Walk] = {}
+        async for where, page in self._in_turn(rule, "retention.scan", store, query, served):
             going: list[Goes] = []
-            for row in _rows(page):
-                if ahead is not None and ahead.knows(ENTRIES, row.key):
-                    continue  # gone by an earlier rule
+            rows = _rows(page)
+            if ahead is not None:
+                walk = walked.setdefault(where, Walk(ahead, ENTRIES, where, store, ""))
+                rows = walk.page(rows, is_last=page.cursor is None)
+            for row in rows:
                 decision = retained(self.rules, "entries", facts_of(row, None if ranks is None else await ranks.of(row)), now)
                 if decision.then == "delete" and decision.rule == rule.name and row.role is Role.HOME:
                     going.append(Goes(row, decision))
             for some in _portions(going):
                 yield Portion("entries", store, some)
 
-    async def _sessions(self, rule: RetentionRule, now: datetime) -> AsyncIterator[Portion]:
+    async def _sessions(self, rule: RetentionRule, now: datetime, served: dict[str, str]) -> AsyncIterator[Portion]:
         """Sessions are judged by their logs: their own records may be behind."""
         archive = self._placement.topology.archive
         statuses = In("status", rule.statuses or (("active",) if rule.then == "end" else ("active", "archived", "ended")))
         asked = all_of(rule.takes(now, _SESSIONS), statuses, *self._kept_before(rule, now, _SESSIONS))
         query = self._query(SESSIONS, asked, None, frozenset({Role.HOME}))
-        async for page in self._in_turn(rule, "retention.sessions", archive, query):
+        async for _, page in self._in_turn(rule, "retention.sessions", archive, query, served):
             for row in page.records:
                 goes = await self._judged_session(row, now) if isinstance(row, Record) else None
                 if goes is not None and goes.decision.rule == rule.name:
@@ -292,14 +331,14 @@ class Retention:
 
     # -- kept versions ------------------------------------------------------------------------------------------------
 
-    async def _versions_gone(self, rule: RetentionRule, now: datetime) -> AsyncIterator[Portion]:
+    async def _versions_gone(self, rule: RetentionRule, now: datetime, served: dict[str, str]) -> AsyncIterator[Portion]:
         """Those that were replaced so long ago that the rule lets them go, whatever stands before them."""
         replaced = Lt("replaced_version", micros(now - (rule.versions_for or timedelta())))
         known = {name: said for name, said in fields_of(ENTRY_VERSIONS).items() if name in ("type", "scope_kind")}
         asked = all_of(replaced, rule.takes(now, known), *self._kept_before(rule, now, known))
         query = self._query(ENTRY_VERSIONS, asked, LOOKED_AT | _VERSIONS, frozenset({Role.HOME}))
         archive = self._placement.topology.archive
-        async for page in self._in_turn(rule, "retention.versions", archive, query):
+        async for _, page in self._in_turn(rule, "retention.versions", archive, query, served):
             going = [Goes(head, decision) for head in page.heads if (decision := self._judged_version(head, 0, now)).then == "delete"]
             for some in _portions(going):
                 yield Portion("versions", archive, some)
@@ -327,7 +366,7 @@ class Retention:
                     entry, newer = str(head.fields["entry_id"]), count()
                 decision = self._judged_version(head, next(newer), now)
                 if decision.then == "delete" and self._judged_version(head, 0, now).then == "keep":  # else it goes by its age
-                    yield Goes(head, decision)
+                    yield Goes(head, decision, in_rounds=True)
 
     def _judged_version(self, head: Head, newer: int, now: datetime) -> Retained:
         replaced: Any = head.fields["replaced_version"]
@@ -351,23 +390,26 @@ class Retention:
         select = None if select is None else frozenset(name for name in select if name in known)
         return Query(collection, Everywhere(), asked, OLDEST_FIRST, self._placement.settings.page, roles=roles, select=select)
 
-    async def _in_turn(self, rule: RetentionRule, name: str, store: Store, query: Query) -> AsyncIterator[Page]:
-        """The pages of a query over the tenants that a rule is for: all at once where one page holds them, else each tenant's in turn."""
+    async def _in_turn(
+        self, rule: RetentionRule, name: str, store: Store, query: Query, by_rule: dict[str, str]
+    ) -> AsyncIterator[tuple[Where, Page]]:
+        """The pages of a query over the tenants that a rule is for: all at once where one page holds them, else each tenant's in turn. `by_rule`:
+        whom it served last, which it notes."""
         tenants = rule.of_tenants
         if tenants is None:
             page = await self._placement.page(name, store, query)
             if page.cursor is None:
-                yield page
+                yield query.where, page
                 return
             tenants = frozenset([tenant async for tenant in self._tenants(store)])
-        served = self._served.get(rule.name, "")
+        served = by_rule.get(rule.name, "")
         first_first = sorted(tenants, key=lambda tenant: (tenant <= served, tenant))
         turns: deque[tuple[str, str | None]] = deque((tenant, None) for tenant in first_first)
         while turns:
             tenant, cursor = turns.popleft()
             page = await self._placement.page(name, store, _of(query, Tenant(tenant), cursor))
-            yield page
-            self._served[rule.name] = tenant
+            yield Tenant(tenant), page
+            by_rule[rule.name] = tenant
             if page.cursor is not None:
                 turns.append((tenant, page.cursor))
 

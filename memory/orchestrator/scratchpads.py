@@ -4,21 +4,24 @@ A scratchpad is a log. An append is one row, put where nothing stands yet, at th
 several writers, in whatever process, each knows what the others wrote and none exceeds the cap. Clearing is a row too: it takes what it saw, and owes
 to delete the rows of that. An outcome that is not known is asked for by the same row at the same place.
 
-What is too long for a row stands in parts that are put before it. Each owes the look whether its row came: where the writer died first they go.
+What is too long for a row stands in parts that are put before it. Who is told that its row does not come drops them. Each owes the look for its row
+besides: where the writer died first, or could not know, a sweep does.
 """
 
 from __future__ import annotations
 
+import logging
 from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any
 
 from memory.domain import ids
-from memory.domain.errors import Conflict, Held, ScratchpadFull, StoreUnavailable
+from memory.domain.errors import Conflict, Contended, Held, ScratchpadFull, StoreError, StoreUnavailable
 from memory.domain.shown import Shown
 from memory.orchestrator.collections import SCRATCHPADS
 from memory.orchestrator.erasure import Erasure
+from memory.orchestrator.generations import Generations
 from memory.orchestrator.outbox import Outbox, Pending
 from memory.orchestrator.placement import Placement, refused
 from memory.orchestrator.split import SCRATCHPAD
@@ -28,7 +31,9 @@ from memory.orchestrator.versions import version_at
 from memory.ports.query import MAX_LIMIT, And, Eq, Filter, Gt, Head, IsNull, Le, Order, Query, Tenant, within
 from memory.ports.record import FieldValue, Key, Owed, Partition, Record, Tombstone
 from memory.ports.store import Store
-from memory.ports.writes import Absent, AtVersion, Outcome, Put
+from memory.ports.writes import Absent, AtVersion, Newer, Outcome, Put, Status
+
+log = logging.getLogger(__name__)
 
 CAP = 4 * 2**20
 """Bytes of UTF-8 that a scratchpad holds, headers included (D130)."""
@@ -65,6 +70,7 @@ class _End:
     size: int = 0
     version: int = 0
     created_at: datetime | None = None
+    generation: int | None = None
 
 
 Says = Callable[[_End], Awaitable[dict[str, FieldValue]]]
@@ -74,8 +80,9 @@ Says = Callable[[_End], Awaitable[dict[str, FieldValue]]]
 class Scratchpads:
     """Reads, appends to and clears scratchpads."""
 
-    def __init__(self, placement: Placement, *, outbox: Outbox, turns: Turns, erasure: Erasure) -> None:
+    def __init__(self, placement: Placement, *, outbox: Outbox, turns: Turns, erasure: Erasure, generations: Generations) -> None:
         self._placement = placement
+        self._generations = generations
         self._holds = erasure.holds
         self._outbox = outbox
         self._turns = turns
@@ -156,8 +163,12 @@ class Scratchpads:
         if len(data) > PART_BYTES:
             await of(await self._end(partition))  # what has no room is refused before anything is put
             parts = await self._lay(partition, nonce, data)
-        row = await self._put(partition, nonce, of)
-        await self._stand(parts)
+        try:
+            row = await self._put(partition, nonce, of)
+        except (ScratchpadFull, Conflict, Contended):  # said only where no row was put, or none of those that were stands or can come
+            await self._take_back(nonce, parts)
+            raise
+        await self._stand(parts, row)
         return row
 
     # -- rows -----------------------------------------------------------------------------------------------------------
@@ -179,14 +190,19 @@ class Scratchpads:
                     created_at=when,
                     updated_at=when,
                     fields={"place": place, "nonce": nonce, **said},
+                    generation=end.generation,  # behind an erasure that has taken what it follows it is refused, and put anew
                     tier="mid",
                     owed=owed,
                 )
                 outcome = await self._at_its_place(row)
                 if outcome.applied or (isinstance(outcome.stored, Record) and outcome.stored.fields.get("nonce") == nonce):
-                    return row
+                    return replace(row, version=outcome.version or row.version)  # it may stand over what an erasure left
                 if (error := refused(archive, outcome)) is not None:
                     raise error
+                if outcome.status is Status.REJECTED:
+                    await self._generations.lives_on(row, archive)  # so that what it is to follow does too, where that does
+                    if (there := await self._there(row)) is not None:
+                        return there  # it was put before the erasure, and nobody was answered
                 await patience.wait()
 
     async def _at_its_place(self, row: Record) -> Outcome:
@@ -211,7 +227,7 @@ class Scratchpads:
             return _End()
         head = page.heads[0]
         made: Any = head.fields["created_at"]
-        return _End(_number(head, "place"), _number(head, "cleared"), _number(head, "size"), head.version, made)
+        return _End(_number(head, "place"), _number(head, "cleared"), _number(head, "size"), head.version, made, head.generation)
 
     async def _rows(self, partition: Partition, end: _End) -> tuple[list[Record], int]:
         """What stands there, in order, and how many rows of it are damaged."""
@@ -254,16 +270,34 @@ class Scratchpads:
             laid.append(part)
         return laid
 
-    async def _stand(self, parts: list[Record]) -> None:
-        """The row of these parts stands: they owe nothing more. Raises where a sweep may have taken them before it did, and has."""
+    async def _stand(self, parts: list[Record], row: Record) -> None:
+        """The row of these parts stands: they are put once more, as old as it is, and owe nothing. So none is missing that a sweep took for one whose
+        row never comes, or the erasure of a tenant for one of before; and where the row has gone since, they go with it."""
         archive = self._placement.topology.archive
-        if parts and self._placement.now() - parts[0].created_at > self._placement.settings.mark_life / 2:
-            with step("scratchpad.read"):
-                there = await archive.get(SCRATCHPADS, [part.key for part in parts])
-            if not all(isinstance(part, Record) for part in there):
-                raise StoreUnavailable(archive.name, "an append took so long that a sweep deleted its parts: append it again")
         for part in parts:
-            await self._outbox.finish(Pending(SCRATCHPADS, archive, part))
+            later = max(row.version, part.version + 1)  # they may be of one microsecond
+            put = Put(SCRATCHPADS, replace(part, version=later, owed=()), Newer(), settles=frozenset({PART}))
+            outcome = await self._placement.write_one("scratchpad.part", archive, put)
+            if isinstance(gone := outcome.stored, Tombstone) and await self._there(row) is not None:
+                put = Put(SCRATCHPADS, replace(part, version=gone.version + 1), AtVersion(gone.version))  # owing the look: the row may yet go
+                outcome = await self._placement.write_one("scratchpad.part", archive, put)
+            if (error := refused(archive, outcome)) is not None:
+                raise error
+
+    async def _take_back(self, nonce: str, parts: list[Record]) -> None:
+        """No row comes to these parts. What cannot be dropped now a sweep drops, once they are old."""
+        if not parts:
+            return
+        try:
+            await self._delete(self._placement.topology.archive, parts[-1], _parts_of(nonce))
+        except StoreError as error:
+            log.info("a sweep will drop what a scratchpad had no room for: %s", error)
+
+    async def _there(self, row: Record) -> Record | None:
+        """This row as it stands at its place; None where it does not."""
+        with step("scratchpad.read"):
+            (there,) = await self._placement.topology.archive.get(SCRATCHPADS, [row.key])
+        return there if isinstance(there, Record) and there.fields.get("nonce") == row.fields["nonce"] else None
 
     async def _size_behind(self, partition: Partition, place: int) -> int:
         behind = Query(SCRATCHPADS, within(partition), Gt("place", place), limit=self._placement.settings.page, select=frozenset({"bytes"}))
@@ -316,7 +350,7 @@ class Scratchpads:
             return True
         if self._placement.now() - part.created_at <= self._placement.settings.mark_life:
             return False
-        await self._delete(pending.store, part, _parts_of(nonce))
+        await self._delete(pending.store, part, And((_parts_of(nonce), Le("version", part.version))))  # not if its row has come since: see `_stand`
         return True
 
     async def _delete(self, store: Store, row: Record, what: Filter) -> None:

@@ -41,7 +41,7 @@ from memory.ports.query import (
     encode_partition,
 )
 from memory.ports.questions import check_limit
-from memory.ports.record import Corrupt, JsonValue, Key, Partition, Standing, Stored, Tombstone
+from memory.ports.record import Corrupt, JsonValue, Key, Partition, Record, Standing, Stored, Tombstone
 from memory.ports.scanning import follow
 from memory.ports.store import Audit, Health, Store
 from memory.ports.writes import Delete, Newer, Outcome, Purge, Put, RaiseGeneration, Write
@@ -70,14 +70,14 @@ class Share:
         """Whether something of this tenant and collection goes there, for some scope; a tenant of None stands for any."""
         return (tenant is None or not self.tenants or tenant in self.tenants) and (not self.collections or collection in self.collections)
 
-    def takes_some(self, partition: Partition) -> bool:
+    def is_for_some(self, partition: Partition) -> bool:
         """Whether some collection of this partition goes there."""
         kind = partition.scope.partition(":")[0]
         kind = ScopeKind.SESSION if kind == CONVERSATION else kind
         return (not self.tenants or partition.tenant in self.tenants) and (not self.scope_kinds or kind in self.scope_kinds)
 
-    def takes(self, partition: Partition, collection: str) -> bool:
-        return self.takes_some(partition) and (not self.collections or collection in self.collections)
+    def is_for(self, partition: Partition, collection: str) -> bool:
+        return self.is_for_some(partition) and (not self.collections or collection in self.collections)
 
 
 def _to_its_end(call: Callable[Concatenate[SplitStore, P], Awaitable[T]]) -> Callable[Concatenate[SplitStore, P], Coroutine[Any, Any, T]]:
@@ -219,6 +219,9 @@ class SplitStore:
             async for page in follow(self._page, replace(query, order=(), limit=MAX_LIMIT, cursor=None)):
                 records += len(page.records)
         return Count(records, sum(c.bytes for c in counts))
+
+    def counted_bytes(self, collection: Collection, record: Record) -> int:
+        return self.holder(record.partition, collection).counted_bytes(collection, record)
 
     @_to_its_end
     async def search(self, search: Search) -> list[Hit]:
@@ -397,13 +400,13 @@ class SplitStore:
 
     def holder(self, partition: Partition, collection: Collection) -> Store:
         """The part that holds this partition's records of the collection."""
-        return next(share.store for share in self._shares if share.takes(partition, collection.name))
+        return next(share.store for share in self._shares if share.is_for(partition, collection.name))
 
     def _parts_of_partition(self, partition: Partition) -> tuple[Store, ...]:
         """Where the partition may have records of some collection."""
         reached = []
         for share in self._shares:
-            if share.takes_some(partition):
+            if share.is_for_some(partition):
                 reached.append(share.store)
                 if not share.collections:
                     break

@@ -6,19 +6,22 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import cached_property
+from inspect import iscoroutinefunction
 from typing import Annotated, Any, Literal, Protocol, TypeAlias, get_args
 
-from pydantic import BaseModel, ConfigDict, Field, PlainSerializer, model_validator
+from pydantic import BeforeValidator, Field, PlainSerializer, model_validator
 
 from memory.domain import door
 from memory.domain.entry import Entry, EntryType
 from memory.domain.errors import InvalidInput
 from memory.domain.scope import Scope, ScopeKind
+from memory.domain.time import parse_duration
 from memory.policies.condition_tables import condition_of
 from memory.policies.conditions import EVERYTHING, AllOf, AnyOf, Condition
 from memory.policies.facts import Facts, Fields, Measure
+from memory.policies.named import Named
 from memory.policies.routing import TIERS, is_onward
-from memory.policies.single_conditions import ConfidenceAtLeast, IdleFor, OfScopeKind, OfTenant, OfType, OlderThan, ReadAtLeast, Tagged
+from memory.policies.single_conditions import ConfidenceAtLeast, IdleFor, InTier, OfScopeKind, OfTenant, OfType, OlderThan, ReadAtLeast, Tagged
 from memory.ports.query import Filter
 
 Event = Literal["session_end", "sweep", "write"]
@@ -37,7 +40,7 @@ _FLAT: Mapping[str, Any] = {
 }
 
 
-class PromotionRule(BaseModel):
+class PromotionRule(Named):
     """Move entries of tier `source` to `target` when the event happens and what is asked of them holds; where nothing is asked, always.
 
     Asked is `when`, a condition, or in short any of `tags`, `types`, `min_confidence`, `min_accesses`, `idle_for`, `older_than`; besides, where these
@@ -46,9 +49,8 @@ class PromotionRule(BaseModel):
     With `to_scope` the entry stays, and a copy goes into that scope as `promote` makes it: `"user"`, the session's user, or a scope as `"org:acme"`.
     """
 
-    model_config = ConfigDict(extra="forbid", frozen=True, arbitrary_types_allowed=True)
+    setting = "promotion"
 
-    name: str = Field(min_length=1)
     on: Event = "session_end"
     source: str = "short"
     target: str = "mid"
@@ -58,16 +60,16 @@ class PromotionRule(BaseModel):
     scope_kinds: tuple[ScopeKind, ...] = ()
     tags: tuple[str, ...] = ()
     types: tuple[EntryType, ...] = ()
-    min_confidence: float | None = Field(default=None, ge=0, le=1)
-    min_accesses: int | None = Field(default=None, ge=1)
-    idle_for: timedelta | None = None
-    older_than: timedelta | None = None
+    min_confidence: float | None = Field(default=None, ge=0, le=1, strict=True)
+    min_accesses: int | None = Field(default=None, ge=1, strict=True)
+    idle_for: Annotated[timedelta | None, BeforeValidator(parse_duration)] = None
+    older_than: Annotated[timedelta | None, BeforeValidator(parse_duration)] = None
 
     @model_validator(mode="before")
     @classmethod
     def _reads_its_condition(cls, given: Any) -> Any:
         if isinstance(given, Mapping) and given.get("when") is not None:
-            return {**given, "when": condition_of(given["when"], f"promotion.{given.get('name', '')}.when")}
+            return {**given, "when": condition_of(given["when"], cls.path(given.get("name"), "when"))}
         return given
 
     @model_validator(mode="after")
@@ -81,10 +83,14 @@ class PromotionRule(BaseModel):
             raise self._refused("target", f"must come after '{self.source}': records move onward only")
         if self.when is not None and (beside := [name for name in _FLAT if getattr(self, name) not in (None, ())]):
             raise self._refused(beside[0], "cannot stand beside when: say it there")
-        try:
-            _ = self.condition
-        except InvalidInput as error:
-            raise self._refused(error.field, error.problem) from None
+        for field, make in (*_FLAT.items(), ("tenants", lambda tenants: OfTenant(*tenants))):
+            if (given := getattr(self, field)) not in (None, ()):
+                try:
+                    make(given)
+                except InvalidInput as error:
+                    raise self._refused(field, error.problem) from None
+        if self.when is not None and (never := _never_in(self.source, self.when)):
+            raise self._refused("when", f"'{never.describe()}' never holds of what is in source = '{self.source}': change one of them")
         return self
 
     def _check_copying(self, to_scope: str) -> None:
@@ -94,12 +100,11 @@ class PromotionRule(BaseModel):
             raise self._refused("to_scope", f"entries are copied on session_end, not on {self.on}")
         if to_scope != USER:
             try:
-                Scope.parse(to_scope)
+                kind = Scope.parse(to_scope).kind
             except InvalidInput as error:
                 raise self._refused("to_scope", f"must be '{USER}' or a scope: {error}") from None
-
-    def _refused(self, field: str, problem: str) -> InvalidInput:
-        return InvalidInput(f"promotion.{self.name}.{field}", problem)
+            if kind is ScopeKind.SESSION:
+                raise self._refused("to_scope", f"copies go into broader scopes, and a session is none: name '{USER}' or such as org:acme")
 
     @cached_property
     def condition(self) -> Condition | None:
@@ -189,6 +194,10 @@ class CustomRule:
         name = getattr(policy, "name", None)
         if not isinstance(name, str) or not name or not callable(getattr(policy, "decide", None)):
             raise InvalidInput("policies", f"a policy has a name and decide(record, facts, now), as {type(policy).__name__} has not")
+        if isinstance(policy, type):
+            raise InvalidInput(f"policies.{name}", f"is a class: hand in an object of it, {policy.__name__}(...)")
+        if iscoroutinefunction(policy.decide):
+            raise InvalidInput(f"policies.{name}.decide", "must not be async: it returns a Decision, or None")
         on: Any = getattr(policy, "on", "sweep")
         source, when = getattr(policy, "tier", "short"), getattr(policy, "when", None)
         door.one_of(f"policies.{name}.on", on, get_args(Event))
@@ -223,6 +232,13 @@ class CustomRule:
         if not isinstance(decided, Decision) or decided.to_scope or decided.target not in TIERS or not is_onward(facts.tier, decided.target):
             raise InvalidInput("decide", f"must return None or a Decision for a tier after '{facts.tier}'")
         return Decision(decided.target, self.name, decided.because or "the policy says so")
+
+
+def _never_in(tier: str, condition: Condition) -> Condition | None:
+    """The part of a condition that keeps it from holding of anything in a tier."""
+    if isinstance(condition, AllOf):
+        return next((never for part in condition.parts() if (never := _never_in(tier, part))), None)
+    return condition if isinstance(condition, InTier) and tier not in condition.names else None
 
 
 Rule: TypeAlias = PromotionRule | CustomRule

@@ -4,33 +4,34 @@ from __future__ import annotations
 
 from typing import Literal
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import Field, model_validator
 
-from memory.domain.errors import InvalidInput
+from memory.domain import door
 from memory.domain.scope import Scope, ScopeKind
+from memory.policies.named import Named
 
 Oldest = Literal["oldest", "least_read", "least_confident"]
 
 
-class Quota(BaseModel):
+class Quota(Named):
     """Each scope, or the tenant as a whole (`per`), holds at most so many `entries`, or `bytes`, of scopes of `scope_kinds` where these are named.
 
     What is written beyond it is refused, or has others of its scope go (`then = "evict"`): the `oldest`, the `least_read` or the `least_confident`,
     those without a confidence first. What is expired or retired counts until it is deleted.
 
-    `artifact_bytes` is for a tenant's artifacts, what is being uploaded and what was replaced and is not deleted yet included; beyond it uploads are
-    refused.
+    `artifact_bytes` is for a tenant's artifacts and for the texts of its messages that are stored apart from them (of more than 64 KiB), what is
+    being uploaded and what was replaced and is not deleted yet included. Beyond it uploads, and messages with such texts, are refused; what messages
+    are changed to, streams bring and compactions sum up counts, and is not.
     """
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    setting = "quotas"
 
-    name: str = Field(min_length=1)
     per: Literal["scope", "tenant"] = "scope"
     tenants: tuple[str, ...] = ()
     scope_kinds: tuple[ScopeKind, ...] = ()
-    entries: int | None = Field(default=None, ge=1)
-    bytes: int | None = Field(default=None, ge=1)
-    artifact_bytes: int | None = Field(default=None, ge=1)
+    entries: int | None = Field(default=None, ge=1, strict=True)
+    bytes: int | None = Field(default=None, ge=1, strict=True)
+    artifact_bytes: int | None = Field(default=None, ge=1, strict=True)
     then: Literal["refuse", "evict"] = "refuse"
     evict: Oldest = "oldest"
 
@@ -42,12 +43,11 @@ class Quota(BaseModel):
             raise self._refused("artifact_bytes", 'is for a tenant as a whole: per = "tenant", without scope_kinds')
         if self.then == "evict" and self.per == "tenant":
             raise self._refused("then", "'evict' is for quotas per scope: what goes is of the scope that was written to")
+        for tenant in self.tenants:
+            door.identifier(f"quotas.{self.name}.tenants", tenant)
         if self.then == "refuse" and "evict" in self.model_fields_set:
             raise self._refused("evict", 'belongs to then = "evict"')
         return self
-
-    def _refused(self, field: str, problem: str) -> InvalidInput:
-        return InvalidInput(f"quotas.{self.name}.{field}", problem)
 
     @property
     def most(self) -> int:

@@ -8,16 +8,16 @@ from datetime import datetime, timedelta
 from functools import cached_property
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, PlainSerializer, model_validator
+from pydantic import BeforeValidator, Field, PlainSerializer, model_validator
 
 from memory.domain import door
 from memory.domain.entry import EntryType
-from memory.domain.errors import InvalidInput
 from memory.domain.scope import ScopeKind
-from memory.domain.time import in_words
+from memory.domain.time import LONGEST, in_words, parse_duration
 from memory.policies.condition_tables import condition_of
 from memory.policies.conditions import EVERYTHING, AllOf, AnyOf, Condition, NoneOf, walked
 from memory.policies.facts import Facts, Fields, Measure
+from memory.policies.named import Named
 from memory.policies.routing import TIERS
 from memory.policies.single_conditions import IdleFor, InTier, OfScopeKind, OfTenant, OfType, OlderThan, Tagged
 from memory.ports.query import Filter
@@ -35,7 +35,7 @@ _BELONGS = {
 _ASKED = ("when", "tenants", "scope_kinds", "types", "tiers", "statuses", "keep_versions", "versions_for")
 
 
-class RetentionRule(BaseModel):
+class RetentionRule(Named):
     """Delete entries, sessions or kept versions, or `end` sessions, when what is asked of them holds; or `keep` them: then no later rule takes them.
 
     Asked is `when`, a condition, and besides, where these are given, that a record is one of `tenants`', of a scope of `scope_kinds`, of `types`, in
@@ -43,9 +43,8 @@ class RetentionRule(BaseModel):
     that were replaced within `versions_for`; the older ones go, the current version never.
     """
 
-    model_config = ConfigDict(extra="forbid", frozen=True, arbitrary_types_allowed=True)
+    setting = "retention"
 
-    name: str = Field(min_length=1)
     what: What = "entries"
     then: Then = "delete"
     when: Annotated[Condition | None, PlainSerializer(lambda when: when and when.table())] = None
@@ -54,14 +53,14 @@ class RetentionRule(BaseModel):
     types: tuple[EntryType, ...] = ()
     tiers: tuple[str, ...] = ()
     statuses: tuple[Status, ...] = ()
-    keep_versions: int | None = Field(default=None, ge=0)
-    versions_for: timedelta | None = None
+    keep_versions: int | None = Field(default=None, ge=0, strict=True)
+    versions_for: Annotated[timedelta | None, BeforeValidator(parse_duration)] = None
 
     @model_validator(mode="before")
     @classmethod
     def _reads_its_condition(cls, given: Any) -> Any:
         if isinstance(given, Mapping) and given.get("when") is not None:
-            return {**given, "when": condition_of(given["when"], f"retention.{given.get('name', '')}.when")}
+            return {**given, "when": condition_of(given["when"], cls.path(given.get("name"), "when"))}
         return given
 
     @model_validator(mode="after")
@@ -83,10 +82,8 @@ class RetentionRule(BaseModel):
                     raise self._refused("when", f"'{part.describe()}' is not asked of sessions; {there_are}")
         for tier in self.tiers:
             door.one_of(f"retention.{self.name}.tiers", tier, TIERS)
-        try:
-            _ = self.condition
-        except InvalidInput as error:
-            raise self._refused(error.field, error.problem) from None
+        for tenant in self.tenants:
+            door.identifier(self.path(self.name, "tenants"), tenant)
         return self
 
     def _check_versions(self) -> None:
@@ -94,11 +91,8 @@ class RetentionRule(BaseModel):
         if limits is (self.then == "keep"):
             problem = "keeps all versions: it has no limits" if limits else "is missing, or versions_for: how many, or how long they stay"
             raise self._refused("keep_versions", problem)
-        if self.versions_for is not None and self.versions_for <= timedelta():
-            raise self._refused("versions_for", "should be longer than nothing")
-
-    def _refused(self, field: str, problem: str) -> InvalidInput:
-        return InvalidInput(f"retention.{self.name}.{field}", problem)
+        if self.versions_for is not None and not timedelta() < self.versions_for <= LONGEST:
+            raise self._refused("versions_for", "should be longer than nothing and at most 100 years")
 
     @cached_property
     def condition(self) -> Condition | None:

@@ -12,13 +12,11 @@ from memory.domain import door
 from memory.domain.entry import EntryType
 from memory.domain.errors import InvalidInput
 from memory.domain.scope import ScopeKind
-from memory.domain.time import in_words, parse_duration, show_duration
+from memory.domain.time import LONGEST, in_words, parse_duration, show_duration
 from memory.policies.conditions import EVERYTHING, Condition
 from memory.policies.facts import MEASURES, Facts, Fields, Measure
 from memory.policies.routing import TIERS
 from memory.ports.query import And, Filter, Ge, Has, In, Le, Not, Or
-
-LONGEST = timedelta(days=36_500)
 
 
 class Single(Condition):

@@ -41,6 +41,7 @@ from memory.ports.query import (
 )
 from memory.ports.questions import check_candidates, check_limit, check_order, check_prefix, check_select, checked
 from memory.ports.record import Key, Partition, Record, Stored
+from memory.ports.rows import row_of, size_of
 from memory.ports.store import Audit, Health
 from memory.ports.writes import Always, Outcome, Put, RaiseGeneration, Status, Write
 
@@ -144,6 +145,9 @@ class BaseStore(ABC):
 
     async def count(self, query: Query) -> Count:
         return await self._translated(self._count(self._checked(query)))
+
+    def counted_bytes(self, collection: Collection, record: Record) -> int:
+        return size_of(row_of(collection, record))
 
     async def search(self, search: Search) -> list[Hit]:
         search = self._checked(search)

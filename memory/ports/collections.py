@@ -42,6 +42,8 @@ class TextPart:
     weight: float
 
 
+LARGE_AT_ONCE = 8
+"""Records that may be large."""
 LISTED = frozenset({"created_at", "updated_at"})
 """The moments that every record has, whatever is declared."""
 
@@ -85,3 +87,7 @@ class Collection:
 
     def field(self, name: str) -> Field | None:
         return self._fields.get(name)
+
+    def at_once(self, most: int) -> int:
+        """How many records to read at once where so many might be gone through: few where each may have a MiB of bytes."""
+        return min(most, LARGE_AT_ONCE) if any(f.type is FieldType.BYTES for f in self.fields) else most

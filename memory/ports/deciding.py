@@ -104,8 +104,8 @@ def decide(write: KeyedWrite, slot: Slot, generation: int) -> Decision:
             stored = slot.stored
             if stored is None:
                 return Decision(Outcome(Status.APPLIED))
-            takes = write.takes(stored) and not _owes_on(slot, (), write.settles)
-            return Decision(Outcome(Status.APPLIED), True) if takes else _conflict(slot)
+            forgets = write.forgets(stored) and not _owes_on(slot, (), write.settles)
+            return Decision(Outcome(Status.APPLIED), True) if forgets else _conflict(slot)
         case _:
             assert_never(write)
 

@@ -162,7 +162,7 @@ class Tombstone:
 
 @dataclass(frozen=True, slots=True)
 class Corrupt:
-    """Stands where a record cannot be read: its checksum fails. The store has set it aside and serves its neighbours."""
+    """Stands where a record cannot be read: its checksum fails. The store serves its neighbours."""
 
     key: Key
     problem: str

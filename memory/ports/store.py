@@ -16,7 +16,7 @@ from memory.ports.capabilities import Capabilities
 from memory.ports.collections import Collection
 from memory.ports.due import Due
 from memory.ports.query import Count, Everywhere, Hit, Page, PartitionPage, Query, Search, Tenant
-from memory.ports.record import JsonValue, Key, Partition, Stored
+from memory.ports.record import JsonValue, Key, Partition, Record, Stored
 from memory.ports.writes import Outcome, Write
 
 
@@ -24,8 +24,8 @@ from memory.ports.writes import Outcome, Write
 class Health:
     """How a store is. `epoch` names the run of the server: it changes when the server restarts and may have lost what it held.
 
-    `quarantined` counts damaged records, of every tenant, that the store has set aside for people to look at, until they are deleted. A store may
-    leave them where they stand instead, or set them aside when they are written over.
+    `quarantined` counts damaged records, of every tenant, that the store keeps in quarantine for people to look at, until they are deleted. A store
+    may leave them where they stand instead, or quarantine them when they are written over.
     """
 
     ok: bool
@@ -109,6 +109,10 @@ class Store(Protocol):
 
     async def count(self, query: Query) -> Count:
         """How many records match, `limit`, `order` and `cursor` aside, and what they take."""
+        ...
+
+    def counted_bytes(self, collection: Collection, record: Record) -> int:
+        """What `count` will tell of this record in bytes where it stands here, within a tenth. Nothing is asked."""
         ...
 
     async def search(self, search: Search) -> list[Hit]:

@@ -57,7 +57,8 @@ class Units:
         self._take_in()
         (unit,) = _of_norm_1([near])
         blocks = -(-self._count // self._block)
-        products: Floats = np.matmul(self._rows[: blocks * self._block].reshape(blocks, self._block, len(unit)), unit).reshape(-1)
+        with np.errstate(invalid="ignore"):  # OpenBLAS may say so of lanes that it does not use (numpy/numpy#24067): what is of norm 1 has a product
+            products: Floats = np.matmul(self._rows[: blocks * self._block].reshape(blocks, self._block, len(unit)), unit).reshape(-1)
         return products[: self._count]
 
     def _take_in(self) -> None:

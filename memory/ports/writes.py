@@ -154,7 +154,7 @@ class Purge:
     role_is: Role | None = None
     settles: frozenset[str] = frozenset()
 
-    def takes(self, stored: Stored) -> bool:
+    def forgets(self, stored: Stored) -> bool:
         """Whether this purge forgets what stands there, where that owes nothing else."""
         if isinstance(stored, Record):
             return stored.version == self.at and stored.role is (self.role_is or Role.CACHED) and stored.role in (Role.CACHED, Role.ARRIVING)

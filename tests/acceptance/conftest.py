@@ -17,7 +17,7 @@ from memory.orchestrator.kinds import KINDS
 from tests.acceptance.support import Clock
 from tests.support.backends import marks_of, run_here
 from tests.support.depth import THOROUGH
-from tests.support.placings import PLACINGS, STORIES, Placing, forget
+from tests.support.placings import MONTHS, PLACINGS, STORIES, Placing, forget
 
 SQLITE = pytest.mark.backend("sqlite")
 IN_MEMORY = pytest.mark.backend("in_memory")
@@ -56,6 +56,22 @@ CASES = [_on_servers(placing) for placing in STORIES if placing not in PLACINGS 
 
 EVERYWHERE = THOROUGH or sys.gettrace() is not None
 """Also where coverage measures which branches of the engine its tests take."""
+
+
+def keeping_bytes(*more: str) -> Any:
+    """The fixture `config` of a module whose tests keep bytes: on every topology, on those whose stores keep them each in its own way, on `more`; in
+    everyone's run on the default."""
+    names = {"redis-mongo-edge", "mariadb-only", "files-only", "split", *more}
+    beside = [placing for placing in MONTHS if placing.name in names and run_here(*placing.backends)]
+
+    everywhere = [*TOPOLOGIES, *(pytest.param(placing.config, id=placing.name, marks=marks_of(*placing.backends)) for placing in beside)]
+
+    @pytest.fixture(params=everywhere if EVERYWHERE else [DEFAULT])
+    def config(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[dict[str, Any]]:
+        yield request.param(tmp_path) | {"embedder": "none"}
+        forget(tmp_path)
+
+    return config
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:

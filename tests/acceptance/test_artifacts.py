@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from base64 import b64encode
-from collections.abc import AsyncIterator, Iterator
-from pathlib import Path
+from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
@@ -13,26 +12,16 @@ from memory import Memory
 from memory.domain.shapes import given_as
 from memory.facade.importing import BadFile
 from memory.orchestrator.topology import leaves_of
-from tests.acceptance.conftest import TOPOLOGIES
+from tests.acceptance.conftest import keeping_bytes
 from tests.acceptance.support import HOUR, Clock
 from tests.acceptance.test_sessions import assistant, user, window
-from tests.support.backends import marks_of, run_here
-from tests.support.placings import MONTHS, forget
 from tests.unit.orchestrator.conversations.large import everything, large, unsound
 
 IMAGE = b64encode(bytes(range(256)) * 3_000).decode()
 """1 MB of base64."""
 
 
-_BESIDE = ("redis-mongo-edge", "mariadb-only", "files-only", "redis-only", "split")
-"""Each store keeps bytes in its own way: on these too, beside the topologies of every acceptance test."""
-_OTHERS = [placing for placing in MONTHS if placing.name in _BESIDE and run_here(*placing.backends)]
-
-
-@pytest.fixture(params=[*TOPOLOGIES, *(pytest.param(placing.config, id=placing.name, marks=marks_of(*placing.backends)) for placing in _OTHERS)])
-def config(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[dict[str, Any]]:
-    yield request.param(tmp_path) | {"embedder": "none"}
-    forget(tmp_path)
+config = keeping_bytes("redis-only")
 
 
 @pytest.fixture

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import io
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
@@ -17,20 +17,10 @@ from memory.facade.memory import Memory
 from memory.orchestrator.collections import ARTIFACTS, MANIFESTS
 from memory.orchestrator.conversations import manifests
 from memory.ports.query import Query, Tenant
-from tests.acceptance.conftest import TOPOLOGIES
+from tests.acceptance.conftest import keeping_bytes
 from tests.acceptance.support import USER, watching
-from tests.support.backends import marks_of, run_here
-from tests.support.placings import MONTHS, forget
 
-_BESIDE = ("redis-mongo-edge", "mariadb-only", "files-only", "split")
-"""Each store keeps bytes in its own way: on these too, beside the topologies of every acceptance test."""
-_OTHERS = [placing for placing in MONTHS if placing.name in _BESIDE and run_here(*placing.backends)]
-
-
-@pytest.fixture(params=[*TOPOLOGIES, *(pytest.param(placing.config, id=placing.name, marks=marks_of(*placing.backends)) for placing in _OTHERS)])
-def config(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[dict[str, Any]]:
-    yield request.param(tmp_path) | {"embedder": "none"}
-    forget(tmp_path)
+config = keeping_bytes()
 
 
 async def chunks(memory: Memory) -> int:

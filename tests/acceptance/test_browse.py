@@ -146,6 +146,8 @@ async def test_fifty_are_shown_unless_told_and_any_limit_up_to_a_thousand_exactl
 
 @pytest.mark.behaviour("D7", "D51")
 async def test_of_a_conversation_is_what_is_pinned_to_it_or_to_none(memory: Memory, clock: Clock) -> None:
+    for session in ("c1", "c2", "C1", "c_"):
+        await memory.sessions.create(session)
     for content, conversation in (("here", "c1"), ("free", None), ("elsewhere", "c2"), ("like it", "C1"), ("wild", "c_")):
         clock.advance()
         await memory.write(content, scope=USER, conversation_id=conversation)

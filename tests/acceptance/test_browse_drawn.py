@@ -139,6 +139,7 @@ class History:
                 "type": draw.choice(TYPES),
                 "tags": draw.sample(TAGS, draw.randrange(3)),
                 "conversation_id": draw.choice(CONVERSATIONS),
+                "speaker": "Ada",  # so that it need be no session
                 "created_at": at,
             }
             for _ in range(draw.choice([1, 3, 8]))

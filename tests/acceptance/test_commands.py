@@ -445,6 +445,8 @@ async def test_an_artifact_is_read_by_its_number_or_its_id_within_reach(memory: 
         assert await said(memory, f"/mem read {named}") == f"ERR: artifact {named} not found", "nobody learns that it is there"
     image = await memory.artifacts.put("talk", "image", b"\x89PNG\xff", media_type="image/png")
     assert (await said(memory, f"/mem read {image.id}", reads="tenant")).splitlines()[1:] == ["(it is not text)"]
+    broken = await memory.artifacts.put("talk", "broken", b"abc\xc5")
+    assert (await said(memory, f"/mem read {broken.id}", reads="tenant")).splitlines()[1:] == ["(it is not text)"], "it ends so, and nothing cut it"
     long = await memory.artifacts.put("talk", "long", "ż".encode() * 20_000 + b"x")
     lines = (await said(memory, f"/mem read {long.id}", reads="tenant")).splitlines()
     assert lines[1:3] == ["(the first 32,768 bytes)", ""]

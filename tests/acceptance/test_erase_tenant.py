@@ -33,14 +33,14 @@ def no_model(prompt: Prompt) -> str:
 async def fill(memory: Memory, word: str) -> None:
     """One of every kind, `word` in each that has a text."""
     first = await memory.write(long_text("money", f"{word} ends it"), scope=USER, tags=[word])
+    session = memory.session("chat", user=word)
+    await session.append([{"role": "user", "content": f"how is the {word}"}, {"role": "user", "content": f"{word} " * 20_000}])
     second = await memory.write(f"the {word} is calm", scope=SESSION, conversation_id="chat")
     await memory.update(second.id, content=f"the {word} is rough")
     await memory.entries.invalidate((await memory.write(f"{word} retired", scope=USER)).id)
     await memory.relations.relate(first.id, "refines", second.id)
     await memory.numbers.of([first.id, second.id])
     await memory.admin.move([first.id], "long")
-    session = memory.session("chat", user=word)
-    await session.append([{"role": "user", "content": f"how is the {word}"}, {"role": "user", "content": f"{word} " * 20_000}])
     await session.tasks.save("task", title=word)
     await session.runs.save("run", child_id=word)
     await memory.artifacts.put("chat", f"{word}.md", word.encode() * 100)
@@ -109,6 +109,17 @@ async def test_one_of_every_kind_ends_with_its_tenant_in_every_store_and_the_rec
 
 def _names_a_scope(row: Any) -> bool:
     return isinstance(row, Record) and row.scope == "operations"
+
+
+async def test_what_was_made_of_what_was_said_is_counted(config: dict[str, Any], clock: Clock) -> None:
+    """It goes with its session, and lies in a scope of its own."""
+    async with Memory(config, clock=clock, onward=lambda leaving: [message.text for message in leaving.messages]) as memory:
+        session = memory.session("chat", user="ada")
+        await session.append([{"role": "user", "content": "tea"}, {"role": "user", "content": "milk"}])
+        await session.end()
+        assert len(await memory.retrieve("user:ada")) == 2
+        receipt = await memory.admin.erase_tenant()
+        assert (receipt.scopes, sum(receipt.records["entries"].values())) == (2, 2)
 
 
 async def test_it_looks_again_until_nothing_of_before_is_there_and_leaves_what_is_written_meanwhile(

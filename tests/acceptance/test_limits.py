@@ -38,6 +38,7 @@ REFUSED: list[Any] = [
     pytest.param("title", {"title": 5}, id="title a number"),
     pytest.param("content", {"content": ""}, id="no content and no title"),
     pytest.param("content", {"content": " \n\t "}, id="blank content and no title"),
+    pytest.param("content", {"content": "", "title": " \n"}, id="no content under a blank title"),
     pytest.param("content", {"content": "x" * 65_537}, id="content of 65537 bytes"),
     pytest.param("content", {"content": "é" * 32_768 + "x"}, id="content of 65537 bytes in 32769 chars"),
     pytest.param("content", {"content": 5}, id="content a number"),
@@ -53,6 +54,8 @@ REFUSED: list[Any] = [
     pytest.param("metadata", {"metadata": []}, id="metadata a list"),
     pytest.param("metadata", {"metadata": {"a": "x" * 65_537}}, id="metadata over 64 KiB"),
 ]
+EMPTY = ("no content and no title", "blank content and no title", "no content under a blank title")
+"""What an update may set: decision 007."""
 
 
 @pytest.mark.behaviour("D1", "D2", "D3", "D4", "D5", "D8", "AC-D03")
@@ -90,7 +93,7 @@ async def test_there_are_six_types(memory: Memory, kind: str) -> None:
 
 
 @pytest.mark.behaviour("D14", "D11")
-@cells("field, given", [p for p in REFUSED if p.id not in ("no content and no title", "blank content and no title")], shared=True)
+@cells("field, given", [p for p in REFUSED if p.id not in EMPTY], shared=True)
 async def test_an_update_has_the_same_limits(memory: Memory, field: str, given: dict[str, Any]) -> None:
     entry = await memory.write("text", scope=USER)
     with watching(memory) as calls, pytest.raises(InvalidInput, match=field):
@@ -120,3 +123,35 @@ async def test_a_message_that_is_too_large_is_refused_by_name(plain: Memory) -> 
         await plain.session("s2", system="kind").update("system", content="kind" * 20_000)
     await session.append({"role": "user", "content": "x" * 2**25})
     assert (await session.context()).messages[0].text == "x" * 2**25
+
+
+@pytest.mark.behaviour("D7", "AC-D03")
+async def test_a_pin_alone_names_a_session_of_the_tenant_and_nothing_is_stored_where_there_is_none(memory: Memory) -> None:
+    async with memory.for_tenant("another") as another:
+        await another.sessions.create("c1")
+    pinned: dict[str, Any] = {"content": "text", "scope": USER, "conversation_id": "c1"}
+    for write in (
+        lambda: memory.write(**pinned),
+        lambda: memory.remember(**pinned),
+        lambda: memory.write(**pinned, key="k", on_conflict="update"),
+        lambda: memory.write_many([{"content": "good", "scope": USER}, pinned]),
+    ):
+        with pytest.raises(InvalidInput, match="there is no session c1: nothing was written"):
+            await write()
+    assert await memory.retrieve(USER) == []
+    elsewhere = [await memory.write(**pinned, number_in_conversation=1), await memory.write(**pinned, speaker="Ada")]
+    await memory.sessions.create("c1")
+    here = [await memory.write(**pinned), *await memory.write_many([pinned])]
+    assert {one.id for one in await memory.browse(conversation="c1")} == {one.id for one in (*elsewhere, *here)}
+    await memory.sessions.delete("c1")
+    with pytest.raises(InvalidInput, match="there is no session c1"):
+        await memory.write(**pinned)
+
+
+async def test_all_pins_of_a_call_are_looked_up_at_once(memory: Memory) -> None:
+    sessions = [f"c{n}" for n in range(20)]
+    for session in sessions:
+        await memory.sessions.create(session)
+    with watching(memory) as calls:
+        await memory.write_many([{"content": "text", "scope": USER, "conversation_id": session} for session in sessions])
+    assert sum(call.endswith(".get") for call in calls) < 10, "and not one for each session"

@@ -189,6 +189,7 @@ async def test_age_is_told_from_the_moment_that_is_asked_about(memory: Memory, c
 
 @pytest.mark.behaviour("D79", "D80", "D81", "D84", "AC-D27", "AC-D31")
 async def test_of_equals_those_of_the_callers_conversation_come_first(memory: Memory) -> None:
+    await memory.sessions.create("here")
     for n, of in enumerate(("here", None, "here", None)):
         await memory.write(f"raptor {n}", scope=USER, conversation_id=of)
     assert {text[-1] for text in (await _found(memory, "raptor", conversation_id="here"))[:2]} == {"0", "2"}
@@ -201,6 +202,8 @@ async def test_of_equals_those_of_the_callers_conversation_come_first(memory: Me
 @pytest.mark.parametrize("weak", [10, 31, 120])
 async def test_weak_entries_of_the_callers_conversation_do_not_crowd_out_a_strong_one_from_elsewhere(memory: Memory, weak: int) -> None:
     drafts = [f"a long and rambling text about many things that mentions the raptor number {n} in passing" for n in range(weak)]
+    for session in ("here", "there"):
+        await memory.sessions.create(session)
     for text in drafts:
         await memory.write(text, scope=USER, conversation_id="here")
     await memory.write("raptor: why the raptor engine raptor test failed", scope=USER, title="raptor engine test", conversation_id="there")

@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
-from pathlib import Path
-from typing import Any
 from unittest.mock import patch
 
 import pytest
@@ -16,20 +13,10 @@ from memory.orchestrator import scratchpads
 from memory.orchestrator.collections import SCRATCHPADS
 from memory.ports.query import Query, within
 from memory.ports.record import Partition
-from tests.acceptance.conftest import TOPOLOGIES
+from tests.acceptance.conftest import keeping_bytes
 from tests.acceptance.support import USER, Clock, watching
-from tests.support.backends import marks_of, run_here
-from tests.support.placings import MONTHS, forget
 
-_BESIDE = ("redis-mongo-edge", "mariadb-only", "files-only", "split")
-"""Each store keeps bytes in its own way: on these too, beside the topologies of every acceptance test."""
-_OTHERS = [placing for placing in MONTHS if placing.name in _BESIDE and run_here(*placing.backends)]
-
-
-@pytest.fixture(params=[*TOPOLOGIES, *(pytest.param(placing.config, id=placing.name, marks=marks_of(*placing.backends)) for placing in _OTHERS)])
-def config(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[dict[str, Any]]:
-    yield request.param(tmp_path) | {"embedder": "none"}
-    forget(tmp_path)
+config = keeping_bytes()
 
 
 def lines(content: str) -> list[str]:

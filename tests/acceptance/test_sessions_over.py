@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from datetime import timedelta
 from typing import Any
+from unittest.mock import patch
 
 import pytest
 
 from memory import InvalidInput, Memory, NotFound
-from tests.acceptance.support import DAY, HOUR, MICROSECOND, Clock
+from memory.orchestrator.steps import current_step
+from tests.acceptance.support import DAY, HOUR, MICROSECOND, Clock, stores_of
 
 
 def user(text: str) -> dict[str, Any]:
@@ -90,3 +94,34 @@ async def test_what_cannot_be_said_of_a_session_is_refused(plain: Memory, change
         await plain.sessions.update("s1", **changes)
     assert refused.value.field == field
     assert (await plain.session("s1").info()).title == "First"
+
+
+@contextmanager
+def questions(memory: Memory) -> Iterator[list[str]]:
+    """The steps of the engine at which stores are asked for records."""
+    asked: list[str] = []
+
+    def noting(query: Any) -> Any:
+        async def noted(*args: Any, **kwargs: Any) -> Any:
+            asked.append(current_step.get())
+            return await query(*args, **kwargs)
+
+        return noted
+
+    with ExitStack() as stack:
+        for store in stores_of(memory):
+            stack.enter_context(patch.object(store, "query", noting(store.query)))
+        yield asked
+
+
+async def test_the_end_of_a_session_asks_once_what_is_owed_and_not_where_there_is_no_conversation(memory: Memory) -> None:
+    session = await memory.sessions.create("s1")
+    await session.append(user("u1"))
+    await memory.write("kept", scope="session:s2")
+    with questions(memory) as asked:
+        await session.end()
+    assert [name for name in asked if name.endswith(".owed")] == ["onward.owed"]
+    with questions(memory) as asked:
+        await memory.sessions.end("s2")
+    assert [name for name in asked if name.endswith(".owed")] == []
+    assert "promotion.scan" in asked

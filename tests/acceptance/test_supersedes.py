@@ -123,3 +123,22 @@ async def test_of_writers_at_once_that_supersede_the_same_nobody_half_does(memor
     assert links
     assert {link.source_id for link in links} <= new
     assert len(await memory.entries.history(old.id)) == 2
+
+
+@pytest.mark.behaviour("D107", "D23")
+async def test_a_history_follows_what_stood_in_its_place_before(memory: Memory) -> None:
+    first = await memory.write("Ada works in Lisbon", scope=USER)
+    second = await memory.write("Ada works in Porto", scope=USER, supersedes=[first.id])
+    other = await memory.write("Ada works at sea", scope=USER)
+    await memory.update(second.id, content="Ada works in Porto, on Mondays")
+    last = await memory.write("Ada works in Faro", scope=USER, supersedes=[second.id, other.id])
+    await memory.relations.relate(last.id, "refines", (await memory.write("Faro is in the south", scope=USER)).id)
+    assert [one.content for one in await memory.entries.history(last.id)] == ["Ada works in Faro"]
+    told = await memory.entries.history(last.id, superseded=True)
+    named = list(dict.fromkeys(one.id for one in told))
+    assert (named[0], set(named[1:3]), named[3:]) == (first.id, {second.id, other.id}, [last.id])
+    assert told == [version for one in named for version in await memory.entries.history(one)]
+    assert [one.content for one in told if one.id == second.id][-1] == "Ada works in Porto, on Mondays"
+    async with memory.for_tenant("another") as another:
+        with pytest.raises(NotFound):
+            await another.entries.history(last.id, superseded=True)

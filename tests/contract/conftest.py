@@ -8,9 +8,9 @@ from memory.ports.contract.fixtures import harness, store
 from memory.ports.contract.harness import Harness
 from memory.ports.contract.judges import MARK, fits
 from memory.ports.contract.plugin import add_harnesses
-from tests.contract.every_harness import HARNESSES, primary_of
+from tests.contract.every_harness import DEFAULT, HARNESSES, primary_of
 from tests.support.backends import BACKENDS
-from tests.support.depth import THOROUGH
+from tests.support.depth import THOROUGH, has_its_turn, turn_of
 
 __all__ = ["harness", "store"]
 
@@ -22,9 +22,10 @@ def pytest_configure(config: pytest.Config) -> None:
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """A contract test on a backend that needs a server is marked so, as other tests of that backend are; also where something is around its store.
-    What its primary is asked, a variant is not asked too where the run is not thorough."""
+    What its primary is asked, a variant is not asked too where the run is not thorough, and what the default store is asked, others are in turns."""
     if not THOROUGH:
-        repeated = {item for item in items if _repeats(item)}
+        turn = turn_of(config)
+        repeated = {item for item in items if _repeats(item) or (_is_asked_of_the_default(item) and not has_its_turn(item.nodeid, turn))}
         config.hook.pytest_deselected(items=list(repeated))
         items[:] = [item for item in items if item not in repeated]
     for item in items:
@@ -35,6 +36,18 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 def _repeats(item: pytest.Item) -> bool:
+    chosen = _harness(item)
+    return _concerns(item, chosen and primary_of(chosen))
+
+
+def _is_asked_of_the_default(item: pytest.Item) -> bool:
+    return _harness(item) not in (None, DEFAULT) and _concerns(item, DEFAULT)
+
+
+def _harness(item: pytest.Item) -> type[Harness] | None:
     chosen: type[Harness] | None = getattr(getattr(item, "callspec", None), "params", {}).get("contract_harness")
-    primary = chosen and primary_of(chosen)
-    return primary is not None and all(fits(mark, primary) for mark in item.iter_markers(MARK))
+    return chosen
+
+
+def _concerns(item: pytest.Item, harness: type[Harness] | None) -> bool:
+    return harness is not None and all(fits(mark, harness) for mark in item.iter_markers(MARK))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from memory.ports.contract.harness import Harness
 from tests.contract.file_harnesses import File, FileUnsynced
-from tests.contract.harnesses import EMBEDDED
+from tests.contract.harnesses import EMBEDDED, Sqlite
 from tests.contract.mongo_harnesses import MongoAlone, MongoReplicaSet
 from tests.contract.mysql_harnesses import MariaDb, MySql
 from tests.contract.postgres_harnesses import Postgresql, PostgresqlWithVectors
@@ -29,6 +29,9 @@ HARNESSES: tuple[type[Harness], ...] = (*EMBEDDED, *able(*FILES, *DRIVEN), *WRAP
 
 STAND_IN = {"qdrant_local": "qdrant_edge"}
 """What CI asks in full, and nobody's installation is: the client's local mode is for tests alone, and shares its adapter with Edge."""
+
+DEFAULT: type[Harness] = Sqlite
+"""Where nothing is configured. In everyone's run the others are asked what it is not, and take turns at what it is."""
 
 
 def primary_of(harness: type[Harness]) -> type[Harness] | None:

@@ -184,6 +184,14 @@ class CountsTheBytesOfWhatIsGone(InMemoryStore):
         return replace(counted, bytes=counted.bytes + 500 * gone)
 
 
+@liar("test_sizes_follow_every_kind_of_write")
+class ForeseesNoBody(InMemoryStore):
+    """Tells beforehand what a record takes but for its body."""
+
+    def counted_bytes(self, collection: Collection, record: Record) -> int:
+        return super().counted_bytes(collection, replace(record, body={}))
+
+
 # -- what was left ----------------------------------------------------------------------------------------------------
 
 

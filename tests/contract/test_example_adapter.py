@@ -46,6 +46,7 @@ def test_the_example_passes_the_whole_contract(programs: Path, folder: Path, tmp
     assert len(re.findall(r"(?m)^PASSED .*?\[one_file\b", result.stdout)) > 200
 
 
+@pytest.mark.thorough
 def test_the_example_serves_all_three_tiers_by_its_url(programs: Path, folder: Path) -> None:
     script = """
 from memory import BlockingMemory

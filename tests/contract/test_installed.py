@@ -46,6 +46,7 @@ def test_the_installed_contract_passes_honest_stores_side_by_side(run: Run) -> N
     assert passed["sqlite"] > 200
 
 
+@pytest.mark.thorough
 def test_the_installed_contract_fails_a_liar(run: Run) -> None:
     result = run("--memory-harness", "example:Lying", "-k", "flags")
     assert result.returncode == 1

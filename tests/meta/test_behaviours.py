@@ -52,6 +52,7 @@ def test_the_written_document_is_fresh(capsys: pytest.CaptureFixture[str]) -> No
     assert behaviours.main(["--check"]) == 0, capsys.readouterr().err
 
 
+@pytest.mark.thorough
 def test_a_stale_document_fails_the_check(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     stale = tmp_path / "behaviours.md"
     stale.write_text("# Behaviours\n")

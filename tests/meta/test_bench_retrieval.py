@@ -13,7 +13,6 @@ import pytest
 from bench.locomo import Question, load, measured, scores
 from bench.placed import opened
 from bench.speed import of
-from tests.support.depth import beyond
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -68,10 +67,11 @@ def file(tmp_path: Path) -> Path:
 
 
 @pytest.mark.backend("sqlite")
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("program", "way"),
-    [pytest.param(COMMAND, ["--" + way] if way else [], id=way or "told in order", marks=beyond(way, [""])) for way in ("", "plain", "together")]
-    + [pytest.param(["bench/retrieval.py"], [], id="as a file", marks=pytest.mark.thorough)],
+    [pytest.param(COMMAND, ["--" + way] if way else [], id=way or "told in order") for way in ("", "plain", "together")]
+    + [pytest.param(["bench/retrieval.py"], [], id="as a file")],
 )
 def test_what_was_said_is_written_asked_for_and_found(file: Path, tmp_path: Path, program: list[str], way: list[str]) -> None:
     run, figures = tmp_path / "run.jsonl", tmp_path / "figures.json"

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 import memory
-from tests.support.readme import CHAPTER, OPERATIONS, README, blocks, commands
+from tests.support.readme import CHAPTER, FIGURES, GUIDE, OPERATIONS, README, blocks, commands
 
 ROOT = Path(__file__).resolve().parents[2]
 PROJECT: dict[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
@@ -34,8 +34,8 @@ def test_the_readme_has_the_two_commands_and_snippets_to_run() -> None:
     assert len(blocks("python")) >= 2
 
 
-def test_the_readme_has_a_figure_for_every_target_of_the_benchmark() -> None:
-    figures = (ROOT / "README.md").read_text().partition("\n## Figures\n")[2].partition("\n## ")[0]
+def test_there_is_a_figure_for_every_target_of_the_benchmark() -> None:
+    figures = FIGURES.read_text()
     for target in ("≥ 1,500", "≤ 2.5 × raw", "≤ 8 ms", "≤ 3 ms", "≤ 150 ms", "≤ 400 ms"):
         (row, *_) = [line for line in figures.splitlines() if f"| {target} |" in line]
         assert row.rstrip(" |").rpartition("|")[2].strip().startswith(("yes", "**no**", "not measured"))
@@ -58,10 +58,18 @@ def test_every_install_command_of_a_page_names_an_extra_that_exists(command: str
     assert {extra for names in named for extra in names.split(",")} <= set(PROJECT["optional-dependencies"])
 
 
-@pytest.mark.parametrize("page", [README, OPERATIONS, CHAPTER], ids=lambda page: page.stem)
+@pytest.mark.parametrize("page", [README, GUIDE, FIGURES, OPERATIONS, CHAPTER], ids=lambda page: page.stem)
 def test_every_file_a_page_links_to_exists(page: Path) -> None:
     links = re.findall(r"\]\((?!https?:)([^)#]+)\)", page.read_text())
     assert [link for link in links if not (page.parent / link).exists()] == []
+
+
+@pytest.mark.parametrize("page", [README, GUIDE], ids=lambda page: page.stem)
+def test_every_chapter_of_the_guide_that_is_linked_to_exists(page: Path) -> None:
+    chapters = {re.sub(r"[^\w -]", "", title).strip().lower().replace(" ", "-") for title in re.findall(r"(?m)^#+ (.+)$", GUIDE.read_text())}
+    named = re.findall(r"\]\((?:docs/guide\.md)?#([^)]+)\)", page.read_text())
+    assert len(named) >= 10
+    assert set(named) <= chapters
 
 
 def test_make_needs_no_tool_a_newcomer_lacks() -> None:

@@ -59,6 +59,7 @@ def retired(path: Path) -> Iterator[str]:
                 yield f"{path.relative_to(_LIBRARY.parent)}: {identifier} (say {RETIRED[_FORMS[word]]})"
 
 
+@pytest.mark.thorough
 def test_no_identifier_has_a_word_that_went_out_of_use() -> None:
     found = [one for path in sorted(_LIBRARY.rglob("*.py")) for one in retired(path)]
     assert found == []

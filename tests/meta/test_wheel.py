@@ -11,11 +11,11 @@ from pathlib import Path
 import pytest
 
 from tests.support.depth import beyond
-from tests.support.readme import OPERATIONS, README, blocks, commands
+from tests.support.readme import GUIDE, OPERATIONS, README, blocks, commands
 from tools import wheel as wheels
 
 ROOT = Path(__file__).resolve().parents[2]
-PAGES = {page.stem: page for page in (README, OPERATIONS)}
+PAGES = {page.stem: page for page in (README, GUIDE, OPERATIONS)}
 
 
 @pytest.fixture
@@ -170,6 +170,7 @@ def test_the_default_finds_by_meaning_where_nothing_can_download(wheel: Path, el
 
 
 @pytest.mark.backend("qdrant_edge")
+@pytest.mark.thorough
 def test_edge_works_with_its_own_extra_alone_and_a_server_is_told_to_need_another(wheel: Path, elsewhere: Path, tmp_path: Path) -> None:
     programs = wheels.install(wheel, tmp_path / "env", wheels.brought(wheel, ["qdrant-edge"]))
     done = run(programs, elsewhere, "python", "-W", "error", "-c", FOUND, "qdrant+edge:folder")

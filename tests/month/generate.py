@@ -156,7 +156,8 @@ class Generator:
         """In which conversation, where in it and by whom: at times what another says that it is, too."""
         said: dict[str, Any] = {"conversation_id": self.chance.choice(CONVERSATIONS)}
         said |= {"number_in_conversation": self.chance.randrange(40)} if self.chance.random() < 0.8 else {}
-        return said | ({"speaker": self.chance.choice(SPEAKERS)} if self.chance.random() < 0.7 else {})
+        named = self.chance.random() < 0.7 or len(said) == 1  # a pin alone must name a session
+        return said | ({"speaker": self.chance.choice(SPEAKERS)} if named else {})
 
     def changes(self, part: str = "a") -> dict[str, Any]:
         names = self.chance.sample(("content", "title", "type", "source", "tags", "metadata", "expires_at"), self.chance.choice((0, 1, 1, 1, 2, 3)))

@@ -613,7 +613,7 @@ class Model:
                 stays = self.holds_all(tenant, f"session:{session}")
                 gone, held = gone + (not stays), held + stays
                 if not stays:
-                    self.talks.goes(self, talk)
+                    self.talks.expires(self, talk, said.ended)
         return gone, held
 
     def retire(self, said: Said) -> tuple[int, int]:
@@ -644,20 +644,20 @@ class Model:
         return len(taken), failing
 
     def planned(self, said: Said) -> None:
-        """The plan names what the rules take, each once, and nothing else."""
-        plan, now, wanted = said.given(), said.begun, list[tuple[str, ...]]()
+        """The plan names what expires and what the rules take, each once, and nothing else; and says of which sessions callbacks are asked."""
+        plan, now, wanted = said.given(), said.begun, self._expires(said.begun)
+        over = {(tenant, of) for _, _, tenant, of, *_ in wanted}
         for (tenant, _), life in self.lives.items():
             rule = rules.deletes(tenant, life, now)
-            if not self.held(tenant, life):
-                wanted += [("delete", "entries", tenant, life.id, rule, life.tier, "")] if rule else []
-                versions = "newest" if tenant == "acme" else "past"
-                wanted += [("delete", "entry_versions", tenant, life.scope, versions, "", "")] * rules.lets_go(tenant, life, now)
+            if not self.held(tenant, life) and (tenant, life.id) not in over:
+                versions = ("delete", "entry_versions", tenant, life.scope, "newest" if tenant == "acme" else "past", "", "")
+                wanted += [("delete", "entries", tenant, life.id, rule, life.tier, "")] if rule else [versions] * rules.lets_go(tenant, life, now)
         for talk in self.talks.all.values():
-            if (rule := talk.taken(now)) is not None:
+            if (rule := talk.taken(now)) is not None and (talk.tenant, f"conversation:{talk.id}") not in over:
                 then = "delete" if talk.status == "ended" else "end"
-                held = then == "delete" and self.holds_all(talk.tenant, f"session:{talk.id}")
+                held = then == "delete" and (bool(talk.owed) or self.holds_all(talk.tenant, f"session:{talk.id}"))
                 wanted += [] if held else [(then, "sessions", talk.tenant, f"conversation:{talk.id}", rule, "", "")]
-        gone = {(tenant, entry_id) for then, _, tenant, entry_id, *_ in wanted if then == "delete"}
+        gone = {(tenant, entry_id) for then, _, tenant, entry_id, *_ in wanted if then in ("delete", "expire")}
         ended = [talk for talk in self.talks.all.values() if talk.status != "ended" and talk.taken(now) is not None]
         onward = [key for talk in ended for life in self._goes_on(talk.tenant, talk.id, now) if (key := (talk.tenant, life.id)) not in gone]
         wanted += [("move", "entries", *key, "facts-last", "short", "long") for key in onward]
@@ -672,9 +672,25 @@ class Model:
         ]
         perhaps = [one for one, surely in made if not surely and one in told]
         wanted += [one for one, surely in made if surely] + perhaps
-        if sorted(told) != sorted(wanted) or len(plan.waiting) != failing:
+        asked = {talk.id for talk in self.talks.all.values() if talk.owed and not talk.is_over(now)}
+        waiting = {line: {session for session in asked if f"of session '{session}'" in line} for line in plan.waiting}
+        others = [line for line, sessions in waiting.items() if not sessions]
+        if sorted(told) != sorted(wanted) or len(others) != failing or set().union(*waiting.values()) != asked:
             more, less = Counter(told) - Counter(wanted), Counter(wanted) - Counter(told)
-            said.wrong("plans otherwise", f"more {more}, less {less}, waiting {plan.waiting}, wanted {failing}")
+            said.wrong("plans otherwise", f"more {more}, less {less}, waiting {plan.waiting}, wanted {failing} and sessions {asked}")
+
+    def _expires(self, now: datetime) -> list[tuple[str, ...]]:
+        """What expired a day ago, entries, sessions and what was made of these, as a plan tells it."""
+        lives = [
+            (key[0], life) for key, life in self.lives.items() if (end := life.now.fields["expires_at"]) is not None and end + EXPIRED_GRACE < now
+        ]
+        talks = [
+            talk for talk in self.talks.all.values() if talk.is_over(now - EXPIRED_GRACE) and not self.holds_all(talk.tenant, f"session:{talk.id}")
+        ]
+        lives += [(talk.tenant, life) for talk in talks for one in self.talks.made_of(talk) if (life := self.life(talk.tenant, one)) is not None]
+        free = {(tenant, life.id): life for tenant, life in lives if not self.held(tenant, life)}
+        wanted: list[tuple[str, ...]] = [("expire", "entries", *key, "", life.tier, "") for key, life in free.items()]
+        return wanted + [("expire", "sessions", talk.tenant, f"conversation:{talk.id}", "", "", "") for talk in talks]
 
     def _goes_on(self, tenant: str, session: str, now: datetime) -> list[Life]:
         """What the end of a session moves."""

@@ -40,7 +40,7 @@ def operations_on(topology: Topology) -> int:
     """As many as are asked for; else some where no server is needed, and a few elsewhere."""
     if OPERATIONS is not None:
         return int(OPERATIONS)
-    return 50 if any(BACKENDS[name].needs_server for name in topology.placing.backends) else 100
+    return 50 if any(BACKENDS[name].needs_server for name in topology.placing.backends) else 60
 
 
 @pytest.fixture(autouse=True)

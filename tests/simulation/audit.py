@@ -131,7 +131,7 @@ async def _delivered_behind(client: EngineClient, number: int) -> None:
 
 
 class Inspection:
-    """Looks at everything that every store holds, below the port. What a disk damaged is set aside: whoever reads past it can tell nothing of it."""
+    """Looks at everything that every store holds, below the port, but for what disks damaged: nothing can be told of it."""
 
     def __init__(self, client: EngineClient) -> None:
         self._history = client.history

@@ -16,7 +16,7 @@ from memory.ports.capabilities import Capabilities
 from memory.ports.collections import Collection
 from memory.ports.due import Due
 from memory.ports.query import Count, Everywhere, Hit, Page, PartitionPage, Query, Search, Tenant
-from memory.ports.record import Key, Partition, Stored
+from memory.ports.record import Key, Partition, Record, Stored
 from memory.ports.store import Audit, Health
 from memory.ports.writes import Outcome, Write
 from tests.simulation.faults import CLOCK_ERROR, FREEZE, LATEST, RESTARTS, WRITES_ONLY, Fault, Process, Server, WorkerCrashed
@@ -66,6 +66,9 @@ class FaultyStore:
 
     async def count(self, query: Query) -> Count:
         return await self._call("count", lambda: self._server.store.count(query))
+
+    def counted_bytes(self, collection: Collection, record: Record) -> int:
+        return self._server.store.counted_bytes(collection, record)
 
     async def search(self, search: Search) -> list[Hit]:
         return await self._call("search", lambda: self._server.store.search(search), shown=search)

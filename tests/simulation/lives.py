@@ -1,6 +1,6 @@
 """What small simulations share: processes on in-memory stores that go through their acts, die, are followed by others, and are audited in the end.
 
-Each has acts, a judge and slips of its own: `linking`, `noting`, `superseding`, `uploading`.
+Each has acts, a judge and slips of its own: `erasing`, `linking`, `noting`, `superseding`, `uploading`.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from collections.abc import Callable, Coroutine, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import timedelta
+from math import exp, lgamma, log, log1p
 from random import Random
 from typing import Any, ClassVar, Generic, TypeVar
 
@@ -35,6 +36,7 @@ from tests.simulation.loop import OWNER, START, SimulatedClock, SimulatedLoop, r
 from tests.simulation.runner import repeatable, silence
 from tests.simulation.setup import SETTINGS
 from tests.support import noticed
+from tests.support.depth import drawn
 from tests.support.slips import Slip
 
 NOTICED_WITHIN = 1_000
@@ -175,19 +177,22 @@ def idle(report: SweepReport) -> bool:
     return report.ran and not (report.finished or report.still_owed or report.moved or report.waiting or report.dropped_relations)
 
 
-async def audited(world: World, auditor: Process, waits: float, rounds: int) -> Engine:
-    """A process of its own, which sweeps until there is nothing more to do. It `waits` until nothing ends any more by another clock."""
+async def audited(world: World, auditor: Process, waits: float, rounds: int, quiet: int = 1) -> Engine:
+    """A process of its own, which sweeps until there is nothing more to do, so many times in a row: a sweep looks at a slice of some things only. It
+    `waits` until nothing ends any more by another clock."""
     OWNER.set(auditor)
     engine = world.engine(auditor)
     await engine.open()
     await asyncio.sleep(waits)
-    for _ in range(rounds):
+    found_nothing = 0
+    for _ in range(rounds + quiet - 1):
         await asyncio.sleep(100)  # longer than any lease
         report = await engine.maintenance.sweep()
-        if idle(report):
+        found_nothing = found_nothing + 1 if idle(report) else 0
+        if found_nothing == quiet:
             break
     else:
-        world.broken.append(f"after {rounds} sweeps without a fault there is still work to do: {report}")
+        world.broken.append(f"after {rounds + quiet - 1} sweeps without a fault there is still work to do: {report}")
     return engine
 
 
@@ -196,10 +201,14 @@ def one(played: Callable[[int], W], seed: int) -> W:
         return played(seed)
 
 
+ENOUGH = 60
+"""So many seeds meet all that a simulation is about; of fewer, as in everyone's run, it is asked only that none is broken and that faults struck."""
+
+
 def fresh(in_full: int) -> range:
-    """Seeds nobody chose, but who says SIMULATION_FIRST: as many as a build may take, and so many with MEMORY_THOROUGH."""
+    """Seeds nobody chose, but who says SIMULATION_FIRST: as many as a run may take, and so many with MEMORY_THOROUGH."""
     first = int(os.environ.get("SIMULATION_FIRST", secrets.randbelow(10**9)))
-    return range(first, first + (in_full if os.environ.get("MEMORY_THOROUGH") else 60))
+    return range(first, first + (in_full if os.environ.get("MEMORY_THOROUGH") else drawn(ENOUGH, quick=15)))
 
 
 def unbroken(name: str, seeds: range, played: Callable[[int], W], capsys: pytest.CaptureFixture[str]) -> list[W]:
@@ -209,6 +218,29 @@ def unbroken(name: str, seeds: range, played: Callable[[int], W], capsys: pytest
     runs = {seed: one(played, seed) for seed in seeds}
     assert not {seed: world.broken[0] for seed, world in runs.items() if world.broken}
     return list(runs.values())
+
+
+def assert_shown(worlds: Sequence[W], share: float, shows: Callable[[W], object], what: str) -> None:
+    """Enough of these runs show it, where no less than this share of all runs does."""
+    wanted = least(len(worlds), share)
+    assert wanted > 0, f"{len(worlds)} runs tell nothing of what so few show: {what}"
+    shown = sum(bool(shows(world)) for world in worlds)
+    assert shown >= wanted, f"of {len(worlds)} runs {shown} show {what}, and {wanted} or more should"
+
+
+def least(runs: int, share: float) -> int:
+    """So many of these runs show what this share of all runs does: that fewer do happens once in 100,000 times."""
+    below, shown = chance_of(0, runs, share), 0
+    while below <= 1e-5:
+        shown += 1
+        below += chance_of(shown, runs, share)
+    return shown
+
+
+def chance_of(shown: int, runs: int, share: float) -> float:
+    """That exactly so many do."""
+    ways = lgamma(runs + 1) - lgamma(shown + 1) - lgamma(runs - shown + 1)
+    return exp(ways + shown * log(share) + (runs - shown) * log1p(-share))
 
 
 def assert_noticed(name: str, slip: Slip, played: Callable[[int], World]) -> None:

@@ -176,7 +176,7 @@ RARE_SLIPS: dict[str, Slip] = {
         outbox, "Outbox._mark_life", "else settings.mark_life", "else settings.mark_life / 3600", ("a write comes once more when it has moved",)
     ),
     # what is owed, and sweeps
-    "one-step-done-and-all-are-settled": Slip(outbox, "Outbox.finish_all", "(one, tuple(steps))", "(one, one.owner.owed)", ("owed.", "replica.")),
+    "one-step-done-and-all-are-settled": Slip(outbox, "Outbox._finish_some", "(one, tuple(steps))", "(one, one.owner.owed)", ("owed.", "replica.")),
     # browsing and searching
     "rows-that-do-not-count-take-places": Slip(
         browsing,

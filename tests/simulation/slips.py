@@ -153,7 +153,7 @@ SLIPS: dict[str, Slip] = {
         ("replica.",),
     ),
     "an-arrival-is-flagged-as-nothing": Slip(outbox, "Outbox._write", "role=Role.HOME)", "role=Role.ARRIVING)", ("move.arrive",)),
-    "what-is-done-stays-owed": Slip(outbox, "Outbox.finish_all", "dict.fromkeys(one.store for one in done)", "()", ("owed.",)),
+    "what-is-done-stays-owed": Slip(outbox, "Outbox._finish_some", "dict.fromkeys(one.store for one in done)", "()", ("owed.",)),
     "what-failed-is-taken-for-done": Slip(outbox, "Outbox._each", "return [error] * len(items)", "return [True] * len(items)", ("owed.", "replica.")),
     "an-edit-carries-replicas-and-nothing-else": Slip(
         outbox, "Outbox.carried", "Until.ERASED) > past", "Until.ERASED) <= past", ("version.keep", "update.")

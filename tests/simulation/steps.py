@@ -279,12 +279,12 @@ BESIDE = frozenset(
     """
     forms.read forms.written supersede.home distrust.read distrust.put take_back.begin take_back.end take_back.find
     number.read number.find number.count number.reserve number.put referrers.find referrers.clear
-    tenant.begin tenant.scopes tenant.changed tenant.end
+    tenant.begin tenant.scopes tenant.changed tenant.end end.owed end.settle end.note end.over end.answers
     """.split()
 )
 """Steps of the engine that no run is aimed at: histories of their own are, `tests/unit/orchestrator/test_forms.py`, `test_trust.py`,
-`test_numbers.py` and `test_tenants.py` there, and `test_manifests.py` of conversations; or runs of their own, `tests.simulation.superseding` and
-`uploading`."""
+`test_numbers.py`, `test_tenants.py` and `test_endings.py` there, and `test_manifests.py` of conversations; or runs of their own,
+`tests.simulation.superseding`, `uploading`, `erasing` and `rules`."""
 _ERASES = ("erase.begin", "erase.raise", "erase.delete", "erase.end", "owed.settle")
 """Steps of the engine's that end a session, or what it owes."""
 

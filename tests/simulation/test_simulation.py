@@ -30,7 +30,7 @@ from tests.support import noticed
 from tests.support.depth import beyond, drawn
 from tests.support.slips import Slip
 
-SEEDS = int(os.environ.get("SIMULATION_SEEDS", "30"))
+SEEDS = int(os.environ.get("SIMULATION_SEEDS", "15"))
 FIRST = int(os.environ.get("SIMULATION_FIRST", secrets.randbelow(10**9)))
 """Fresh seeds every time; those that failed are printed, and `make simulate SEED=n` runs one again."""
 NOTICED_WITHIN = 3_000
@@ -72,6 +72,7 @@ def test_a_missing_safeguard_is_noticed(mutant: str) -> None:
     noticed.note(f"simulation/{mutant}", failure.seed)
 
 
+@pytest.mark.thorough
 def test_a_mutant_is_tried_with_the_seed_that_is_noted_and_searched_for_where_that_shows_nothing() -> None:
     mutant = "a-copy-forgets-its-tags"
 
@@ -112,7 +113,7 @@ def test_there_are_enough_mutants_and_each_is_named_by_what_goes_wrong() -> None
 
 
 def test_a_seed_is_replayed_to_the_letter() -> None:
-    for seed in range(0, drawn(60, quick=20), 7):
+    for seed in range(0, drawn(60, quick=8), 7):
         first, second = run_seed(seed, traced=True), run_seed(seed, traced=True)
         assert not first.violations, "a run that is traced is judged like any other"
         assert first.trace == second.trace
@@ -126,6 +127,7 @@ def test_a_seed_is_replayed_to_the_letter_by_another_process() -> None:
     assert len(told) == 1
 
 
+@pytest.mark.thorough
 def test_a_failure_shrinks_to_a_smaller_one_of_the_same_kind() -> None:
     with applied("deletion-leaves-kept-versions"):
         seed = next(s for s in range(200) if run_seed(s).violations)

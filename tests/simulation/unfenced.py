@@ -6,11 +6,11 @@ Such a store's client reads the generation, writes, and looks again; what arrive
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
+from copy import copy
 from dataclasses import replace
 from typing import Any
 
 from memory.adapters.in_memory import InMemoryStore, State
-from memory.adapters.in_memory.writing import carry_out
 from memory.ports.record import Partition
 from memory.ports.writes import Outcome, Put, Write
 
@@ -36,9 +36,10 @@ def unlooked_for(store: InMemoryStore, writes: Sequence[Write], together: bool) 
         return None
 
     async def land() -> list[Outcome]:
-        await store.check()
         state: Any = _AsSent(store.state, sent)
-        return [carry_out(state, _stamped(write, sent)) for write in writes]
+        as_sent = copy(store)  # a store of the same class: who watches what comes to stand sees this too
+        as_sent.state = state
+        return await as_sent.apply([_stamped(write, sent) for write in writes])
 
     return land
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Container
 from zlib import crc32
 
@@ -15,13 +16,24 @@ PROVING = bool(os.environ.get("MEMORY_PROVE"))
 
 
 TURN = os.environ.get("MEMORY_TURN", "")
-"""Which part runs of what takes turns, "0/4" for the first quarter and "4/4" again. All of it where nothing is said."""
+"""Which part runs of what takes turns, "0/4" for the first quarter and "4/4" again. All of it where nothing is said, but in everyone's run."""
+OF_THE_DAY = f"{time.localtime().tm_yday % 4}/4"
 
 
-def has_its_turn(name: str) -> bool:
+def is_whole(config: pytest.Config) -> bool:
+    """Whether nobody chose some of the tests, by their names or places."""
+    return config.args_source is pytest.Config.ArgsSource.TESTPATHS and not config.option.keyword
+
+
+def turn_of(config: pytest.Config) -> str:
+    """What is said, and the day's quarter in everyone's run: there four days run all, and who names tests has them."""
+    return TURN or (OF_THE_DAY if is_whole(config) and not THOROUGH else "")
+
+
+def has_its_turn(name: str, turn: str) -> bool:
     """Whether a test of this name is in the part that runs."""
-    part, _, parts = TURN.partition("/")
-    return not TURN or crc32(name.encode()) % int(parts) == int(part) % int(parts)
+    part, _, parts = turn.partition("/")
+    return not turn or crc32(name.encode()) % int(parts) == int(part) % int(parts)
 
 
 def drawn(in_full: int, quick: int = 20, proof: int | None = None) -> int:

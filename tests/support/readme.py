@@ -7,6 +7,8 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 README = ROOT / "README.md"
+GUIDE = ROOT / "docs" / "guide.md"
+FIGURES = ROOT / "docs" / "figures.md"
 OPERATIONS = ROOT / "docs" / "operations.md"
 CHAPTER = ROOT / "docs" / "a-fact-changes-its-mind.md"
 

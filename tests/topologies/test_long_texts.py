@@ -16,7 +16,7 @@ from tests.support.long_texts import ABOUT, astray, long_text, rows
 from tests.support.placings import BESIDE_EDGE, MONTHS, forget
 
 KITTEN, QUESTION = "Ada adopted a small kitten from the shelter.", "which pet cat lives with her"
-EVERYONES = {"default", "edge-only"}
+EVERYONES = {"default"}
 """Where everyone's run does it."""
 USER, SESSION = "user:ada", "session:s1"
 

@@ -27,7 +27,7 @@ def _pgvector(folder: Path) -> dict[str, Any]:
 
 
 PLACINGS = (*(p for p in MONTHS if p.name != "in-memory"), *BESIDE_EDGE, Placing("pgvector-only", ("postgresql_pgvector",), _pgvector))
-EVERYONES = {"default", "edge-only"}
+EVERYONES = {"default"}
 """Where everyone's run does it."""
 OLD = Embedder("of yesterday")
 NEW = {"equal": Embedder("of today", turned=1), "other": Embedder("of today", dimensions=5)}

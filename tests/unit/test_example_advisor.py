@@ -79,6 +79,7 @@ def test_what_is_written_is_tagged_and_takes_the_place_of_what_it_contradicts(tm
         assert (link.made_by, link.note) == ("words-1", "She has moved.")
 
 
+@pytest.mark.thorough
 def test_an_endpoint_that_fails_costs_no_write_and_without_one_nobody_is_asked(tmp_path: Path, endpoint: tuple[str, type[Endpoint]]) -> None:
     url, scripted = endpoint
     scripted.answers = {"tags": {"error": "no"}, "supersedes": {"error": "no"}}

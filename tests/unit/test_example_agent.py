@@ -105,6 +105,7 @@ def answers(request: dict[str, Any]) -> list[dict[str, Any]]:
     return [{"tool_calls": [part]} for part in (called, *parts)]
 
 
+@pytest.mark.thorough
 def test_a_model_behind_an_endpoint_is_shown_what_is_known_and_calls_tools(tmp_path: Path, model: tuple[str, list[Any]]) -> None:
     address, asked = model
     environ = {"OPENAI_BASE_URL": address, "OPENAI_API_KEY": "sk-1", "OPENAI_MODEL": "small"}

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import ClassVar, TypeVar
 
 from memory.adapters.file.batch import Batch
+from memory.adapters.file.codec import seal_record
 from memory.adapters.file.config import CLAIMS, parse
 from memory.adapters.file.errors import translate
 from memory.adapters.file.library import SCHEMA, Library, deadline_in
@@ -23,7 +24,8 @@ from memory.ports.capabilities import Capabilities
 from memory.ports.collections import Collection
 from memory.ports.machine import WRITTEN_BACK, run_of_the_machine
 from memory.ports.query import Count, Everywhere, Hit, Page, Query, Search, Tenant
-from memory.ports.record import JsonValue, Key, Partition, Stored
+from memory.ports.record import JsonValue, Key, Partition, Record, Stored
+from memory.ports.rows import row_of, standing_of
 from memory.ports.store import Audit, Health
 from memory.ports.writes import Outcome, Write
 
@@ -120,6 +122,9 @@ class FileStore(BaseStore):
     async def _query(self, query: Query) -> Page:
         reading = Reading(self.name, self._library, self._deadline())
         return await self._run(lambda: reading.query(query))
+
+    def counted_bytes(self, collection: Collection, record: Record) -> int:
+        return seal_record(collection.name, standing_of(collection, row_of(collection, record)), self._config.thresholds.bytes_apart).size
 
     async def _count(self, query: Query) -> Count:
         reading = Reading(self.name, self._library, self._deadline())

@@ -10,7 +10,7 @@ from datetime import datetime
 from itertools import islice
 from typing import ClassVar
 
-from memory.adapters.in_memory.frozen import maybe_in_utc
+from memory.adapters.in_memory.frozen import frozen_record, maybe_in_utc
 from memory.adapters.in_memory.ranking import by_words
 from memory.adapters.in_memory.state import State
 from memory.adapters.in_memory.writing import carry_out
@@ -109,6 +109,9 @@ class InMemoryStore(BaseStore):
         matching, corrupt = self._matching(query)
         found, cursor = page_of(matching, query)
         return Page(tuple(found), cursor, tuple(corrupt))
+
+    def counted_bytes(self, collection: Collection, record: Record) -> int:
+        return content_bytes(frozen_record(record))
 
     async def _count(self, query: Query) -> Count:
         matching, _ = self._matching(query)

@@ -10,7 +10,8 @@ takes from looking to storing. A record that comes to stand so is of a lower gen
 takes it.
 
 A partition has a document from its first raise on, until nothing is left of it and it is forgotten (`Idle`). Whoever forgets one marks its document,
-looks again, and deletes it while the mark stands there: a writer who meets the mark takes it away, and the partition stays.
+looks again, and deletes it while the mark stands there: a writer who meets the mark takes it away, and the partition stays. Then he looks once more,
+for the put that the server had looked at before the mark came and stored when the document was gone.
 """
 
 from __future__ import annotations
@@ -175,6 +176,9 @@ def only_under(partition: Partition, document: Document, *, exactly: bool) -> li
 # -- forgetting -------------------------------------------------------------------------------------------------------
 
 
+_STANDING = [RECORD, MARK, CORRUPT]
+
+
 class Idle:
     """Looks at every collection of records that the database has, opened with or not."""
 
@@ -195,20 +199,24 @@ class Idle:
         return found[:limit]
 
     async def forget(self, idle: Mapping[Partition, int]) -> int:
-        """Forget those that are still as said."""
-        collections = await self._collections()
-        forgotten = 0
-        for partition, generation in idle.items():
-            place, mark = partition_id(partition), {LEAVING: secrets.token_hex(8)}
-            as_said = {"_id": place, "generation": {"$eq": generation}}
-            if not (await self._partitions.update_one(as_said, {"$set": mark})).matched_count:
-                continue
-            if [d async for d in self._empty([place], collections)]:
-                forgotten += (await self._partitions.delete_one(as_said | mark)).deleted_count
-                self._directory.forget(partition)
-            else:
-                await self._directory.raise_to(partition, generation)  # which takes the mark away
-        return forgotten
+        """Forget those that are still as said: how many.
+
+        A put that had looked before the mark came may be stored once its partition is gone: the second look gives such a one its generation back.
+        """
+        collections, mark = await self._collections(), {LEAVING: secrets.token_hex(8)}
+        marks = [UpdateOne({"_id": partition_id(p), "generation": {"$eq": generation}}, {"$set": mark}) for p, generation in idle.items()]
+        if not marks or not (await self._partitions.bulk_write(marks, ordered=False)).matched_count:
+            return 0
+        empty = [d["_id"] async for d in self._empty([partition_id(p) for p in idle], collections)]
+        forgotten = (await self._partitions.delete_many({"_id": {"$in": empty}} | mark)).deleted_count
+        for partition in map(_partition_at, empty):
+            self._directory.forget(partition)
+        await self._partitions.update_many({"_id": {"$in": [partition_id(p) for p in idle]}} | mark, {"$unset": {LEAVING: ""}})
+        begun = await self._begun(empty, collections)
+        late = [partition for partition, generation in begun.items() if generation >= idle[partition]]  # what begins anew is of generation 0
+        for partition in late:
+            await self._directory.raise_to(partition, idle[partition])
+        return forgotten - len(late)
 
     async def _collections(self) -> list[str]:
         prefix = self._names.prefix
@@ -219,10 +227,31 @@ class Idle:
         """The documents of those of these partitions in which nothing stands. One index look for each collection."""
         pipeline: list[Document] = [{"$match": {"_id": {"$in": list(places)}}}]
         for name in collections:
-            pipeline += [_looked_up(name, {"type": {"$in": [RECORD, MARK, CORRUPT]}}), {"$match": {"there": []}}]
+            pipeline += [_looked_up(name, {"type": {"$in": _STANDING}}), {"$match": {"there": []}}]
         pipeline += [_looked_up(self._names.quarantine, {}), {"$match": {"there": []}}, {"$project": {"generation": 1}}]
         async for document in await self._partitions.aggregate(pipeline):
             yield document
+
+    async def _begun(self, places: Sequence[Document], collections: Sequence[str]) -> dict[Partition, int]:
+        """Those of these partitions that have no document and in which something stands, each with the highest generation of that."""
+        if not places:
+            return {}
+        scopes: dict[str, list[str]] = {}
+        for place in places:
+            scopes.setdefault(place["tenant"], []).append(place["scope"])
+        where = {"$or": [{"tenant": {"$eq": tenant}, "scope": {"$in": some}} for tenant, some in scopes.items()], "type": {"$in": _STANDING}}
+        highest = {"_id": {"tenant": "$tenant", "scope": "$scope"}, "generation": {"$max": "$generation"}}
+        there = [{"$match": where}, {"$group": highest}]
+        pipeline: list[Document] = [{"$match": {"_id": {"$in": list(places)}}}, {"$project": {"there": {"$literal": True}}}]
+        pipeline += [{"$unionWith": {"coll": name, "pipeline": there}} for name in collections]
+        found, kept = dict[Partition, int](), set[Partition]()
+        async for document in await self._partitions.aggregate(pipeline):
+            partition = _partition(document)
+            if "there" in document:
+                kept.add(partition)
+            else:
+                found[partition] = max(found.get(partition, 0), int(document["generation"] or 0))
+        return {partition: generation for partition, generation in found.items() if partition not in kept}
 
 
 def _looked_up(name: str, asked: Document) -> Document:
@@ -232,4 +261,8 @@ def _looked_up(name: str, asked: Document) -> Document:
 
 
 def _partition(document: Mapping[str, Any]) -> Partition:
-    return Partition(document["_id"]["tenant"], document["_id"]["scope"])
+    return _partition_at(document["_id"])
+
+
+def _partition_at(place: Mapping[str, Any]) -> Partition:
+    return Partition(place["tenant"], place["scope"])

@@ -9,6 +9,7 @@ from dataclasses import replace
 from datetime import datetime
 from typing import Any, ClassVar, TypeVar
 
+import bson
 from pymongo.asynchronous.mongo_client import AsyncMongoClient
 from pymongo.errors import OperationFailure
 
@@ -16,7 +17,7 @@ from memory.adapters.mongo import reading
 from memory.adapters.mongo.audit import audit_copies, audit_words
 from memory.adapters.mongo.batch import Turns, WriteBatch
 from memory.adapters.mongo.candidates import candidates
-from memory.adapters.mongo.codec import Document
+from memory.adapters.mongo.codec import Document, document_of
 from memory.adapters.mongo.config import CLAIMS, parse
 from memory.adapters.mongo.connection import Heartbeats, Inspection, client_of, database_of, inspect, require_uri
 from memory.adapters.mongo.errors import translate
@@ -38,7 +39,8 @@ from memory.ports.collections import Collection
 from memory.ports.due import Due
 from memory.ports.quarantine import quarantined, sound
 from memory.ports.query import Count, Everywhere, Hit, Page, Query, Search, Tenant, Words
-from memory.ports.record import JsonValue, Key, Partition, Stored
+from memory.ports.record import JsonValue, Key, Partition, Record, Stored
+from memory.ports.rows import row_of
 from memory.ports.storable import Unstorable
 from memory.ports.store import Audit, Health
 from memory.ports.writes import Delete, Outcome, Put, RaiseGeneration, Status, Write
@@ -215,6 +217,9 @@ class MongoStore(BaseStore):
     async def _query(self, query: Query) -> Page:
         table = self._table(query.collection)
         return await self._to_its_end(sound(lambda: reading.query(table, query), self._quarantine))
+
+    def counted_bytes(self, collection: Collection, record: Record) -> int:
+        return len(bson.encode(document_of(row_of(collection, record))))
 
     async def _count(self, query: Query) -> Count:
         return await self._to_its_end(reading.count(self._table(query.collection), query))

@@ -55,11 +55,11 @@ async def delete_matching(engine: Engine, query: Query, version: int, discard_at
     """Tombstones for what matches and for every corrupt record there, whatever the filter: so the filter is applied here."""
     deletion = _Deletion(engine, query, version, discard_at, carry)
     where = engine.conditions.every(located(engine.conditions, query.collection, query.where, query.roles))
-    deleted = 0
+    deleted, most = 0, query.collection.at_once(engine.thresholds.read_at_once)
     after: Any = None
     while True:
         async with engine.turn:
-            found, after = await engine.scroll(where, engine.thresholds.read_at_once, after)
+            found, after = await engine.scroll(where, most, after)
             deleted += await deletion.delete({str(f.value): f.payload for f in found})
         if after is None:
             return deleted

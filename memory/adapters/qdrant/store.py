@@ -12,7 +12,7 @@ from typing import Any, ClassVar
 from memory.adapters.qdrant import audit, matching, partitions
 from memory.adapters.qdrant.batch import Points, points_changed
 from memory.adapters.qdrant.candidates import candidates
-from memory.adapters.qdrant.codec import LENGTH, Payload, stored_in
+from memory.adapters.qdrant.codec import LENGTH, Payload, payload_of, stored_in
 from memory.adapters.qdrant.config import CLAIMS, EdgeConfig, ServerConfig, claims_of, parse
 from memory.adapters.qdrant.engine import Engine, Index
 from memory.adapters.qdrant.filters import is_indexed, path_of
@@ -32,7 +32,8 @@ from memory.ports.collections import Collection, FieldType
 from memory.ports.due import Due
 from memory.ports.pace import paced
 from memory.ports.query import Count, Everywhere, Hit, Page, Query, Search, Tenant
-from memory.ports.record import Corrupt, JsonValue, Key, Partition, Role, Stored
+from memory.ports.record import Corrupt, JsonValue, Key, Partition, Record, Role, Stored
+from memory.ports.rows import row_of
 from memory.ports.store import Audit, Health
 from memory.ports.writes import Outcome, Write
 
@@ -127,6 +128,9 @@ class QdrantStore(BaseStore):
 
     async def _query(self, query: Query) -> Page:
         return await Pager(self._engine, query).page()
+
+    def counted_bytes(self, collection: Collection, record: Record) -> int:
+        return int(payload_of(collection, row_of(collection, record))["bytes"])
 
     async def _count(self, query: Query) -> Count:
         return await matching.count(self._engine, query)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from redis import exceptions as driver
 
 from memory.adapters.redis.connection import Connections
-from memory.adapters.redis.keys import SCHEMA
+from memory.adapters.redis.keys import BUCKETS, SCHEMA
+from memory.adapters.redis.scripts import Call
 from memory.adapters.redis.settings import READ, Safety, judged, weakest
 from memory.domain.errors import ConfigError
 
@@ -50,6 +51,11 @@ class Inspection:
                 f"store '{self._name}': its data has layout {found[:20]}, which this version of memory-tiers does not know (it knows {SCHEMA}); "
                 "upgrade memory-tiers, or choose another prefix"
             )
+
+    async def quarantined(self, collections: Sequence[str]) -> int:
+        """How many records of these collections are in quarantine."""
+        calls = [Call(bucket, (bucket,)) for bucket in BUCKETS]
+        return sum(map(int, await self._connections.run("quarantined", calls, (len(collections), *collections), repeatable=True)))
 
     async def safety(self) -> Safety:
         """What the settings of all servers mean together."""

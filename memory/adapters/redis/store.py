@@ -125,6 +125,7 @@ class RedisStore(BaseStore):
             with self._under_way():
                 version = await inspection.version()
                 safety = await inspection.safety()
+                quarantined = await inspection.quarantined(list(self._collections))
         except Exception as exc:
             ours = self._translate(exc)
             if ours is None:
@@ -135,7 +136,7 @@ class RedisStore(BaseStore):
         weaker = self.capabilities.durable and not safety.durable
         if weaker:
             notes.insert(1, "its settings changed since it was opened: it is no longer durable")
-        return Health(ok=not weaker, detail="; ".join(notes), version=version, epoch=self.epoch, facts=facts)
+        return Health(ok=not weaker, detail="; ".join(notes), version=version, epoch=self.epoch, facts=facts, quarantined=quarantined)
 
     # -- work ---------------------------------------------------------------------------------------------------------
 

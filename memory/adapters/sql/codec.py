@@ -113,7 +113,7 @@ class Codec:
                 self._unread,
             )
             sound = values[self._checksum] == checksum(row) ^ (partition or 0)
-            problem = "set aside earlier" if row.type == CORRUPT else "" if sound else "checksum mismatch"
+            problem = "in quarantine" if row.type == CORRUPT else "" if sound else "checksum mismatch"
         except (TypeError, ValueError, KeyError, OverflowError, AttributeError) as exc:
             key = self.key(values)
             return Row(key.tenant, key.id, "", 0), f"cannot be read: {type(exc).__name__}"

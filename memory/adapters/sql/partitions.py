@@ -63,8 +63,7 @@ class Directory(ABC, Generic[C]):
         self, connection: C, tables: Sequence[str], where: Tenant | Everywhere, prefix: str, after: Partition | None, limit: int
     ) -> list[tuple[Partition, int]]:
         """The first so many behind `after` that have a generation or a record, readable or not, in order. `tables` are those of all collections."""
-        holding = [f"EXISTS (SELECT 1 FROM {table} AS t WHERE t.partition_no = p.number)" for table in self._named([*tables, "memory_quarantine"])]  # noqa: S608
-        tests, values = [f"(p.generation > 0 OR {' OR '.join(holding)})"], list[int | str]()
+        tests, values = [f"(p.generation > 0 OR {self._stands(tables)} = 1)"], list[int | str]()
         if isinstance(where, Tenant):
             tests, values = [*tests, "p.tenant = ?"], [*values, where.tenant]
         if prefix:
@@ -125,17 +124,26 @@ class Directory(ABC, Generic[C]):
     async def _empty(
         self, connection: C, tables: Sequence[str], within: tuple[int, int], most: int, among: Sequence[int] = ()
     ) -> Sequence[tuple[int, Partition, int]]:
-        """Number, name and generation of partitions behind the one number up to the other, or of some of these, without records and rows set aside,
-        in order.
-
-        With an offset each look stands for itself: a server would join all tables, and take its time to find in which order.
-        """
-        named = self._named([*tables, "memory_quarantine"])
-        none = [f"NOT EXISTS (SELECT 1 FROM {table} AS t WHERE t.partition_no = p.number LIMIT 1 OFFSET 0)" for table in named]  # noqa: S608
+        """Number, name and generation of partitions behind the one number up to the other, or of some of these, without records and quarantined rows,
+        in order."""
         wanted = padded(among) if among else []
         these = [f"p.number IN {in_list(len(wanted))}"] if wanted else []
-        which = f"WHERE {' AND '.join(['p.number > ?', 'p.number <= ?', *these, *none])} ORDER BY p.number LIMIT {most}"
+        which = f"WHERE {' AND '.join(['p.number > ?', 'p.number <= ?', *these, f'{self._stands(tables)} = 0'])} ORDER BY p.number LIMIT {most}"
         return await self._list(connection, which, [*within, *wanted])
+
+    def _stands(self, tables: Sequence[str]) -> str:
+        """1 where a row of the partition `p` stands in one of these tables or in the quarantine, else 0.
+
+        They are looked at one after the other, and the first that has one ends it. A server that was free to choose would join all of them, and take
+        its time to find in which order. Of each the first row in an index's order is asked for: for any row a server that counted when other
+        partitions stood there goes through the whole table.
+        """
+        looks = [
+            *((table, " ORDER BY t.created_at") for table in self._named(tables)),
+            *((table, "") for table in self._named(["memory_quarantine"])),
+        ]
+        found = [f"WHEN EXISTS (SELECT 1 FROM {table} AS t WHERE t.partition_no = p.number{first} LIMIT 1 OFFSET 0) THEN 1" for table, first in looks]  # noqa: S608
+        return f"CASE {' '.join(found)} ELSE 0 END"
 
     # -- what a dialect says ------------------------------------------------------------------------------------------
 

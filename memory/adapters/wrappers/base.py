@@ -12,7 +12,7 @@ from memory.ports.capabilities import Capabilities
 from memory.ports.collections import Collection
 from memory.ports.due import Due
 from memory.ports.query import Count, Everywhere, Hit, Page, PartitionPage, Query, Search, Tenant
-from memory.ports.record import Key, Partition, Stored
+from memory.ports.record import Key, Partition, Record, Stored
 from memory.ports.store import Audit, Health, Store
 from memory.ports.writes import Outcome, Write
 
@@ -78,6 +78,9 @@ class Wrapper:
 
     async def count(self, query: Query) -> Count:
         return await self._call(Call("count", (query.collection.name,)), lambda: self.inner.count(query))
+
+    def counted_bytes(self, collection: Collection, record: Record) -> int:
+        return self.inner.counted_bytes(collection, record)
 
     async def search(self, search: Search) -> list[Hit]:
         return await self._call(Call("search", (search.collection.name,)), lambda: self.inner.search(search))

@@ -174,7 +174,7 @@ class MemoryManager:
         """
         text = content_of(content)
         about = None if metadata is None else door.json_object("metadata", metadata)
-        named = [store for store in self.stores if store.takes] if stores is None else [self._taking(name) for name in _names(stores)]
+        named = [store for store in self.stores if store.takes_texts] if stores is None else [self._taking(name) for name in _names(stores)]
         if not named:
             raise InvalidInput("stores", "no writable store matched")
         with span("create_memory", self._attributes) as describe:
@@ -232,17 +232,17 @@ class MemoryManager:
             if self._recordings.get(name) is recording:
                 del self._recordings[name]
 
-        async def lets_go(stays: timedelta) -> bool:
+        async def lets_go(kept_for: timedelta) -> bool:
             """Whether nothing is left to be noted of the session: it is gone, or somebody has begun to record it again."""
             assert session is not None and self._memory is not None  # noqa: S101, PT018 - of others nothing is the manager's
             async with self._turns.setdefault(name, asyncio.Lock()):
                 if name in self._recordings:
                     return True
-                if stays:
-                    await self._memory.sessions.update(session.id, expires_at=stays)
+                if kept_for:
+                    await self._memory.sessions.update(session.id, expires_at=kept_for)
                 else:
                     await session.delete()
-                return not stays
+                return not kept_for
 
         is_own = session is not None and session.id.startswith(f"{NAMESPACE}/")
         came_of = self._provenance.then(Provenance(run=run_id, session=None if session is None or is_own else session.id))
@@ -379,13 +379,13 @@ class MemoryManager:
             made.append(self._search_tool(searching, scope))
         if adding is not None:
             flag("wait_for_writes", adding.wait_for_writes)
-            scope = [store for store in self.stores if store.takes]
+            scope = [store for store in self.stores if store.takes_texts]
             if not scope:
                 raise InvalidInput("add_tool", "no writable stores implement add")
             if adding.stores is not None:
                 scope = self._allowed("add_tool.stores", adding.stores)
                 for store in scope:
-                    if not store.takes:
+                    if not store.takes_texts:
                         problem = "has no add method" if store.writable else "is not writable"
                         raise InvalidInput("add_tool.stores", f"memory store '{store.name}' {problem}")
             made.append(self._add_tool(adding, scope))

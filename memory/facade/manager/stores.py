@@ -98,7 +98,7 @@ class NamedStore:
         return ability in self._can
 
     @property
-    def takes(self) -> bool:
+    def takes_texts(self) -> bool:
         """Whether single texts may be added."""
         return self.writable and self.can("add")
 

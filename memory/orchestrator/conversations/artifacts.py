@@ -57,10 +57,6 @@ def chunk_key(tenant: str, scope: str, chunk: Chunk) -> Key:
     return Key(tenant, ids.derived_id(tenant, scope, "chunk", chunk.upload, chunk.digest))
 
 
-def upload_key(tenant: str, scope: str, upload: str) -> Key:
-    return Key(tenant, ids.derived_id(tenant, scope, "upload", upload))
-
-
 def chunks_of(artifacts: Iterable[Artifact]) -> list[Chunk]:
     """Their chunks, each once."""
     return list(dict.fromkeys(chunk for artifact in artifacts for chunk in artifact.chunks))

@@ -12,7 +12,6 @@ from memory.orchestrator.outbox import Outbox, Pending
 from memory.orchestrator.placement import Placement, refused
 from memory.orchestrator.steps import step
 from memory.orchestrator.turns import Patience
-from memory.orchestrator.versions import version_at
 from memory.ports.collections import Collection
 from memory.ports.query import Filter, Order, Page, Query, Where, all_of
 from memory.ports.record import Corrupt, FieldValue, JsonValue, Key, Owed, Record, Stored, Tombstone
@@ -88,7 +87,7 @@ class Beside:
             record = Record(
                 key,
                 log.life.scope,
-                version_at(now, stands),
+                log.life.version_at(now, stands),
                 there.created_at if isinstance(there, Record) else now,
                 now,
                 fields=says[0],

@@ -13,14 +13,14 @@ from typing import Any
 
 from memory.domain import door, ids
 from memory.domain.entry import check_title
-from memory.domain.errors import InvalidInput, StoreUnavailable
+from memory.domain.errors import InvalidInput, QuotaExceeded, StoreUnavailable
 from memory.domain.session import STATUSES
 from memory.orchestrator.collections import ARTIFACTS, MESSAGES, SESSIONS
 from memory.orchestrator.conversations.artifacts import Chunk, chunks_of, completed, digest_of, uploads_of
 from memory.orchestrator.conversations.events import FIRST_PLACE, EventType, artifacts_of, event_of, place_key, with_artifacts
 from memory.orchestrator.conversations.folding import left_by
 from memory.orchestrator.conversations.passages import Passages
-from memory.orchestrator.conversations.sessions import life_of, system_of
+from memory.orchestrator.conversations.sessions import MADE_FROM, life_of, system_of
 from memory.orchestrator.conversations.uploads import Overtaken, Uploads
 from memory.orchestrator.kinds import Kind
 from memory.orchestrator.placement import Placement, refused
@@ -55,6 +55,8 @@ def check_carried(kind: Kind, record: Record) -> None:
     door.one_of("status", fields["status"], STATUSES)
     if not ids.is_id(record.body["incarnation"]) or fields["touched_at"] is None:
         raise InvalidInput("body", "is not as an export writes it")
+    if type(record.body.get(MADE_FROM, 0)) is not int:
+        raise InvalidInput(MADE_FROM, "must be a whole number of microseconds")
     check_title(record.body.get("title"))
     door.json_object("metadata", record.body.get("metadata", {}))
     system_of(record)
@@ -117,7 +119,8 @@ class Carrying:
     async def restore_events(self, records: Sequence[Record], chunks: MutableMapping[tuple[str, Chunk], str]) -> list[Restored]:
         """Store events, in their order, each where nothing stands at its place; those of a session that was deleted are not brought back.
 
-        `chunks` has the large texts of messages, by the scope of their session; those that these name are taken from it.
+        `chunks` has the large texts of messages, by the scope of their session; those that these name are taken from it. Raises `QuotaExceeded` at
+        the first message whose large texts have no room: those before it are stored.
         """
         archive = self._placement.topology.archive
         named = [session_key(record.key.tenant, str(record.fields["conversation_id"])) for record in records]
@@ -126,11 +129,16 @@ class Carrying:
             sessions = dict(zip(keys, await archive.get(SESSIONS, keys) if keys else [], strict=True))
         fates: list[Restored] = []
         puts: list[tuple[int, Put]] = []
+        refusal: QuotaExceeded | None = None
         for at, (record, key) in enumerate(zip(records, named, strict=True)):
             fates.append(_fate(record, session := sessions[key]))
             texts = {chunk: text for chunk in chunks_of(artifacts_of(record)) if (text := chunks.pop((record.scope, chunk), None)) is not None}
             if isinstance(session, Record) and fates[at] is WRITTEN:
-                here = await self._with_texts(record, session, texts) if artifacts_of(record) else record
+                try:
+                    here = await self._with_texts(record, session, texts) if artifacts_of(record) else record
+                except QuotaExceeded as refused_now:
+                    refusal = refused_now
+                    break
                 if isinstance(here, Restored):
                     fates[at] = here
                 else:
@@ -148,6 +156,8 @@ class Carrying:
                     await self._uploads.give_up(life_of(session), artifacts)
                 elif not await self._uploads.hold(life_of(session), uploads_of(artifacts)):
                     raise StoreUnavailable(archive.name, "took so long that the large texts of a message were given up: erase it, and import again")
+        if refusal is not None:
+            raise refusal
         return fates
 
     async def _with_texts(self, record: Record, session: Record, texts: Mapping[Chunk, str]) -> Record | Restored:

@@ -13,21 +13,21 @@ from memory.domain.message import SYSTEM, Message, Role
 from memory.domain.session import Context, FoundMessages, HistoryPage
 from memory.orchestrator.conversations.artifacts import large_texts
 from memory.orchestrator.conversations.compacting import Compacting
-from memory.orchestrator.conversations.events import Draft, Event, EventType, copy_of
+from memory.orchestrator.conversations.events import FIRST_PLACE, Draft, Event, EventType, copy_of
 from memory.orchestrator.conversations.finding import By, Finding
 from memory.orchestrator.conversations.history import HistoryAsked
 from memory.orchestrator.conversations.onward import Left
 from memory.orchestrator.conversations.reading import COPIED, Asked, ordered
 from memory.orchestrator.conversations.replacing import AT_ONCE, Replacement
 from memory.orchestrator.conversations.seen import Seen
-from memory.orchestrator.conversations.sessions import SessionDraft, draft_like, system_of
+from memory.orchestrator.conversations.sessions import END, SessionDraft, draft_like, system_of
 from memory.orchestrator.turns import Patience
 from memory.policies.reading import ContextAsked, read_out
 from memory.policies.tokens import message_tokens, tools_tokens
 from memory.policies.window import is_pinned
 from memory.ports.pace import paced
 from memory.ports.query import within
-from memory.ports.record import JsonValue
+from memory.ports.record import JsonValue, Owed
 
 INTERRUPTED = "TOOL_CALL_INTERRUPTED"
 """What the result says of a call that was never answered (B53)."""
@@ -126,7 +126,12 @@ class Conversation(Compacting):
         for start in range(0, len(messages), AT_ONCE):
             known = (self._log.seen or await self._log.load()).state.place
             self._wrote(*await self._log.append(self._drafts(messages[start : start + AT_ONCE], True, known, {})))
+            self._begun += len(messages[start : start + AT_ONCE])
         await self._touch()
+
+    async def is_as_begun(self) -> bool:
+        """Whether nothing happened in it but what it began with, or was to."""
+        return (await self._log.load()).state.place == FIRST_PLACE - 1 + self._begun
 
     def _drafts(self, messages: Sequence[Message], in_history: bool, looked_up: int, late: Mapping[str, int | None]) -> Callable[[Seen], list[Draft]]:
         """The messages as events. `looked_up` is the place up to which their ids are known not to be there, and those of the `late` results to stand
@@ -303,8 +308,9 @@ class Conversation(Compacting):
 
     # -- its life -----------------------------------------------------------------------------------------------------
 
-    async def close(self, status: str) -> bool:
-        """End or archive the session: nothing is appended to it until it is resumed. False where it was so already.
+    async def close(self, status: str, *, is_promoted: bool = False) -> bool:
+        """End or archive the session: nothing is appended to it until it is resumed. False where it was so already. An end is owed to its entries,
+        unless these have gone where it has them go and none are to be made yet.
 
         What is still being said is taken as it stands.
         """
@@ -313,7 +319,8 @@ class Conversation(Compacting):
             if seen.state.after.status == status:
                 return []
             leaves, owed = self._onward.leaving(seen.state.window, seen.state.after) if status == "ended" else ({}, ())
-            return [Draft(EventType.CLOSED, data={"status": status, **leaves}, owed=(*self._sessions.owed_follow, *owed))]
+            ends = (Owed(END, END),) if status == "ended" and (owed or not is_promoted) else ()
+            return [Draft(EventType.CLOSED, data={"status": status, **leaves}, owed=(*self._sessions.owed_follow, *owed, *ends))]
 
         closed = await self._turned(decide)
         for event in (await self._log.window())[1].values():

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import logging
+from collections.abc import Sequence
 from datetime import datetime, timedelta
 from typing import Literal
 
 from memory.domain.entry import expiry
-from memory.domain.errors import Conflict, NotFound, StoreUnavailable
+from memory.domain.errors import Conflict, MemoryTiersError, NotFound, QuotaExceeded, StoreUnavailable
+from memory.domain.message import Message
 from memory.domain.session import FoundMessages
+from memory.orchestrator.conversations.balances import Balances
 from memory.orchestrator.conversations.carrying import Carrying
 from memory.orchestrator.conversations.conversation import Conversation
 from memory.orchestrator.conversations.finding import By, Finding
@@ -31,6 +35,8 @@ from memory.ports.query import Filter, Tenant
 from memory.ports.record import Record
 from memory.ports.tokens import TokenCounter
 
+log = logging.getLogger(__name__)
+
 
 class Conversations:
     """The conversations of an engine."""
@@ -51,11 +57,12 @@ class Conversations:
         self._placement = placement
         self.counter = counter or DefaultCounter()
         self.passages = Passages(placement, meaning=meaning, outbox=outbox, where=passages)
-        self.sessions = SessionRecords(placement, outbox=outbox, erasure=erasure, passages=self.passages)
+        self.balances = Balances(placement)
+        self.reservations = Reservations(placement, balances=self.balances, outbox=outbox, quotas=quotas.of_artifacts)
+        self.sessions = SessionRecords(placement, outbox=outbox, erasure=erasure, passages=self.passages, reservations=self.reservations)
         self.finding = Finding(placement, self.sessions)
         self.tasks = Tasks(placement, outbox=outbox, erasure=erasure)
         self.runs = Runs(placement, outbox=outbox, erasure=erasure)
-        self.reservations = Reservations(placement, outbox=outbox, quotas=quotas.of_artifacts)
         self.manifests = Manifests(
             placement,
             sessions=self.sessions,
@@ -78,6 +85,20 @@ class Conversations:
         """A new session. Raises `Conflict` where there is one of its id (B12)."""
         record, log = await self.sessions.create(tenant, draft)
         return Conversation(self._placement, self.sessions, self.onward, record, log, self.counter)
+
+    async def fork(self, tenant: str, draft: SessionDraft, messages: Sequence[Message]) -> Conversation:
+        """A new session that begins with these messages. Raises `QuotaExceeded` where there is no room for their large texts: then there is none."""
+        forked = await self.create(tenant, draft)
+        try:
+            await forked.begin(messages)
+        except QuotaExceeded:
+            try:
+                never_shown = await forked.is_as_begun()  # then no legal hold is over it, though one is over its user
+                await self.sessions.erase_expired(await self.sessions.record(tenant, forked.id), never_shown=never_shown)
+            except MemoryTiersError as error:  # a store is away, or others have said something in it that is under legal hold
+                log.warning("session %s, for which there was no room, is not erased: %s", forked.id, error)
+            raise
+        return forked
 
     async def open(self, tenant: str, draft: SessionDraft, *, create: bool) -> Conversation:
         """The session of this id; where there is none it is created, or `NotFound` is raised (B19)."""

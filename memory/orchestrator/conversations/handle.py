@@ -39,6 +39,7 @@ class Handle:
         self._log = log
         self._counter = counter
         self._history = History(placement, log)
+        self._begun = 0
         self._known: Places | None = None
         """The places of the window that this handle's caller has read or written; None where neither was done yet."""
 

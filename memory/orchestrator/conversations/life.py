@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 
+from memory.domain.time import micros
+from memory.orchestrator.versions import version_at
 from memory.ports.record import FieldValue, Partition
 
 
@@ -22,6 +24,10 @@ class Life:
     created_at: datetime
     whose: Mapping[str, FieldValue] = field(default_factory=dict)
     """The session's user, agent and namespace, which never change."""
+
+    def version_at(self, now: datetime, stored: int = 0) -> int:
+        """The version of what is stored in it now: nothing that a session has is older than the session, whatever a clock says."""
+        return version_at(now, max(stored, micros(self.created_at)))
 
     @property
     def partition(self) -> Partition:

@@ -20,7 +20,7 @@ from memory.orchestrator.conversations.life import Life
 from memory.orchestrator.conversations.passages import Passages
 from memory.orchestrator.conversations.places import NOWHERE, Places
 from memory.orchestrator.conversations.seen import NEWEST, REMEMBERED_FOR, Seen, edited_while_read, has_gap, is_another, wanted_of
-from memory.orchestrator.conversations.uploads import DROP, Overtaken, Uploads, ids_of
+from memory.orchestrator.conversations.uploads import Overtaken, Uploads
 from memory.orchestrator.placement import Placement, refused
 from memory.orchestrator.steps import step
 from memory.orchestrator.turns import Patience
@@ -355,10 +355,23 @@ class Log:
         return await self._holding(events)
 
     async def _append(self, decide: Decide) -> list[Event]:
+        laid: dict[int, tuple[Message, Artifacts]] = {}
+        done: list[Event] = []
+        try:
+            await self._append_laying(decide, laid, done)
+        finally:
+            named = {upload for event in (*done, *self._unsure) for upload in uploads_of(event.draft.artifacts)}
+            left = tuple(one for _, artifacts in laid.values() for one in artifacts if not named.issuperset(uploads_of([one])))
+            if left:
+                await self._uploads.give_up(self.life, left)
+        return done
+
+    async def _append_laying(self, decide: Decide, laid: dict[int, tuple[Message, Artifacts]], done: list[Event]) -> None:
+        """The same; `laid` and `done` have what was stored, and what stands, whatever is raised."""
         seen, drafts = await self._decided(decide)
         patience, lost = Patience(self._placement, self.life.session_id), 0
-        laid: dict[int, tuple[Message, Artifacts]] = {}
-        done, left = await self._repeated([self._named(draft) for draft in drafts])
+        there, left = await self._repeated([self._named(draft) for draft in drafts])
+        done += there
         left = await self._laid(left, laid)
         together = self.store.capabilities.atomic and len(left) <= (self.store.capabilities.max_batch or len(left))
         while left:
@@ -369,7 +382,8 @@ class Log:
                     seen.take(event)
                     self._said(event)
                 seen.as_of = self._placement.now()
-                done, left = [*done, *events], left[len(events) :]
+                done += events
+                left = left[len(events) :]
                 continue
             await self._meet(seen, outcomes, events)
             lost += 1
@@ -380,7 +394,6 @@ class Log:
                 seen, drafts = await self._decided(decide)
                 left = await self._laid([self._named(draft) for draft in drafts], laid)
         self._learnt(seen)
-        return done
 
     async def _decided(self, decide: Decide) -> tuple[Seen, Sequence[Draft]]:
         """What is to be appended to what was seen. That it is nothing, or may not be, is said of the log as it is now: no put would meet others."""
@@ -395,14 +408,15 @@ class Log:
         """The drafts, with the large texts of their messages stored; `laid` has those of messages of which that was done before."""
         new = [m for draft in drafts if (m := draft.message) is not None and id(m) not in laid and not draft.artifacts and large_texts(m)]
         if new:
-            found = await self._lay([(message, ()) for message in new])
+            said = any(draft.type is EventType.MESSAGE for draft in drafts)  # a quota keeps nobody from a compaction
+            found = await self._lay([(message, ()) for message in new], refuses=said)
             laid |= {id(message): (message, artifacts) for message, artifacts in zip(new, found, strict=True)}
         return [replace(draft, artifacts=laid[id(draft.message)][1]) if id(draft.message) in laid else draft for draft in drafts] if laid else drafts
 
-    async def _lay(self, messages: Sequence[tuple[Message, Artifacts]]) -> list[Artifacts]:
+    async def _lay(self, messages: Sequence[tuple[Message, Artifacts]], *, refuses: bool) -> list[Artifacts]:
         while True:
             try:
-                return await self._uploads.lay(self.life, messages)
+                return await self._uploads.lay(self.life, messages, refuses=refuses)
             except Overtaken:
                 await self.renew()
 
@@ -451,7 +465,7 @@ class Log:
         events: list[Event] = []
         now = self._placement.now()
         for draft in drafts:
-            event = state.next(draft, tenant=self.life.tenant, incarnation=self.life.incarnation, now=now, version=version_at(now))
+            event = state.next(draft, tenant=self.life.tenant, incarnation=self.life.incarnation, now=now, version=self.life.version_at(now))
             events.append(event)
             state = state.with_event(event)
         return events
@@ -499,10 +513,10 @@ class Log:
         before = event.draft.artifacts
         artifacts: Artifacts = ()
         if large_texts(message):
-            (artifacts,) = await self._lay([(message, () if anew else before)])
+            (artifacts,) = await self._lay([(message, () if anew else before)], refuses=False)
         now = self._placement.now()
         version = version_at(now, event.version)
-        owed = self._dropping(before, artifacts, version)
+        owed = self._uploads.dropping(self.life, before, artifacts, message, version)
         new = event.changed(message, tokens, artifacts=artifacts, owed=owed, version=version, now=now)
         changed = await self._put_over(event, new.owing(self._passages.owed_by(new.draft, new.parts)))
         if changed is None:
@@ -518,17 +532,11 @@ class Log:
         self._wrote(settled)
         return settled
 
-    def _dropping(self, before: Artifacts, artifacts: Artifacts, version: int) -> tuple[Owed, ...]:
-        """What an event owes that has other large texts than before."""
-        kept = set(chunks_of(artifacts))
-        gone = [chunk for chunk in chunks_of(before) if chunk not in kept]
-        return (Owed(f"{DROP}:{version}", DROP, {"ids": ids_of(self.life, gone)}),) if gone else ()
-
     async def redact(self, event: Event, owed: tuple[Owed, ...]) -> Event | None:
         """Let nothing be left of what the message at its place said, and owe this from now on; None where it has changed since it was read."""
         now = self._placement.now()
         version = version_at(now, event.version)
-        owed = (*owed, *self._dropping(event.draft.artifacts, (), version))
+        owed = (*owed, *self._uploads.dropping(self.life, event.draft.artifacts, (), None, version))
         return await self._put_over(event, event.redacted(owed, version=version, now=now), erases=True)
 
     async def _put_over(self, event: Event, new: Event, *, erases: bool = False) -> Event | None:

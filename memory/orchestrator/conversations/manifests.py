@@ -3,6 +3,7 @@
 Room is reserved first (`reservations.py`), then the chunks are put, the manifest last: on condition of the version that it replaces, so that of
 several writers each replaces what it saw. Until then nobody sees anything of an upload. The manifest owes to drop what it replaces, its tombstone
 what it named. What no manifest comes to name is dropped by a sweep, once it was not renewed for `mark_life`; at once where its writer fails.
+The sweep changes the version under the path before: a writer that wakes up then puts nothing there, looks again, and is told.
 
 A chunk's key is told by the upload and its number. So who reads gets the bytes of one upload: all of them, whose SHA-256 is checked, or an error.
 """
@@ -21,8 +22,9 @@ from memory.domain import ids
 from memory.domain.artifact import Artifact, ArtifactPage
 from memory.domain.errors import Conflict, CorruptRecord, InvalidInput, MemoryTiersError, NotFound, QuotaExceeded, StoreError, StoreUnavailable
 from memory.orchestrator.collections import ARTIFACTS, MANIFESTS, RESERVATIONS
+from memory.orchestrator.conversations.balances import bytes_of
 from memory.orchestrator.conversations.life import Life
-from memory.orchestrator.conversations.reservations import LOOK, Lapsed, Reservations, bytes_of
+from memory.orchestrator.conversations.reservations import LOOK, Lapsed, Reservations
 from memory.orchestrator.conversations.sessions import SessionRecords, life_of
 from memory.orchestrator.conversations.uploads import delete_chunks
 from memory.orchestrator.erasure import Erasure
@@ -32,11 +34,10 @@ from memory.orchestrator.session_keys import scope_of
 from memory.orchestrator.split import CONVERSATION
 from memory.orchestrator.steps import step
 from memory.orchestrator.turns import Patience
-from memory.orchestrator.versions import version_at
 from memory.ports.query import Eq, In, Order, Query, Tenant, within
 from memory.ports.record import Corrupt, FieldValue, Key, Owed, Partition, Record, Stored, Tombstone
 from memory.ports.store import Store
-from memory.ports.writes import Absent, AtVersion, Delete, Outcome, Put, Status
+from memory.ports.writes import Absent, AtVersion, Delete, Newer, Outcome, Put, Status
 
 log = logging.getLogger(__name__)
 
@@ -51,6 +52,8 @@ DELETED_AT_ONCE = 8
 ASKED_AT_ONCE = 100
 DROP, DROP_CHUNKS = "artifact.drop", "artifact.drop_chunks"
 """The steps that drop an upload which no manifest names any more, and that delete the chunks of one which was given up."""
+NEVER_STOOD = "never_stood"
+"""In the note of a tombstone under a path where no manifest has been: it shuts out a writer that slept."""
 CLEAR = "artifact.clear"
 """What the deletion of an artifact owes: no entry points to it any more."""
 
@@ -72,7 +75,7 @@ class _Upload:
     name: str
     reservation: Record
     artifact_id: str | None = None
-    """That the artifact is to have, where nothing ever stood under its path."""
+    """That the artifact is to have, which is put only where nothing ever stood under its path."""
     size: int = 0
     chunks: int = 0
     hash: Any = field(default_factory=hashlib.sha256)
@@ -124,15 +127,16 @@ class Manifests:
         life = life_of(await self._sessions.record(tenant, session_id))
         key = _key(life, path)
         stands = await self._readable(key)
-        if artifact_id is not None and isinstance(stands, Record | Tombstone):
-            raise Stands(stands)
+        if artifact_id is not None and (there := _ever_stood(stands)):
+            raise Stands(there)
         if isinstance(stands, Record):
             await self._holds.refuse_partition(life.partition, whole=False)
-        name = f"{self._placement.next_version()}-{self._placement.nonce()}"
+        name, wanted = f"{self._placement.next_version()}-{self._placement.nonce()}", self._id_over(life, stands, artifact_id)
         upload: _Upload | None = None
         try:
-            upload = _Upload(life, key, name, await self._reservations.reserve(life, name, key, size or 0), artifact_id)
+            upload = _Upload(life, key, name, await self._reservations.reserve(life, name, key, size or 0, wanted), artifact_id)
             await self._lay(upload, data)
+            await self._reservations.see(tenant, [name], refuses=True)
             upload.reservation = await self._reservations.renew(upload.reservation)
         except Lapsed:
             await self._not_there_any_more(upload)
@@ -196,7 +200,9 @@ class Manifests:
         now, life = self._placement.now(), upload.life
         fields: dict[str, FieldValue] = {"conversation_id": life.session_id, "upload": upload.name, "data": data}
         key = Key(life.tenant, _chunk_id(life.tenant, life.scope, upload.name, number))
-        return Put(ARTIFACTS, Record(key, life.scope, version_at(now), now, now, fields=fields, generation=life.generation, tier="mid"), Absent())
+        return Put(
+            ARTIFACTS, Record(key, life.scope, life.version_at(now), now, now, fields=fields, generation=life.generation, tier="mid"), Absent()
+        )
 
     async def _is_of_before(self, upload: _Upload, outcome: Outcome) -> bool:
         """Whether a write was rejected for the session's generation, which was only raised. Raises `NotFound` where the session has ended."""
@@ -226,10 +232,22 @@ class Manifests:
             stands = await self._readable(upload.key)
             if isinstance(stands, Record | Tombstone) and any(owed.id == f"{DROP}:{upload.name}" for owed in stands.owed):
                 return manifest  # it stood, and its answer was lost: others have replaced or deleted it since
-            upload.reservation = await self._reservations.renew(upload.reservation)
-            if upload.artifact_id is not None and isinstance(stands, Record | Tombstone):
+            wanted = self._id_over(upload.life, stands, upload.artifact_id)
+            try:
+                upload.reservation = await self._reservations.renew(upload.reservation, wanted)
+            except Lapsed:
+                if await self._reservations.stood(upload.life.tenant, upload.name):
+                    return manifest  # and they have dropped it by now
+                raise
+            if upload.artifact_id is not None and (there := _ever_stood(stands)):
                 await self._give_up(upload.life.tenant, upload.name)
-                raise Stands(stands)
+                raise Stands(there)
+
+    def _id_over(self, life: Life, stands: Stored | None, given: str | None) -> str:
+        """The id of an artifact put over what stands under its path: the same, or the one given, or a new one."""
+        if isinstance(stands, Record):
+            return str(stands.fields["artifact_id"])
+        return given or self._placement.new_id(life.tenant, life.scope)
 
     async def _at_its_place(self, manifest: Record, stands: Stored | None) -> Outcome:
         """Put it, and once more where the store did not say what came of it."""
@@ -242,9 +260,8 @@ class Manifests:
 
     def _manifest(self, upload: _Upload, path: str, media_type: str, digest: str, stands: Stored | None) -> Record:
         life, now, before = upload.life, self._placement.now(), stands if isinstance(stands, Record) else None
-        given = upload.artifact_id or self._placement.new_id(life.tenant, life.scope)
         fields: dict[str, FieldValue] = {
-            "artifact_id": given if before is None else before.fields["artifact_id"],
+            "artifact_id": upload.reservation.fields["artifact_id"],
             "incarnation": life.incarnation,
             "upload": upload.name,
             "size": upload.size,
@@ -255,7 +272,7 @@ class Manifests:
         return Record(
             key=upload.key,
             scope=life.scope,
-            version=version_at(now, getattr(stands, "version", 0)),
+            version=life.version_at(now, getattr(stands, "version", 0)),
             created_at=now if before is None else before.created_at,
             updated_at=now,
             fields=fields,
@@ -266,33 +283,13 @@ class Manifests:
         )
 
     async def _hold(self, upload: _Upload, manifest: Record) -> None:
-        """The manifest stands: its upload is under way no more. A sweep sees to that too, unless it may have given the upload up before."""
+        """The manifest stands: its upload is under way no more. A sweep sees to that too."""
         try:
             await self._reservations.hold(upload.reservation, upload.size, str(manifest.fields["artifact_id"]))
-        except Lapsed:
-            stood = await self._takes_back(manifest)
+        except Lapsed:  # a sweep has held it, or it went since with its session or by others
             await self._not_there_any_more(upload)
-            if stood:
-                raise self._too_slow() from None
         except StoreError as error:
-            if self._placement.now() - upload.reservation.updated_at > self._placement.settings.mark_life / 2:
-                raise
             log.info("a sweep will see that artifact %s is held: %s", manifest.fields["artifact_id"], error)
-
-    async def _takes_back(self, manifest: Record) -> bool:
-        """Delete a manifest whose upload is held no more, at a later version where it was numbered since.
-
-        False where others have replaced or deleted it: the upload went with it.
-        """
-        there: Stored | None = manifest
-        with suppress(StoreError):
-            while isinstance(there, Record) and there.fields["upload"] == manifest.fields["upload"]:
-                outcome = await self._placement.write_one("artifacts.delete", self._store, self._deletion(there))
-                if outcome.applied:
-                    return True
-                there = outcome.stored
-            return False
-        return True
 
     async def _not_there_any_more(self, upload: _Upload | None) -> None:
         """Raise `NotFound` where an upload was given up since its session has ended."""
@@ -329,19 +326,36 @@ class Manifests:
         key = Key(reservation.key.tenant, str(reservation.fields["manifest"]))
         manifest = await self._standing(key)
         if isinstance(manifest, Record) and manifest.fields.get("upload") == reservation.fields["upload"]:
+            await self._reservations.see(key.tenant, [str(reservation.fields["upload"])])
             with suppress(Lapsed):  # another was first
                 await self._reservations.hold(reservation, int(str(manifest.fields["size"])), str(manifest.fields["artifact_id"]))
             return True
-        if self._placement.now() - reservation.updated_at > self._placement.settings.mark_life and not isinstance(manifest, Corrupt):
+        lapsed = self._placement.now() - reservation.updated_at > self._placement.settings.mark_life
+        if lapsed and not isinstance(manifest, Corrupt) and await self._shut_out(key, manifest):
             await self._drop_given_up(reservation)
             return True
         return False
+
+    async def _shut_out(self, key: Key, stands: Stored | None) -> bool:
+        """Have whoever saw what stands there put nothing in its place before he looks again; false where another has done something there since.
+
+        Nothing else of it changes. Where nothing stands a tombstone is left that says so, older than any manifest: it takes the place of none.
+        """
+        version, until = self._placement.next_version(getattr(stands, "version", 0)), self._placement.tombstone_until()
+        write: Put | Delete
+        if isinstance(stands, Record):
+            write = Put(MANIFESTS, replace(stands, version=version), AtVersion(stands.version))
+        elif isinstance(stands, Tombstone):
+            write = Delete(MANIFESTS, key, version, AtVersion(stands.version), stands.owed, stands.note, None if stands.owed else until)
+        else:
+            write = Delete(MANIFESTS, key, 1, Newer(), note={NEVER_STOOD: True}, discard_at=until)
+        return (await self._placement.write_one("artifacts.shut_out", self._store, write)).applied
 
     async def _drop_noted(self, pending: Pending, owed: Owed) -> bool:
         """Drop what a manifest named: its chunks, then the room that they took."""
         tenant, said = pending.owner.key.tenant, owed.data
         await self._delete_chunks(pending.store, tenant, said["scope"], said["upload"], said["bytes"])
-        await self._reservations.give_back(tenant, said["upload"])
+        await self._reservations.give_back(tenant, said["upload"], stood=True)
         return True
 
     async def _clear_noted(self, pending: Pending, owed: Owed) -> bool:
@@ -493,6 +507,13 @@ class Manifests:
 def _key(life: Life, path: str) -> Key:
     """Where the manifest of a path stands in this life of the session."""
     return Key(life.tenant, ids.derived_id(life.tenant, life.scope, "artifact", life.incarnation, path))
+
+
+def _ever_stood(stands: Stored | None) -> Record | Tombstone | None:
+    """What stands under a path, or was deleted there."""
+    if isinstance(stands, Record) or (isinstance(stands, Tombstone) and NEVER_STOOD not in stands.note):
+        return stands
+    return None
 
 
 def _session_of(manifest: Record) -> str:

@@ -63,10 +63,20 @@ class _Failed:
 
 @dataclass(slots=True)
 class Left:
-    """What became of the messages of one session that had left: ids of the entries made now, and why others were not made yet."""
+    """What became of the messages of one session that had left: ids of the entries made now, and why others were not made yet. `owing`: the events of
+    the session that owed something, and what they owe still."""
 
     entries: list[str] = field(default_factory=list)
     waiting: list[str] = field(default_factory=list)
+    owing: list[Record] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class _Awaited:
+    """An event for which somebody here waits, as it stands now, and the ids of the entries made for it."""
+
+    event: Record
+    entries: list[str]
 
 
 class Onward:
@@ -93,8 +103,7 @@ class Onward:
         self._owes = callback is not None
         self._failed: dict[Key, _Failed] = {}
         self._asked: set[Key] = set()
-        self._heard: dict[Key, list[str]] = {}
-        """For what events somebody here waits, and the ids of the entries made for them."""
+        self._heard: dict[Key, _Awaited] = {}
         self._waiting: dict[Key, Pending] = {}
         """For what events the callback is to be asked beside sweeps."""
         self._asking: asyncio.Task[None] | None = None
@@ -114,11 +123,13 @@ class Onward:
         owners = [row async for page in self._placement.pages("onward.owed", store, query) for row in page.records if isinstance(row, Record)]
         for owner in sorted(owners, key=lambda owner: owner.created_at):
             self._failed.pop(owner.key, None)
-            self._heard[owner.key] = told.entries
+            self._heard[owner.key] = heard = _Awaited(owner, told.entries)
             try:
-                left = await self._outbox.finish(Pending(MESSAGES, store, owner))
+                left = await self._outbox.finish(Pending(MESSAGES, store, owner), only=LEAVE)
             finally:
                 self._heard.pop(owner.key, None)  # another may have waited for it too
+            if left:
+                told.owing.append(replace(heard.event, owed=left))
             if any(owed.step == LEAVE for owed in left):
                 told.waiting.append(f"what was said in session {record.fields['session_id']!s} is not onward yet: {self._why(owner.key)}")
         return told
@@ -145,8 +156,19 @@ class Onward:
             finally:
                 self._asked.discard(owner.key)
         made = await self.taught.store(owner, session, owed.data)
-        self._heard.get(owner.key, []).extend(made)
+        if (heard := self._heard.get(owner.key)) is not None:
+            heard.entries.extend(made)
         return True
+
+    async def foreseen(self, owner: Record, owed: Owed) -> list[Record] | None:
+        """The entries that a sweep would make now of what was answered; None where nobody has been asked yet."""
+        if (session := await self._session(owner)) is None:
+            return []
+        return await self.taught.foreseen(owner, session, owed.data) if MADE in owed.data else None
+
+    def is_to_ask(self, owner: Record) -> bool:
+        """Whether a sweep here would have the callback asked about this event."""
+        return self._callback is not None and not self._is_left_alone(owner.key)
 
     def _ask_beside(self, pending: Pending) -> None:
         self._waiting.setdefault(pending.owner.key, pending)
@@ -155,19 +177,29 @@ class Onward:
 
     async def _ask_waiting(self) -> None:
         while self._waiting:
-            key, found = next(iter(self._waiting.items()))
-            del self._waiting[key]
-            try:
-                with step("onward.owed"):
-                    (owner,) = await found.store.get(found.collection, [key])
-                if isinstance(owner, Record) and key not in self._heard:
-                    self._heard[key] = []
-                    try:
-                        await self._outbox.finish(replace(found, owner=owner))
-                    finally:
-                        self._heard.pop(key, None)
-            except MemoryTiersError as error:  # a sweep finds it again
-                log.info("what was said is not onward yet: %s", error)
+            answered: list[Pending] = []
+            while self._waiting:
+                answered += await self._ask_next()
+            await self._outbox.finish_all(answered)  # what else these owe may have waited for all that their sessions owed
+
+    async def _ask_next(self) -> list[Pending]:
+        """Ask about the event that waits longest; what it owes still, where nobody is to be asked about it any more."""
+        key, found = next(iter(self._waiting.items()))
+        del self._waiting[key]
+        try:
+            with step("onward.owed"):
+                (owner,) = await found.store.get(found.collection, [key])
+            if isinstance(owner, Record) and key not in self._heard:
+                self._heard[key] = heard = _Awaited(owner, [])
+                try:
+                    left = await self._outbox.finish(replace(found, owner=owner), only=LEAVE)
+                finally:
+                    self._heard.pop(key, None)
+                if left and not any(owed.step == LEAVE for owed in left):
+                    return [replace(found, owner=replace(heard.event, owed=left))]
+        except MemoryTiersError as error:  # a sweep finds it again
+            log.info("what was said is not onward yet: %s", error)
+        return []
 
     async def asked(self) -> None:
         """Wait until the callback has been asked for all that sweeps found."""
@@ -221,7 +253,9 @@ class Onward:
             raise error
         if not outcome.applied:
             return False  # others were first, or the message was changed; who looks next sees it
-        return not any(owed.step == LEAVE for owed in await self._outbox.finish(Pending(MESSAGES, pending.store, noted)))
+        if (heard := self._heard.get(owner.key)) is not None:
+            heard.event = noted
+        return not any(owed.step == LEAVE for owed in await self._outbox.finish(Pending(MESSAGES, pending.store, noted), only=LEAVE))
 
     async def _let_in(self, tenant: str, drafts: Sequence[EntryDraft]) -> list[EntryDraft]:
         """Those that may be written; of the others nothing is made."""

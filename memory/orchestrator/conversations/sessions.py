@@ -23,6 +23,7 @@ from memory.orchestrator.conversations.log import Log
 from memory.orchestrator.conversations.passages import Passages
 from memory.orchestrator.conversations.places import NOWHERE, Places
 from memory.orchestrator.conversations.previews import preview_of
+from memory.orchestrator.conversations.reservations import Reservations
 from memory.orchestrator.conversations.seen import REMEMBERED_FOR
 from memory.orchestrator.conversations.uploads import Uploads
 from memory.orchestrator.entry_records import copied
@@ -47,6 +48,10 @@ MOST_BEHIND = 10_000
 FOLLOW = "follow"
 LOGS = 64
 """Of how many sessions it is remembered what was read."""
+MADE_FROM = "made_from"
+"""In the body of a session that forked off from another: when the oldest session began from which it has what was said."""
+END = "end"
+"""What the event owes that ends a session: its entries go where the rules say (see `endings.py`)."""
 UNLEARN = "unlearn"
 """What the erasure of a session owes: the end of what was made of it (see `onward.py`)."""
 
@@ -64,6 +69,8 @@ class SessionDraft:
     tags: Sequence[str] = ()
     metadata: Mapping[str, Any] = field(default_factory=dict)
     expires_at: datetime | timedelta | None = None
+    made_from: int | None = None
+    """Of a fork: since when there was what it begins with."""
 
 
 class SessionRecords:
@@ -72,7 +79,7 @@ class SessionRecords:
     owed_follow = (Owed(FOLLOW, FOLLOW),)
     """What an event owes that lists must know of: see `follow`."""
 
-    def __init__(self, placement: Placement, *, outbox: Outbox, erasure: Erasure, passages: Passages) -> None:
+    def __init__(self, placement: Placement, *, outbox: Outbox, erasure: Erasure, passages: Passages, reservations: Reservations) -> None:
         self._placement = placement
         self._outbox = outbox
         self._erasure = erasure
@@ -82,7 +89,7 @@ class SessionRecords:
         """Records as they were last read or written here, and when."""
         self._behind: dict[Key, tuple[Record, State, datetime]] = {}
         outbox.register(FOLLOW, self._follow_noted)
-        self.uploads = Uploads(placement, outbox)
+        self.uploads = Uploads(placement, outbox, reservations)
 
     # -- one session --------------------------------------------------------------------------------------------------
 
@@ -132,6 +139,7 @@ class SessionRecords:
             "system": None if draft.system is None else draft.system.model_dump(mode="json", exclude_defaults=True),
             "title": draft.title,
             "metadata": dict(draft.metadata),
+            MADE_FROM: draft.made_from,
         }
         body: dict[str, JsonValue] = {"incarnation": ids.new_id(tenant, scope, version_at(now), self._placement.random_bits)}
         body |= {name: value for name, value in said.items() if value}
@@ -139,15 +147,20 @@ class SessionRecords:
 
     async def record(self, tenant: str, session_id: str) -> Record:
         """The session's own record. Raises `NotFound` where there is no such session (B19)."""
-        with step("session.read"):
-            (stored,) = await self._placement.topology.archive.get(SESSIONS, [session_key(tenant, session_id)])
-        if isinstance(stored, Corrupt):
-            await self._placement.locate(SESSIONS, stored.key)  # raises what says so
-        if not isinstance(stored, Record) or self.is_over(stored):
+        stored = await self.stored(tenant, session_id)
+        if stored is None or self.is_over(stored):
             self._told.pop(session_key(tenant, session_id), None)
             raise NotFound(session_id, "session")
         self._remember(stored)
         return stored
+
+    async def stored(self, tenant: str, session_id: str) -> Record | None:
+        """The session's own record, also of one that has expired and is hidden; None where there is none."""
+        with step("session.read"):
+            (stored,) = await self._placement.topology.archive.get(SESSIONS, [session_key(tenant, session_id)])
+        if isinstance(stored, Corrupt):
+            await self._placement.locate(SESSIONS, stored.key)  # raises what says so
+        return stored if isinstance(stored, Record) else None
 
     async def lives(self, tenant: str, session_ids: Collection[str]) -> dict[str, str]:
         """The incarnation of each of these sessions that is there, read in one call."""
@@ -293,7 +306,7 @@ class SessionRecords:
         with step("session.read"):
             (stored,) = await self._placement.topology.archive.get(SESSIONS, [key])
         life: dict[str, JsonValue] = {"tenant": tenant, "session_id": session_id, "incarnation": None}
-        if isinstance(stored, Record) and micros(stored.created_at) < before:
+        if isinstance(stored, Record) and is_of_before(stored, before):
             unlearn = Owed(UNLEARN, UNLEARN, {**life, "incarnation": stored.body["incarnation"]})
             said = await self._erasure.erase(partition, (unlearn,), older_than=(stored.generation or 0) + 1)
         else:
@@ -302,9 +315,14 @@ class SessionRecords:
         self._logs.pop((tenant, session_id), None)
         return said
 
-    async def erase_expired(self, record: Record) -> None:
-        """Erase a session that has expired, and not one that was created of its id since. Entries of its scope have an expiry of their own."""
-        await self._erasure.erase(record.partition, older_than=(record.generation or 0) + 1)
+    async def erase_expired(self, record: Record, *, never_shown: bool = False) -> None:
+        """Erase a session that has expired, with what was made of it, and not one that was created of its id since. Entries of its scope have an
+        expiry of their own. One that was `never_shown` to anybody goes also where its user is under legal hold."""
+        session_id, incarnation = record.fields["session_id"], record.body["incarnation"]
+        life: dict[str, JsonValue] = {"tenant": record.key.tenant, "session_id": str(session_id), "incarnation": incarnation}
+        await self._erasure.erase(
+            record.partition, (Owed(UNLEARN, UNLEARN, life),), older_than=(record.generation or 0) + 1, holdable=not never_shown
+        )
 
     # -- many ---------------------------------------------------------------------------------------------------------
 
@@ -372,8 +390,20 @@ def _place(record: Record) -> int:
 
 def draft_like(record: Record, **metadata: Any) -> SessionDraft:
     """A session that begins as this one does, its metadata added to."""
-    info, system = info_of(record), system_of(record)
-    return SessionDraft(None, system, info.user, info.agent, info.namespace, info.title, info.tags, {**info.metadata, **metadata})
+    info, system, began = info_of(record), system_of(record), _began(record)
+    more = {**info.metadata, **metadata}
+    return SessionDraft(None, system, info.user, info.agent, info.namespace, info.title, info.tags, more, made_from=began)
+
+
+def _began(record: Record) -> int:
+    """The moment that is older than nothing which was said in the session, or in those from which it has it."""
+    body: Mapping[str, Any] = record.body
+    return min(micros(record.created_at), int(body.get(MADE_FROM, micros(record.created_at))))
+
+
+def is_of_before(record: Record, version: int) -> bool:
+    """Whether a session was created before this version, or has what was said in one that was."""
+    return _began(record) < version
 
 
 def life_of(record: Record) -> Life:

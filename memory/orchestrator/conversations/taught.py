@@ -63,9 +63,7 @@ class Taught:
         Their messages are looked at once all stand: whoever erases one of them later finds the entries. Raises `QuotaExceeded` where there is no room
         for all of them: none is made then.
         """
-        records = [self._record(owner, session, number, answer) for number in range(len(answer[MADE]))]
-        located = await self._placement.locate_many(ENTRIES, [record.key for record in records])
-        fresh = [record for record, there in zip(records, located, strict=True) if not (there.record or there.tombstone or there.corrupt)]
+        fresh = await self._fresh(owner, session, answer)
         async with self._quotas.admitted(owner.key.tenant, [Newcomer.of(record, derived=True) for record in fresh]) as stay:
             made = await self._put(fresh)
             stay.update(one.owner.key for one in made)
@@ -77,6 +75,18 @@ class Taught:
         finally:
             self._founded.difference_update(keys)
         return [key.id for key in keys]
+
+    async def foreseen(self, owner: Record, session: Record, answer: Mapping[str, Any]) -> list[Record]:
+        """What `store` would make now, with room for the vectors that they will have. Nothing is written, and quotas are not asked."""
+        fresh = await self._fresh(owner, session, answer)
+        if not fresh or not await self._is_said(self._sessions.log(session), Places.told(answer[OF])):
+            return []
+        return await self._meaning.with_room(fresh)
+
+    async def _fresh(self, owner: Record, session: Record, answer: Mapping[str, Any]) -> list[Record]:
+        records = [self._record(owner, session, number, answer) for number in range(len(answer[MADE]))]
+        located = await self._placement.locate_many(ENTRIES, [record.key for record in records])
+        return [record for record, there in zip(records, located, strict=True) if not (there.record or there.tombstone or there.corrupt)]
 
     async def _put(self, fresh: Sequence[Record]) -> list[Pending]:
         made: list[Pending] = []
@@ -135,10 +145,15 @@ class Taught:
             living = (await self._sessions.record(tenant, session_id)).body["incarnation"]
         if living is not None and living == owed.data["incarnation"]:
             return False  # its erasure comes first
+        async for entry in self.outlived(tenant, session_id, living):
+            await self._erasure.delete(ENTRIES, entry.key, held="left")
+        return True
+
+    async def outlived(self, tenant: str, session_id: str, living: object = None) -> AsyncIterator[Record]:
+        """The entries that were made of what was said in lives of this session that are over, whichever it lives now."""
         async for entry in self._made_of(tenant, session_id):
             if SAID_IN in entry.body and entry.body[SAID_IN]["incarnation"] != living and not await self._lives(entry):
-                await self._erasure.delete(ENTRIES, entry.key, held="left")
-        return True
+                yield entry
 
     async def forget(self, log: Log, place: int) -> None:
         """Delete the entries that were made of the message at this place, which was erased."""

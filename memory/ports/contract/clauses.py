@@ -117,7 +117,11 @@ _ALL = (
     Clause("filter.holds", "Every operator holds for exactly what it says, missing values and nesting included.", "memory.ports.query", "filter"),
     Clause("filter.prefix", "`StartsWith` finds the texts that begin so, character by character, and no others.", "StartsWith", "filter"),
     Clause("filter.zones", "A moment in a filter is the same moment in any zone.", "FieldValue", "filter"),
-    Clause("count.exact", "A count tells how many match, and roughly what they take, whatever limit and cursor.", "Store.count"),
+    Clause(
+        "count.exact",
+        "A count tells how many match, and roughly what they take, whatever limit and cursor; `counted_bytes` tells it of a record before it stands.",
+        "Store.count, counted_bytes",
+    ),
     Clause("everywhere.all", "A whole tenant and everywhere answer everything there.", "Tenant, Everywhere", "tenant_wide"),
     Clause(
         "partitions.exact",
@@ -153,7 +157,7 @@ _ALL = (
     Clause("durable.survives", "What was acknowledged survives the death of process and server.", "Capabilities.durable", "durable"),
     Clause("epoch.tells", "A store that may lose data tells by its epoch that it was restarted.", "Store.epoch"),
     Clause("damage.apart", "A damaged record is answered as corrupt, and its neighbours are served.", "Corrupt", "durable"),
-    Clause("damage.counted", "What was found damaged and set aside is counted, until it is deleted.", "Health", "durable"),
+    Clause("damage.counted", "What was found damaged and is in quarantine is counted, until it is deleted.", "Health", "durable"),
     Clause("damage.writes", "No condition on what stands holds for a corrupt record; a new write heals.", "memory.ports.writes", "durable"),
     Clause("damage.erased", "Erasure reaches a corrupt record of the asked partitions and no other.", "Store.delete_matching", "durable"),
     Clause("shared.sees", "Clients see each other's acknowledged writes at once, in every question.", "Capabilities.shared", "shared"),

@@ -47,7 +47,7 @@ class Harness:
     exact_scores: ClassVar[bool] = False
     """Whether scores by words are those of the store in memory (BM25F as in `memory.ports.text`), rounding aside. No store must have that."""
     quarantines: ClassVar[bool] = False
-    """Whether a damaged record is set aside when it is met, and counted by `check` as quarantined."""
+    """Whether a damaged record is quarantined when it is met, and counted so by `check`."""
     ttl_patience: ClassVar[timedelta] = timedelta(seconds=5)
     """Where `ttl` is claimed: how long the store may take to forget what is past its time."""
     remote: ClassVar[bool] = False

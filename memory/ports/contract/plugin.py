@@ -97,12 +97,18 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 def depth_of(config: pytest.Config, item: pytest.Item, harness: type[Harness]) -> Depth:
     """How much this test draws for this harness: less where the run is quick, and where the harness's primary is asked the same in full."""
     from memory.ports.contract.depth import DEPTHS, FULL, QUICK
-    from memory.ports.contract.judges import MARK, fits
 
     if chosen := config.getoption("contract_depth"):
         return DEPTHS[chosen]
+    return QUICK if asked_of_primary(config, item, harness) else FULL
+
+
+def asked_of_primary(config: pytest.Config, item: pytest.Item, harness: type[Harness]) -> bool:
+    """Whether this run asks the harness's primary the same."""
+    from memory.ports.contract.judges import MARK, fits
+
     primary = next((one for one in config.stash[HARNESSES] if one.name == harness.primary), None)
-    return QUICK if primary is not None and all(fits(mark, primary) for mark in item.iter_markers(MARK)) else FULL
+    return primary is not None and all(fits(mark, primary) for mark in item.iter_markers(MARK))
 
 
 def _beyond_its_depth(config: pytest.Config, item: pytest.Item) -> bool:

@@ -76,7 +76,7 @@ async def test_a_damaged_record_is_answered_as_corrupt_and_its_neighbours_as_the
     wrote = await _filled(store)
     others = [await live(store, 0, at) for at in (ELSEWHERE, FOREIGN)]
     async with _damaged(harness, store):
-        for _ in range(2):  # also once it has been set aside
+        for _ in range(2):  # also once it is in quarantine
             answers = await store.get(SAMPLES, [key_of(n) for n in NUMBERS])
             damaged = answers[DAMAGED]
             assert isinstance(damaged, Corrupt), f"damaged, and answered as {damaged}"
@@ -201,7 +201,7 @@ async def test_search_by_meaning_does_not_fail_over_a_corrupt_record(harness: Ha
 @needs("durable", "conditional")
 @pytest.mark.asyncio
 async def test_no_condition_on_what_stands_there_holds_for_a_corrupt_record(harness: Harness, store: Store) -> None:
-    """Neither where the damage is met by the write itself, nor once it has been set aside."""
+    """Neither where the damage is met by the write itself, nor once it is in quarantine."""
     roles = {6: Role.CACHED, 7: Role.ARRIVING}
     await done(store, *[put(replace(_full(n), role=roles.get(n, Role.HOME))) for n in range(1, 8)])
     writes: dict[int, Write] = {
@@ -264,7 +264,7 @@ async def _is_healed(store: Store, wrote: Record, numbers: Sequence[int] = NUMBE
 @clause("damage.writes")
 @needs("durable")
 @pytest.mark.asyncio
-@cells("met", [False, True], ids=["unseen", "set aside"])
+@cells("met", [False, True], ids=["unseen", "in quarantine"])
 async def test_a_new_put_heals(harness: Harness, store: Store, met: bool) -> None:
     """Whether the damage was met before or not. A write that is newer than anything goes through too, where there are conditions."""
     await _filled(store)
@@ -281,7 +281,7 @@ async def test_a_new_put_heals(harness: Harness, store: Store, met: bool) -> Non
 @clause("damage.writes")
 @needs("durable", "conditional")
 @pytest.mark.asyncio
-@cells("met", [False, True], ids=["unseen", "set aside"])
+@cells("met", [False, True], ids=["unseen", "in quarantine"])
 async def test_a_deletion_that_is_not_newer_is_refused_over_damage_as_such_a_put_is(harness: Harness, store: Store, met: bool) -> None:
     """Where the version can no longer be read, both go through."""
     await _filled(store)
@@ -311,7 +311,7 @@ async def test_a_delete_heals(harness: Harness, store: Store) -> None:
 @clause("damage.writes", "atomic.together")
 @needs("durable", "atomic", "conditional")
 @pytest.mark.asyncio
-@cells("met", [False, True], ids=["unseen", "set aside"])
+@cells("met", [False, True], ids=["unseen", "in quarantine"])
 async def test_together_with_a_corrupt_record_nothing_is_kept(harness: Harness, store: Store, met: bool) -> None:
     """Unseen it may be written over at its version, and then all is kept."""
     await _filled(store)
@@ -331,7 +331,7 @@ async def test_together_with_a_corrupt_record_nothing_is_kept(harness: Harness, 
 @clause("damage.erased")
 @needs("durable")
 @pytest.mark.asyncio
-@cells("met", [False, True], ids=["unseen", "set aside"])
+@cells("met", [False, True], ids=["unseen", "in quarantine"])
 async def test_erasure_reaches_a_corrupt_record_of_the_asked_partitions_and_no_other(harness: Harness, store: Store, met: bool) -> None:
     await _filled(store)
     part = Eq("type", "no such") if store.capabilities.filter else None
@@ -365,7 +365,7 @@ async def test_erasure_reaches_a_corrupt_record_in_every_collection(harness: Har
 @clause("damage.erased", "everywhere.all")
 @needs("durable", "tenant_wide")
 @pytest.mark.asyncio
-@cells("met", [False, True], ids=["unseen", "set aside"])
+@cells("met", [False, True], ids=["unseen", "in quarantine"])
 async def test_erasing_a_whole_tenant_reaches_its_corrupt_records_and_no_others(harness: Harness, store: Store, met: bool) -> None:
     await _filled(store)
     part = Eq("type", "no such") if store.capabilities.filter else None

@@ -123,12 +123,20 @@ async def test_sizes_follow_every_kind_of_write(store: Store) -> None:
         counted = await store.count(Query(SAMPLES, within(HERE)))
         assert counted.records == records
         assert expected / 2 <= counted.bytes <= expected * 4 + 10_000 * bool(records), f"{counted.bytes} bytes, about {expected} expected"
+        there = (await store.query(Query(SAMPLES, within(HERE)))).records
+        told = sum(store.counted_bytes(SAMPLES, one) for one in there if isinstance(one, Record))
+        assert told == pytest.approx(counted.bytes, rel=0.1), "as is told of each beforehand"
 
     def of(size: int, n: int = 1, **parts: Any) -> Record:
         return record(n, body={"said": "word " * (size // 5)}, **parts)
 
-    await done(store, put(of(100_000)))
+    handed_in = of(100_000, fields={"type": "fact", "tags": ("a", "b"), "confidence": None})
+    await done(store, put(handed_in))
     await sized(100_000, 1)
+    (stands,) = (await store.query(Query(SAMPLES, within(HERE)))).records
+    assert isinstance(stands, Record)
+    foreseen = store.counted_bytes(SAMPLES, replace(handed_in, generation=stands.generation))
+    assert foreseen == pytest.approx((await store.count(Query(SAMPLES, within(HERE)))).bytes, rel=0.1), "before it stands, too"
     for version in range(2, 8):
         await done(store, put(of(100_000, version=version), Newer()))
     await sized(100_000, 1)

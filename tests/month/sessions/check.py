@@ -346,10 +346,13 @@ class Retired:
 
 
 async def retired(run: Run, said: Said, owing: Owing) -> Retired:
-    """Rules end sessions and delete those that have ended and of which nothing is to be noted, each session one of these in a sweep."""
+    """Rules end sessions and delete those that have ended and of which nothing is to be noted, each session one of these in a sweep.
+
+    Those that are deleted first: what is read of the others' entries, behind the sweep, is pinned to none of them any more.
+    """
     done, waits = Retired(), [talk for talk, _ in owing]
     taken = [(rule, talk) for talk in run.talks.all.values() if (rule := talk.taken(said.begun)) is not None]
-    for _, talk in sorted(taken, key=lambda one: (one[0] != "quiet", one[1].created_at)):
+    for _, talk in sorted(taken, key=lambda one: (one[1].status != "ended", one[0] != "quiet", one[1].created_at)):
         if talk.status != "ended":
             talk.ended()
             done.ended += 1

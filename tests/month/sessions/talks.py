@@ -55,7 +55,7 @@ class Talks:
             said.wrong("is created at another time", f"{info.created_at}, not between {said.begun} and {said.ended}")
         self._begun += 1
         if (over := self.all.get((tenant, session_id))) is not None:
-            self.goes(model, over)
+            self.expires(model, over, said.ended)
         talk = Talk(tenant, session_id, self._begun, info.created_at, **draft)
         talk.count = int(talk.system is not None)
         self.all[tenant, session_id] = talk
@@ -72,10 +72,19 @@ class Talks:
         return len(scoped)
 
     def goes(self, model: Model, talk: Talk) -> None:
-        """A session is gone, and the entries that were made of it stay."""
+        """A rule has deleted a session, and the entries that were made of it stay."""
         model.unpin(talk.tenant, talk.id)
         self.all.pop((talk.tenant, talk.id), None)
         self.noted_before.setdefault((talk.tenant, talk.id), []).extend(talk.noted)
+
+    def expires(self, model: Model, talk: Talk, at: datetime) -> None:
+        """A session is gone with the entries that were made of it, also by one of its id before; those of its scope have an end of their own."""
+        self.goes(model, talk)
+        model.bury_free(talk.tenant, self.noted_before[talk.tenant, talk.id], at)
+
+    def made_of(self, talk: Talk) -> list[str]:
+        """The entries that were made of what was said in a session, or in one of its id before."""
+        return [*talk.noted, *self.noted_before.get((talk.tenant, talk.id), ())]
 
     def has_noted(self, talk: Talk, entry_id: str, lines: list[Line]) -> None:
         """An entry was made of these lines."""

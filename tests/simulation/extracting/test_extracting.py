@@ -10,9 +10,9 @@ import pytest
 from memory.ports.contract.cells import cells
 from tests.simulation.extracting.many import one, some
 from tests.simulation.extracting.slips import SLIPS
-from tests.support.depth import beyond
+from tests.support.depth import beyond, drawn
 
-SEEDS = 300 if os.environ.get("MEMORY_THOROUGH") else 30
+SEEDS = 300 if os.environ.get("MEMORY_THOROUGH") else drawn(30, quick=10)
 FIRST = int(os.environ.get("SIMULATION_FIRST", secrets.randbelow(10**9)))
 NOTICED_WITHIN = 1_000
 SOON_NOTICED = {

@@ -28,6 +28,7 @@ from tests.simulation.faults import CLOCK_ERROR
 from tests.simulation.linking.model import model_of
 from tests.simulation.lives import Worker, World, at_work, audited, loop_of, plan_of, play, servers_of
 from tests.simulation.loop import START, seeded
+from tests.simulation.setup import SETTINGS
 from tests.simulation.world import HOME
 
 TENANT, SCOPES = "acme", (Scope.session("s1"), Scope.user("ada"))
@@ -241,7 +242,8 @@ async def _all(world: Run) -> None:
     lives = [(acts, seeded(world.seed, 4, number)) for number, acts in enumerate(todo)]
     await at_work(world, lambda process: Linker(world, process), lives)
     auditor = world.process("auditor")
-    engine = await audited(world, auditor, 4 * CLOCK_ERROR, ROUNDS)
+    slices = 2 + len(world.linked) // SETTINGS.page  # as a sweep goes over the links, from a place in the middle until it has come round
+    engine = await audited(world, auditor, 4 * CLOCK_ERROR, ROUNDS, slices)
     await judge(world, engine, auditor.clock(), seeded(world.seed, 10))
 
 

@@ -22,7 +22,7 @@ SLIPS: dict[str, Slip] = {
     ),
     "an-erased-end-stays-linked": Slip(dangling, "Dangling._drop", "if not parents <= there:", "if not parents & there:"),
     "a-graph-tells-of-links-with-one-end": Slip(graph, "Graphs.graph", "_ends(row) <= ends and", "_ends(row) & ends and"),
-    "a-graph-forgets-who-superseded-whom": Slip(graph, "Graphs.graph", 'row.fields["relation"] == SUPERSEDES]', "False]"),
+    "a-graph-forgets-who-superseded-whom": Slip(graph, "Graphs.graph", '"target_id", there, SUPERSEDES', '"target_id", (), SUPERSEDES'),
     "a-graph-tells-of-links-made-later": Slip(graph, "Graphs.graph", "asked.known_at is None or row.created_at <= asked.known_at", "True"),
     "what-is-dimmed-shows-all-its-links": Slip(
         graph, "_may_show", 'hidden == 0 or (hidden == 1 and row.fields["relation"] == SUPERSEDES)', "hidden < 2"

@@ -7,7 +7,7 @@ import pytest
 from memory.ports.contract.cells import cells
 from tests.simulation.linking.run import played
 from tests.simulation.linking.slips import SLIPS
-from tests.simulation.lives import assert_noticed, fresh, one, unbroken
+from tests.simulation.lives import ENOUGH, assert_noticed, assert_shown, fresh, one, unbroken
 from tests.support.depth import beyond
 
 SEEDS = fresh(2_000)
@@ -24,9 +24,11 @@ SOON_NOTICED = {
 def test_nothing_is_broken_under_faults(capsys: pytest.CaptureFixture[str]) -> None:
     worlds = unbroken("linking", SEEDS, played, capsys)
     assert sum(len(world.plan.struck) for world in worlds) > len(SEEDS)
+    if len(SEEDS) < ENOUGH:
+        return
     assert sum(world.acknowledged for world in worlds) > 10 * len(SEEDS)
     assert sum(world.asked for world in worlds) > 30 * len(SEEDS)
-    assert sum(len(world.linked) for world in worlds) > 3 * len(SEEDS)
+    assert_shown(worlds, 0.65, lambda world: len(world.linked) > 2, "more than two links")
     assert {len(world.servers) for world in worlds} == {1, 2, 3}
 
 

@@ -13,10 +13,10 @@ SLIPS: dict[str, Slip] = {
     "the-cap-is-looked-at-before-the-append-only": Slip(
         scratchpads,
         "Scratchpads._append",
-        "    row = await self._put(partition, nonce, of)\n",
-        "    await of(await self._end(partition))\n"
-        "    async def unasked(end):\n        return self._says(end, data)\n"
-        "    row = await self._put(partition, nonce, unasked)\n",
+        "        row = await self._put(partition, nonce, of)\n",
+        "        await of(await self._end(partition))\n"
+        "        async def unasked(end):\n            return self._says(end, data)\n"
+        "        row = await self._put(partition, nonce, unasked)\n",
     ),
     "a-clearing-takes-what-it-did-not-see": Slip(scratchpads, "Scratchpads.clear", "max(seen.place, end.cleared)", "max(end.place, end.cleared)"),
     "a-clearing-gives-back-what-another-took": Slip(scratchpads, "Scratchpads.clear", "max(seen.place, end.cleared)", "seen.place"),
@@ -45,9 +45,15 @@ SLIPS: dict[str, Slip] = {
     "parts-come-after-their-row": Slip(
         scratchpads,
         "Scratchpads._append",
-        "        parts = await self._lay(partition, nonce, data)\n    row = await self._put(partition, nonce, of)\n",
-        "        pass\n    row = await self._put(partition, nonce, of)\n"
-        "    if len(data) > PART_BYTES:\n        parts = await self._lay(partition, nonce, data)\n",
+        "        parts = await self._lay(partition, nonce, data)\n    try:\n        row = await self._put(partition, nonce, of)\n",
+        "        pass\n    try:\n        row = await self._put(partition, nonce, of)\n"
+        "        if len(data) > PART_BYTES:\n            parts = await self._lay(partition, nonce, data)\n",
+    ),
+    "parts-of-what-has-no-room-stay": Slip(
+        scratchpads, "Scratchpads._append", "        await self._take_back(nonce, parts)\n        raise", "        raise"
+    ),
+    "parts-are-taken-back-of-what-may-yet-stand": Slip(
+        scratchpads, "Scratchpads._append", "except (ScratchpadFull, Conflict, Contended):", "except (ScratchpadFull, StoreError):"
     ),
     "parts-whose-row-never-came-stay": Slip(scratchpads, "Scratchpads._lay", "owed=(Owed(PART, PART, {}),),", "owed=(),"),
     "parts-go-though-their-row-stands": Slip(scratchpads, "Scratchpads._look_for_row", 'Gt("parts", 0)', 'Gt("parts", 9)'),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from memory.ports.contract.cells import cells
-from tests.simulation.lives import assert_noticed, fresh, one, unbroken
+from tests.simulation.lives import ENOUGH, assert_noticed, fresh, one, unbroken
 from tests.simulation.noting.run import played
 from tests.simulation.noting.slips import SLIPS
 from tests.support.depth import beyond
@@ -24,6 +24,8 @@ SOON_NOTICED = {
 def test_nothing_is_broken_under_faults(capsys: pytest.CaptureFixture[str]) -> None:
     worlds = unbroken("noting", SEEDS, played, capsys)
     assert sum(len(world.plan.struck) for world in worlds) > len(SEEDS)
+    if len(SEEDS) < ENOUGH:
+        return
     assert sum(world.acknowledged for world in worlds) > 10 * len(SEEDS)
     rows = [row for world in worlds for row in world.seen.values()]
     assert sum(row.length == 0 for row in rows) > len(SEEDS) / 2, "clearings"

@@ -172,7 +172,7 @@ class Worker:
     async def end(self, tenant: str, session: Scope) -> PromotionReport:
         stood = [record for record in self._world.watch.in_scope(tenant, session.text) if record.tier == "short"]
         with self._call(Kind.END, tenant, session.text) as call:
-            report = await self.engine.promotion.end_session(tenant, session)
+            report = await self.engine.end_session(tenant, session)
             call.came = Came.DONE
         kept, copied = frozenset(one.entry_id for one in report.kept), frozenset((one.entry_id, one.to_scope) for one in report.copied)
         if not report.waiting:

@@ -24,6 +24,8 @@ class Summary:
     """Entries that went."""
     rounds: int = 0
     """Rounds of maintenance that had more to do than they might."""
+    had_more: int = 0
+    """Seeds that had such a round."""
     came: Counter[str] = field(default_factory=Counter)
     """What came of calls, by their kind."""
     coverage: Coverage = field(default_factory=Coverage)
@@ -34,6 +36,7 @@ class Summary:
         self.struck += other.struck
         self.gone += other.gone
         self.rounds += other.rounds
+        self.had_more += other.had_more
         self.came.update(other.came)
         self.coverage.add(other.coverage)
         self.failures += other.failures
@@ -57,6 +60,7 @@ def some(seeds: Sequence[int]) -> Summary:
         summary.struck += len(world.plan.struck)
         summary.gone += sum(seen.gone < float("inf") for seen in world.told.entries.values())
         summary.rounds += world.told.rounds
+        summary.had_more += world.told.rounds > 0
         summary.came.update(map(_said, world.told.calls))
         summary.coverage.add(world.plan.coverage)
         if world.told.broken:

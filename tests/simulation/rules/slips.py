@@ -61,7 +61,7 @@ SLIPS: dict[str, Slip] = {
     "writes-of-one-process-do-not-wait-for-each-other": Slip(
         quotas, "Quotas.admitted", "await turns.enter_async_context(self._locks.setdefault(place, asyncio.Lock()))", "pass"
     ),
-    "a-quota-counts-what-was-there-alone": Slip(quotas, "Quotas._count", "takes and there + takes > quota.most", "takes and there > quota.most"),
+    "a-quota-counts-what-was-there-alone": Slip(quotas, "Quotas._count", "more and there + more > quota.most", "more and there > quota.most"),
     "a-quota-counts-one-store": Slip(quotas, "Quotas._held", "self._placement.topology.homes:", "self._placement.topology.homes[-1:]:"),
     "the-newest-is-evicted": Slip(quotas, "Quotas._evict", "for store, head in candidates:", "for store, head in candidates[::-1]:"),
     "nothing-is-evicted": Slip(quotas, "Quotas._evict_behind", "await self._evict(place, written)", "pass"),

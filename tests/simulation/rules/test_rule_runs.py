@@ -9,19 +9,20 @@ import pytest
 
 from memory.ports.contract.cells import cells
 from tests.simulation.faults import Fault
+from tests.simulation.lives import least
 from tests.simulation.rules.crashes import CUT, cut_off
 from tests.simulation.rules.many import one, some
 from tests.simulation.rules.run import AIMED
 from tests.simulation.rules.slips import SLIPS
 from tests.simulation.rules.told import Came, Kind
 from tests.simulation.runner import repeatable, silence
-from tests.support.depth import beyond
+from tests.support.depth import beyond, drawn
 
 THOROUGH = bool(os.environ.get("MEMORY_THOROUGH"))
-SEEDS = 100 if THOROUGH else 20
+SEEDS = 100 if THOROUGH else drawn(20, quick=8)
 FIRST = int(os.environ.get("SIMULATION_FIRST", secrets.randbelow(10**9)))
 NOTICED_WITHIN = 3_000
-SOON_NOTICED = {"a-rule-leaves-copies-versions-and-links", "the-newest-is-evicted", "a-grace-is-not-kept", "a-round-spends-itself-on-what-is-held"}
+SOON_NOTICED = {"a-rule-leaves-copies-versions-and-links", "the-newest-is-evicted", "a-grace-is-not-kept"}
 """The slips that everyone's run tries."""
 
 
@@ -32,9 +33,10 @@ def test_no_promise_of_rules_is_broken_under_faults(capsys: pytest.CaptureFixtur
     assert not {failure.seed: failure.violations[0] for failure in total.failures}, "make simulate RULES=1 SEED=… shows one again"
     assert total.struck > SEEDS
     assert total.gone > SEEDS
-    assert total.rounds > SEEDS
+    assert total.had_more >= least(SEEDS, 0.6)
 
 
+@pytest.mark.thorough
 def test_a_run_meets_what_it_is_about() -> None:
     total = some(range(60))
     never = {f"{kind}, {came}" for kind, came in _EXPECTED} - total.came.keys()
@@ -75,7 +77,7 @@ def test_a_slip_still_finds_what_it_changes(slip: str) -> None:
 
 
 def test_a_run_of_rules_is_replayed_to_the_letter_traced_or_not() -> None:
-    for seed in (1, 3, 5):
+    for seed in (1, 3, 5)[: drawn(3, quick=1)]:
         first, second, plain = one(seed, traced=True), one(seed, traced=True), one(seed)
         assert first.trace == second.trace
         assert first.plan.struck == second.plan.struck == plain.plan.struck

@@ -34,7 +34,7 @@ SLIPS: dict[str, Slip] = {
         conversation, "Conversation._drafts", "any(seen.ids.get(name, place) != place for name, place in known.items())", "False"
     ),
     "created-at-is-as-the-clock-says": Slip(folding, "State.next", "max(self.created_at + _TICK, now)", "now"),
-    "a-batch-is-put-out-of-order": Slip(log, "Log._append", "left if together else left[:1]", "left if together else left[-1:]"),
+    "a-batch-is-put-out-of-order": Slip(log, "Log._append_laying", "left if together else left[:1]", "left if together else left[-1:]"),
     "what-is-true-after-a-lost-place-is-copied": Slip(log, "Log._meet", "seen.take(there)", "seen.state = seen.state.past(event.place)"),
     "a-row-is-of-no-generation": Slip(log, "Log.record_of", "generation=life.generation", "generation=None"),
     "a-key-is-of-every-life": Slip(
@@ -84,7 +84,7 @@ SLIPS: dict[str, Slip] = {
     "what-was-cut-off-and-came-back-goes-twice": Slip(onward, "Onward._leaving", " and why.cut_by in (None, event.place)", ""),
     "an-erased-summary-lets-nothing-leave": Slip(events, "Event.redacted", "LEAVES, ", ""),
     "entries-of-an-erased-message-stay": Slip(taught, "Taught.forget", 'place in Places.told(said_in["places"])', "False"),
-    "a-deleted-session-teaches": Slip(taught, "Taught._unlearn", "and not await self._lives(entry)", "and False"),
+    "a-deleted-session-teaches": Slip(taught, "Taught.outlived", "and not await self._lives(entry)", "and False"),
     # erasing
     "an-erased-message-leaves-a-hole": Slip(
         log,
@@ -99,7 +99,7 @@ SLIPS: dict[str, Slip] = {
         redaction, "Redaction._redact_noted", "await self._sessions.tell(record, (await log.load()).state, record.created_at)", "pass"
     ),
     # its record
-    "lists-are-not-owed-the-end": Slip(conversation, "Conversation.close", "owed=(*self._sessions.owed_follow, *owed)", "owed=owed"),
+    "lists-are-not-owed-the-end": Slip(conversation, "Conversation.close", "owed=(*self._sessions.owed_follow, *owed, *ends)", "owed=(*owed, *ends)"),
     "lists-do-not-follow": Slip(sessions, "SessionRecords.catch_up", "await self.tell(*seen)", "pass"),
     "lists-tell-of-less": Slip(sessions, "SessionRecords.follow", '"messages": state.after.number', '"messages": state.after.number - 1'),
 }

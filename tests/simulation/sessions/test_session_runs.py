@@ -20,10 +20,10 @@ from tests.support.depth import beyond, drawn
 from tests.support.slips import Slip
 
 THOROUGH = bool(os.environ.get("MEMORY_THOROUGH"))
-SEEDS = 1_000 if THOROUGH else drawn(60, quick=30)
+SEEDS = 1_000 if THOROUGH else drawn(60, quick=15)
 FIRST = int(os.environ.get("SIMULATION_FIRST", secrets.randbelow(10**9)))
 NOTICED_WITHIN = 1_000
-EVERYONES = {"say", "compact", "end"}
+EVERYONES = {"say", "compact"}
 """The acts that are cut off in everyone's run."""
 SOON_NOTICED = {
     "a-place-is-taken-whoever-has-it",

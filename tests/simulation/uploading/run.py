@@ -34,9 +34,10 @@ from memory.ports.record import Key, Record
 from memory.ports.store import Store
 from memory.ports.writes import Always, Put
 from tests.simulation.faults import CLOCK_ERROR, LATEST, Fault, Process, Server
-from tests.simulation.lives import Worker, at_work, audited, loop_of, memory_over, plan_of, play, servers_of
+from tests.simulation.lives import at_work, audited, loop_of, memory_over, plan_of, play, servers_of
 from tests.simulation.loop import OWNER, seeded
 from tests.simulation.setup import SETTINGS
+from tests.simulation.uploading import saying
 from tests.simulation.uploading.told import MOST, TENANT, Call, Deletion, Place, Pointing, Run, Upload, Watched, labels_of
 from tests.simulation.world import HOME
 
@@ -50,7 +51,16 @@ MEETING = 60.0
 BREATH = SETTINGS.mark_life.total_seconds() / 2.5
 """Seconds that a slow stream may take from one portion to the next: a writer that goes on renews its lease within them."""
 STEPS = (
-    *("artifacts.reserved", "artifacts.balance", "artifacts.reservation", "artifacts.return", "artifacts.put", "artifacts.name"),
+    *(
+        "artifacts.reserved",
+        "artifacts.balance",
+        "artifacts.recount",
+        "artifacts.reservation",
+        "artifacts.return",
+        "artifacts.put",
+        "artifacts.name",
+        "artifacts.shut_out",
+    ),
     *("artifacts.delete", "artifacts.drop", "artifacts.read", "artifacts.find", "artifacts.list", "referrers.find", "referrers.clear", "owed.settle"),
     *("session.read", "session.create", "erase.begin", "erase.raise", "erase.delete", "erase.end"),
 )
@@ -89,7 +99,7 @@ class World(Run):
         return Run.engine(self, process, quotas=[FILES], **options)
 
 
-class Client(Worker[World]):
+class Client(saying.Saying[World]):
     """One process."""
 
     def __init__(self, run: World, process: Process) -> None:
@@ -190,8 +200,7 @@ class Client(Worker[World]):
                 self._wrong(f"{label} is told that there is no session {place[0]}, and there was")
         except StoreError as error:
             waited = max(upload.pause, upload.ended - upload.since)
-            known = not any(one.step == "artifacts.delete" for one in self.run.plan.struck)  # whether others had deleted it
-            if "put it again" in str(error) and known and waited < BREATH + LATEST and len(self.run.had_life(place[0], begun)) == 1:
+            if "put it again" in str(error) and waited < BREATH + LATEST and len(self.run.had_life(place[0], begun)) == 1:
                 self._wrong(f"{label} is told that it was too slow, and waited {waited:.1f} seconds at most")
             raise
         else:
@@ -208,8 +217,8 @@ class Client(Worker[World]):
             self._wrong(f"{upload.label} was refused, and stood")
 
     def _acknowledged(self, upload: Upload, made: Artifact) -> None:
-        if upload.came is None or upload.taken_back or (upload.torn and self.run.during(upload.place, inf)[-1].label == upload.label):
-            self._wrong(f"{upload.label} was acknowledged, and never stood, is torn, or was taken back")
+        if upload.came is None:
+            self._wrong(f"{upload.label} was acknowledged, and never stood")
         if (made.id, made.size, labels_of([made])) != (upload.came, len(upload.data), [upload.label]):
             self._wrong(f"{upload.label} is told of {made}, and stood as {upload.came}")
 
@@ -235,8 +244,7 @@ class Client(Worker[World]):
             if len(stood()) < 2:
                 self._wrong(f"{label} is told that {which} was replaced, and {stood()} stood there")
         except CorruptRecord as error:
-            if not any(one is not None and self.run.uploads[one].torn for one in stood()):
-                self._wrong(f"{label} reads of {which}: {error}")
+            self._wrong(f"{label} reads of {which}: {error}")
         else:
             if found not in set(self.run.data_of(stood())):
                 self._wrong(f"{label} reads {found!r} of {which}, and {stood()} stood there")
@@ -384,6 +392,11 @@ class Client(Worker[World]):
         await asyncio.sleep(random.random() ** 2 * random.choice((0.01, 3.0, 100.0)))
         await self.engine.maintenance.sweep()
 
+    async def _damage(self, label: str, random: Random) -> None:
+        """Whoever meets the balance next counts it anew."""
+        await asyncio.sleep(random.random() ** 2 * 3)
+        self.run.damage()
+
     async def _wait(self, label: str, random: Random) -> None:
         """Longer than any lease."""
         for _ in range(2):
@@ -400,9 +413,14 @@ async def _pieces(upload: Upload, random: Random, longest: float = 0.01) -> Asyn
         await asyncio.sleep(random.random() * longest)
 
 
+def is_damaging(seed: int) -> bool:
+    """Whether the balance is damaged now and then in a run."""
+    return seed % 16 in (6, 15)
+
+
 @contextmanager
 def small() -> Iterator[None]:
-    with patch.object(manifests, "CHUNK_BYTES", CHUNK_BYTES), patch.object(manifests, "PORTION", PORTION):
+    with saying.small(), patch.object(manifests, "CHUNK_BYTES", CHUNK_BYTES), patch.object(manifests, "PORTION", PORTION):
         yield
 
 
@@ -411,9 +429,10 @@ def played(seed: int) -> World:
     random, loop = seeded(seed, 6), loop_of(seed)
     able = replace(HOME, atomic=random.random() < 0.5)
     servers = servers_of(loop, able, random.choice((1, 2, 3)), Watched)
-    plan = plan_of(seed, random, STEPS)
+    steps = (*STEPS, *saying.STEPS) if saying.is_in(seed) else STEPS
+    plan = plan_of(seed, random, steps)
     if random.random() < 0.4:
-        plan.focus = random.choice(STEPS), random.choice(FOCUSED).value
+        plan.focus = random.choice(steps), random.choice(FOCUSED).value
     if seed % 8 == 5:  # writers sleep until their uploads are given up
         plan.focus = "artifacts.name", Fault.FROZEN.value
     world = World(seed, loop, plan, servers)
@@ -426,12 +445,15 @@ def played(seed: int) -> World:
 async def _all(world: World) -> None:
     await _begin(world)
     await at_work(world, lambda process: Client(world, process), [_acts(world.seed, number) for number in range(WORKERS)])
+    if is_damaging(world.seed):  # nobody may have met it since
+        await _repaired(world)
     lapsed = SETTINGS.mark_life.total_seconds() + 4 * CLOCK_ERROR
     engine = await audited(world, world.process("auditor"), lapsed, ROUNDS)
     world.judge()
     memory = memory_over(engine, CONFIG)
     await memory.open()
     await _read_back(world, memory)
+    await saying.read_back(world, memory)
     await _altered(world, memory)
 
 
@@ -447,9 +469,21 @@ async def _begin(world: World) -> None:
     world.plan.active = True
 
 
+async def _repaired(world: World) -> None:
+    """As `doctor --repair` does; and then nothing differs."""
+    process = world.process("doctor")
+    OWNER.set(process)
+    engine = world.engine(process)
+    await engine.open()
+    for differs in [(await engine.healing.compare(repair=True)).error, *(await engine.healing.compare()).differs]:
+        if differs:
+            world.broken.append(f"once it was repaired {differs}")
+
+
 def _acts(seed: int, number: int) -> tuple[list[tuple[str, str]], Random]:
     random = seeded(seed, 3, number)
-    kinds, odds = list(WEIGHTS), list(WEIGHTS.values())
+    weights = WEIGHTS | (saying.WEIGHTS if saying.is_in(seed) else {}) | ({"damage": 6} if is_damaging(seed) else {})
+    kinds, odds = list(weights), list(weights.values())
     acts = [(f"w{number}.{n}", random.choices(kinds, odds)[0]) for n in range(ACTS_EACH)]
     acts.append((f"w{number}.last", "wait"))
     acts[0], acts[2] = (f"w{number}.0", "put"), (f"w{number}.2", "meet")
@@ -467,8 +501,6 @@ async def _read_back(world: World, memory: Memory) -> None:
         if {path: one.id for path, one in listed.items()} != {path: one.artifact_id for path, one in wanted.items()}:
             world.broken.append(f"in the end {listed} are listed of {session}, and {wanted} stand")
         for path, one in wanted.items():
-            if world.uploads[str(one.label)].torn:
-                continue
             if await memory.artifacts.read((session, path)) != world.uploads[str(one.label)].data:
                 world.broken.append(f"in the end {one.label} is not what is read of {(session, path)}")
 
@@ -477,7 +509,7 @@ async def _altered(world: World, memory: Memory) -> None:
     """A disk alters a byte: nobody is told that these are the bytes that were put."""
     for session, path in ((session, path) for session in SESSIONS for path in PATHS):
         shown = world.during((session, path), inf)[-1]
-        if shown.label is None or world.uploads[shown.label].torn or not world.uploads[shown.label].data:
+        if shown.label is None or not world.uploads[shown.label].data:
             continue
         manifest = next(row for row in world.manifests.values() if row.fields["artifact_id"] == shown.artifact_id)
         chunk = next(row for row in world.standing(ARTIFACTS) if row.fields["upload"] == manifest.fields["upload"])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from memory.facade import access
 from memory.orchestrator import erasure
-from memory.orchestrator.conversations import manifests, reservations
+from memory.orchestrator.conversations import balances, conversation, manifests, reservations, uploads
 from tests.support.slips import Slip
 
 _WRITES = "__import__('memory.ports.writes').ports.writes"
@@ -25,22 +25,20 @@ SLIPS: dict[str, Slip] = {
     "two-uploads-each-see-room": Slip(
         reservations,
         "Reservations.reserve",
-        "    await self._change(life.tenant, named)\n",
-        "    self._refuse_beyond(life.tenant, (await self._balance(life.tenant)).total, size)\n"
-        "    await self._change(life.tenant, lambda balance: balance.with_entry(upload, Entry(size, micros(now)), size))\n",
+        "    await self._balances.change(life.tenant, named)\n",
+        "    self._refuse_beyond(life.tenant, (await self._balances.of(life.tenant)).total, size)\n"
+        "    await self._balances.change(life.tenant, lambda balance: balance.with_entry(upload, Entry(size, micros(now)), size))\n",
     ),
     "a-stream-grows-beyond-the-quota": Slip(
         reservations, "Reservations.grow", "self._refuse_beyond(tenant, balance.total, wanted - entry.counted)", "pass"
     ),
     "room-is-made-twice-where-an-answer-was-lost": Slip(reservations, "Reservations.reserve", "if upload in balance.under_way:", "if False:"),
-    "two-change-the-balance-over-each-other": Slip(
-        reservations, "Reservations._put_balance", "AtVersion(stands) if stands else Absent()", f"{_WRITES}.Always()"
-    ),
+    "two-change-the-balance-over-each-other": Slip(balances, "Balances._put", "AtVersion(stands) if stands else Absent()", f"{_WRITES}.Always()"),
     "room-is-returned-and-counted-still": Slip(
         reservations,
         "Reservations.give_back",
-        "                await self._change(tenant, lambda balance: balance.without(upload, 0))\n                return Tombstone",
-        "                await self._change(tenant, lambda balance: balance.without(upload, entry.counted))\n                return Tombstone",
+        "balance.without(upload, 0))\n                return Tombstone",
+        "balance.without(upload, bytes_of(there)))\n                return Tombstone",
     ),
     "the-chunks-of-what-is-replaced-stay": Slip(manifests, "Manifests._manifest", "(*owed, _to_drop(before))", "owed"),
     "the-chunks-of-what-is-replaced-go-too-soon": Slip(
@@ -49,13 +47,15 @@ SLIPS: dict[str, Slip] = {
         _NAMED,
         "    if isinstance(stands, Record):\n        await self._drop_noted(Pending(MANIFESTS, self._store, stands), _to_drop(stands))\n" + _NAMED,
     ),
-    "what-is-dropped-keeps-its-room": Slip(manifests, "Manifests._drop_noted", 'await self._reservations.give_back(tenant, said["upload"])', "pass"),
+    "what-is-dropped-keeps-its-room": Slip(
+        manifests, "Manifests._drop_noted", 'await self._reservations.give_back(tenant, said["upload"], stood=True)', "pass"
+    ),
     "what-is-deleted-leaves-its-chunks": Slip(manifests, "Manifests._deletion", ", _to_drop(manifest))", ",)"),
     "a-lease-is-not-renewed": Slip(
         manifests, "Manifests._lay_portion", "self._placement.settings.mark_life / 4", "self._placement.settings.mark_life * 4"
     ),
     "an-upload-is-given-up-that-goes-on": Slip(
-        manifests, "Manifests._look_noted", "self._placement.settings.mark_life and not", "self._placement.settings.mark_life * 0 and not"
+        manifests, "Manifests._look_noted", "> self._placement.settings.mark_life\n", "> self._placement.settings.mark_life * 0\n"
     ),
     "what-a-dead-writer-left-stays": Slip(manifests, "Manifests._look_noted", "        await self._drop_given_up(reservation)\n", ""),
     "what-is-given-up-leaves-its-chunks": Slip(
@@ -64,11 +64,11 @@ SLIPS: dict[str, Slip] = {
         "await self._reservations.give_back(tenant, name, reservation.version, owed)",
         "await self._reservations.give_back(tenant, name, reservation.version)",
     ),
-    "what-a-sweep-holds-counts-as-given-up": Slip(
-        reservations, "_is_as", '(held_for is not None and there.fields.get("artifact_id") == held_for)', "False"
+    "what-was-given-up-is-put-late": Slip(manifests, "Manifests._look_noted", "and await self._shut_out(key, manifest)", ""),
+    "a-reservation-keeps-the-artifact-that-it-was-to-be": Slip(
+        manifests, "Manifests._name", "renew(upload.reservation, wanted)", "renew(upload.reservation)"
     ),
-    "what-was-given-up-is-acknowledged": Slip(manifests, "Manifests._hold", "raise self._too_slow() from None", "pass"),
-    "a-replacement-takes-a-new-id": Slip(manifests, "Manifests._manifest", 'given if before is None else before.fields["artifact_id"]', "given"),
+    "a-replacement-takes-a-new-id": Slip(manifests, "Manifests._id_over", "isinstance(stands, Record)", "False"),
     "a-replacement-is-put-over-what-was-not-seen": Slip(
         manifests, "Manifests._at_its_place", "AtVersion(version) if version else Absent()", f"{_WRITES}.Always()"
     ),
@@ -101,4 +101,55 @@ SLIPS: dict[str, Slip] = {
         manifests, "Manifests._gone_with", 'await self.on_gone(partition.tenant, str(reservation.fields["artifact_id"]))', "pass"
     ),
     "an-entry-is-written-that-points-to-nothing": Slip(access, "Access.refuse_unknown_artifacts", "if one not in known:", "if False:"),
+    **{
+        f"{name} (messages)": slip
+        for name, slip in {
+            "room-is-reserved-after-storing": Slip(
+                uploads,
+                "Uploads.lay",
+                "        await self._reservations.reserve_parts(life, takes, refuses=refuses)\n",
+                "        for portion in self._portions(life, [chunk for _, chunks in fresh for chunk in chunks.items()], now):\n"
+                "            await self._put(portion)\n"
+                "        await self._reservations.reserve_parts(life, takes, refuses=refuses)\n",
+            ),
+            "two-each-see-room": Slip(
+                reservations,
+                "Reservations.reserve_parts",
+                "        self._refuse_beyond(life.tenant, balance.total, sum(size for size, _ in uploads.values()))\n",
+                "        pass\n",
+            ),
+            "room-is-returned-twice": Slip(
+                reservations,
+                "Reservations.leave",
+                "        return balance.without(upload, takes) if",
+                "        return replace(balance.without(upload, takes), total=max(balance.total - 2 * (bytes_of(there) - takes), 0)) if",
+            ),
+            "what-is-dropped-keeps-its-room": Slip(uploads, "Uploads._drop_noted", "await self._reservations.leave(tenant, upload, left)", "pass"),
+            "what-is-cut-is-returned-whole": Slip(
+                uploads,
+                "Uploads._drop_noted",
+                "await self._reservations.leave(tenant, upload, left)",
+                "await self._reservations.leave(tenant, upload, 0)",
+            ),
+            "a-fork-does-not-count": Slip(
+                conversation,
+                "Conversation.begin",
+                "        self._wrote(*await self._log.append(",
+                "        room = self._log._uploads._reservations\n"
+                "        class Uncounted:\n"
+                "            def __getattr__(self, name):\n"
+                "                return getattr(room, name)\n"
+                "            async def reserve_parts(self, *_, **__):\n"
+                "                pass\n"
+                "            async def hold_parts(self, *_):\n"
+                "                return True\n"
+                "        self._log._uploads._reservations = Uncounted()\n"
+                "        self._wrote(*await self._log.append(",
+            ),
+            "what-a-dead-writer-left-stays": Slip(uploads, "Uploads._look_noted", "await self._give_up(reservation)", "pass"),
+            "what-a-sweep-finds-named-is-given-up": Slip(
+                uploads, "Uploads._look_noted", "if await self._is_named(pending.store, reservation):", "if False:"
+            ),
+        }.items()
+    },
 }

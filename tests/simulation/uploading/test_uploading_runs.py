@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import pytest
 
 from memory.ports.contract.cells import cells
-from tests.simulation.lives import assert_noticed, fresh, one, unbroken
-from tests.simulation.uploading.run import played
+from tests.simulation.lives import ENOUGH, assert_noticed, assert_shown, fresh, one, unbroken
+from tests.simulation.uploading.run import World, played
+from tests.simulation.uploading.saying import is_in
 from tests.simulation.uploading.slips import SLIPS
 from tests.support.depth import beyond
 
@@ -17,6 +20,9 @@ SOON_NOTICED = {
     "a-replacement-takes-a-new-id",
     "the-digest-is-not-checked",
     "entries-point-to-what-was-deleted",
+    "room-is-reserved-after-storing (messages)",
+    "room-is-returned-twice (messages)",
+    "a-fork-does-not-count (messages)",
 }
 """The slips that everyone's run tries."""
 
@@ -24,13 +30,23 @@ SOON_NOTICED = {
 def test_nothing_is_broken_under_faults(capsys: pytest.CaptureFixture[str]) -> None:
     worlds = unbroken("uploading", SEEDS, played, capsys)
     assert sum(len(world.plan.struck) for world in worlds) > len(SEEDS)
+    if len(SEEDS) < ENOUGH:
+        return
     assert sum(world.acknowledged for world in worlds) > 10 * len(SEEDS)
     assert {len(world.servers) for world in worlds} == {1, 2, 3}
     uploads = [upload for world in worlds for upload in world.uploads.values()]
     assert sum(upload.came is not None for upload in uploads) > 3 * len(SEEDS)
     assert sum(upload.outcome == "refused" for upload in uploads) > len(SEEDS) / 2, "uploads for which there is no room"
+    saying = [world for world in worlds if is_in(world.seed)]
+    assert_shown(saying, 0.7, partial(came_to, "done"), "messages with large texts")
+    assert_shown(saying, 0.5, partial(came_to, "refused"), "such for which there is no room")
     assert sum(len(world.died) for world in worlds) > len(SEEDS) / 2, "artifacts that were deleted"
-    assert sum(world.let_go() for world in worlds) > len(SEEDS) / 6, "entries that pointed to one of them"
+    assert_shown(worlds, 0.27, lambda world: world.let_go(), "entries that pointed to one of them")
+
+
+def came_to(outcome: str, world: World) -> bool:
+    """Whether that became of anything that was said."""
+    return any(said.outcome == outcome for said in world.said.values())
 
 
 def test_a_seed_is_the_same_run_again_to_the_letter() -> None:

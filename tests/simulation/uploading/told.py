@@ -10,19 +10,22 @@ from typing import Any, TypeAlias
 
 from memory.adapters.in_memory import InMemoryStore
 from memory.domain.artifact import Artifact
-from memory.orchestrator.collections import ARTIFACTS, ENTRIES, MANIFESTS, RESERVATIONS, SESSIONS
+from memory.orchestrator.collections import ARTIFACTS, ENTRIES, MANIFESTS, MESSAGES, RESERVATIONS, SESSIONS
+from memory.orchestrator.conversations.artifacts import uploads_of
+from memory.orchestrator.conversations.balances import balance_key
+from memory.orchestrator.conversations.events import artifacts_of
 from memory.orchestrator.conversations.manifests import _chunk_id, artifact_of
 from memory.orchestrator.session_keys import scope_of
 from memory.ports.collections import Collection
-from memory.ports.record import Key, Record, Role
+from memory.ports.record import Key, Record
 from tests.simulation.faults import CLOCK_ERROR, LATEST
 from tests.simulation.lives import World
 from tests.simulation.setup import SETTINGS
 from tests.support.reserved import miscounted, total_of, unsettled
 
 TENANT, MOST = "acme", 100
-LEASE = SETTINGS.mark_life.total_seconds() - 4 * CLOCK_ERROR
-"""Seconds for which an upload is surely not given up that is not renewed."""
+PART_LEASE = SETTINGS.mark_life.total_seconds() - 4 * CLOCK_ERROR
+"""Seconds for which large texts of a message are surely not given up."""
 Place: TypeAlias = tuple[str, str]
 """A session and a path."""
 
@@ -63,10 +66,6 @@ class Upload(Call):
     data: bytes = b""
     came: str | None = None
     """The id under which it stood."""
-    torn: bool = False
-    """It stood without its bytes, for its writer had slept until they were given up."""
-    taken_back: bool = False
-    """Nobody else deleted it, or put something in its place."""
     since: float = 0.0
     """When its writer was last handed something to put, or began."""
     pause: float = 0.0
@@ -76,6 +75,18 @@ class Upload(Call):
         async for piece in pieces:
             self.pause, self.since = max(self.pause, now() - self.since), now()
             yield piece
+
+
+@dataclass(slots=True)
+class Said(Call):
+    """A message, by its label; `erased` and `refused` are outcomes of it too."""
+
+    session: str = ""
+    texts: set[str] = field(default_factory=set)
+    """What it may say."""
+    size: int = 0
+    unsaid: bool = False
+    """Somebody began to erase it."""
 
 
 @dataclass(slots=True)
@@ -111,6 +122,14 @@ class Run(World):
 
     uploads: dict[str, Upload] = field(default_factory=dict)
     deletions: list[Deletion] = field(default_factory=list)
+    said: dict[str, Said] = field(default_factory=dict)
+    unrefused: int = 0
+    """How many bytes came into messages that are there: they count, and are not refused."""
+    torn: set[str] = field(default_factory=set)
+    """Uploads that messages came to name when they had perhaps been given up."""
+    reserved_at: dict[str, float] = field(default_factory=dict)
+    """By the name of an upload, when room was first reserved for it."""
+    named_by_messages: set[str] = field(default_factory=set)
     pointings: list[Pointing] = field(default_factory=list)
     manifests: dict[Key, Record] = field(default_factory=dict)
     shown: dict[Place, list[Shown]] = field(default_factory=dict)
@@ -119,13 +138,13 @@ class Run(World):
     ids: dict[str, Place] = field(default_factory=dict)
     """Every artifact that ever stood."""
     died: dict[str, float] = field(default_factory=dict)
-    renewed: dict[str, float] = field(default_factory=dict)
-    """By the name that the engine gives an upload: when its reservation was put last."""
-    held: set[str] = field(default_factory=set)
-    """The artifacts whose room was held. Of others that go with their session, entries are not cleared (docs/plan.md)."""
     reserved: dict[Key, Record] = field(default_factory=dict)
     totals: list[tuple[float, int]] = field(default_factory=lambda: [(0.0, 0)])
     """What the balance said from when on."""
+    damaged: int = 0
+    """How often the balance was damaged."""
+    missed: int = 0
+    """How many bytes were about to be reserved then: they are counted once they are met."""
     pointed: set[tuple[str, str]] = field(default_factory=set)
     """Every entry that ever pointed to an artifact."""
     trace: list[str] = field(default_factory=list)
@@ -136,10 +155,21 @@ class Run(World):
     def standing(self, collection: Collection) -> list[Record]:
         return [row for server in self.servers for row in server.store.state.everything(collection.name) if isinstance(row, Record)]
 
+    def damage(self) -> None:
+        """A disk damages the balance."""
+        key = balance_key(TENANT)
+        for server in self.servers:
+            if isinstance(server.store.state.standing(RESERVATIONS.name, key), Record):
+                server.store.state.damage(RESERVATIONS.name, key)
+                self.damaged += 1
+                sizes = [(one, one.size) for one in self.said.values()] + [(one, len(one.data)) for one in self.uploads.values()]
+                self.missed += sum(size for one, size in sizes if one.may_act(self.loop.time()))
+
     # -- what holds at every moment -----------------------------------------------------------------------------------
 
     def look(self) -> None:
         self._look_at_room()
+        self._look_at_parts()
         self._look_at_sessions()
         now, stood = self.loop.time(), {row.key: row for row in self.standing(MANIFESTS)}
         before, self.manifests = self.manifests, stood
@@ -149,23 +179,33 @@ class Run(World):
             elif key not in before or before[key].fields["upload"] != stood[key].fields["upload"]:
                 self._came(before.get(key), stood[key], now)
         self._look_at_places(now)
-        if (size := sum(int(str(row.fields["size"])) for row in self.whole())) > MOST:
+        if (size := sum(int(str(row.fields["size"])) for row in self.manifests.values())) > MOST:
             self.broken.append(f"artifacts of {size} bytes stand, of at most {MOST}")
         self.pointed |= {(row.key.id, str(row.fields["artifact_id"])) for row in self.standing(ENTRIES) if row.fields.get("artifact_id") is not None}
 
     def _look_at_room(self) -> None:
         rows, now = self.standing(RESERVATIONS), self.loop.time()
-        self.broken += miscounted(rows)
+        self.broken += miscounted(rows, damaged=bool(self.damaged))
         if (total := total_of(rows)) != self.totals[-1][1]:
             self.totals.append((now, total))
-        if total > MOST:
+        anew = sum(said.size for said in self.said.values() if min(now, said.ended) - said.begun > PART_LEASE)
+        if total > MOST + self.unrefused + anew + self.missed:
             self.broken.append(f"{total} bytes are reserved, of at most {MOST}")
         reserved = {row.key: row for row in rows if row.fields.get("upload") is not None}
-        for key, row in reserved.items():
-            if key not in self.reserved or self.reserved[key].version != row.version:
-                self.renewed[str(row.fields["upload"])] = now
         self.reserved = reserved
-        self.held |= {str(row.fields["artifact_id"]) for row in reserved.values() if row.fields.get("artifact_id") is not None}
+
+    def _look_at_parts(self) -> None:
+        """No large text of a message stands before its room is reserved; and whose row came so late that it was perhaps given up."""
+        now = self.loop.time()
+        for row in self.reserved.values():
+            self.reserved_at.setdefault(str(row.fields["upload"]), now)
+        for row in self.standing(ARTIFACTS):
+            name = str(row.fields["upload"])
+            if row.fields.get("digest") is not None and name not in self.reserved_at:
+                self.broken.append(f"of upload {name} chunks stand, and no room is reserved")
+        named = {name for row in self.standing(MESSAGES) for name in uploads_of(artifacts_of(row))}
+        self.torn |= {name for name in named - self.named_by_messages if now - self.reserved_at.get(name, 0.0) > PART_LEASE}
+        self.named_by_messages |= named
 
     def _look_at_sessions(self) -> None:
         stood = {str(row.fields["session_id"]): str(row.body["incarnation"]) for row in self.standing(SESSIONS)}
@@ -203,10 +243,7 @@ class Run(World):
             self.broken.append(f"{what} has the id of one that was deleted")
         upload.came = artifact.id
         self.ids[artifact.id] = upload.place
-        if self._bytes_of(row) == upload.data and int(str(self._reserved_for(name))) >= artifact.size:
-            return
-        upload.torn = True
-        if not self.slept(name, now):
+        if self._bytes_of(row) != upload.data or int(str(self._reserved_for(name))) < artifact.size:
             self.broken.append(f"{what} stands before its bytes are there and reserved")
 
     def _is_said_to_be(self, upload: Upload, artifact: Artifact, what: str) -> None:
@@ -222,14 +259,6 @@ class Run(World):
     def _reserved_for(self, name: str) -> object:
         return next((row.fields["bytes"] for row in self.reserved.values() if row.fields["upload"] == name), -1)
 
-    def whole(self) -> list[Record]:
-        """The manifests that stand, but for those whose writers slept: each is taken back unless its writer dies over that."""
-        return [row for row in self.manifests.values() if not self.uploads[_label(artifact_of(row))].torn]
-
-    def slept(self, name: str, now: float) -> bool:
-        """Whether a sweep may have given the upload up."""
-        return now - self.renewed.get(name, 0.0) > LEASE
-
     def _went(self, row: Record, now: float) -> None:
         artifact, upload = artifact_of(row), self.uploads[_label(artifact_of(row))]
         self.died[artifact.id] = now
@@ -241,9 +270,7 @@ class Run(World):
                     return
             elif deletion.may_act(now) and deletion.is_of(artifact):
                 return
-        upload.taken_back = True
-        if not (upload.may_act(now) and self.slept(str(row.fields["upload"]), now)):
-            self.broken.append(f"{upload.label} is there no more, and nobody deleted it")
+        self.broken.append(f"{upload.label} is there no more, and nobody deleted it")
 
     # -- what somebody may be told ------------------------------------------------------------------------------------
 
@@ -274,14 +301,15 @@ class Run(World):
 
     def judge(self) -> None:
         self.look()
-        self.broken += unsettled(self.standing(RESERVATIONS), self.whole(), self.standing(ARTIFACTS))
+        manifests = [*self.manifests.values()]
+        self.broken += unsettled(self.standing(RESERVATIONS), manifests, self.standing(ARTIFACTS), self.standing(MESSAGES), self.torn)
         for row in (row for row in self.manifests.values() if row.fields["incarnation"] != self.lives[artifact_of(row).session_id][-1][1]):
             self.broken.append(f"{artifact_of(row).path} is left of a session that was deleted")
         self._judge_sessions()
         there = {str(row.fields["artifact_id"]) for row in self.manifests.values()}
-        for row in (row for row in self.standing(ENTRIES) if row.role is not Role.REPLICA):  # that may be delivered as it was (docs/plan.md)
+        for row in self.standing(ENTRIES):
             to = row.fields.get("artifact_id")
-            if to is not None and to not in there and to in self.held and not self._came_late(row.key.id, self.died[str(to)]):
+            if to is not None and to not in there and not self._came_late(row.key.id, self.died[str(to)]):
                 self.broken.append(f"entry {row.key.id} ({row.role}) points to {to!s}, which was deleted")
 
     def _judge_sessions(self) -> None:

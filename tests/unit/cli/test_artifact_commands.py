@@ -75,6 +75,7 @@ def test_paths_that_climb_are_refused_in_both_directions(memory: CommandLine, tm
     assert memory("artifact", "put", "s1", "missing").exit_code == 2
 
 
+@pytest.mark.thorough
 def test_what_is_piped_in_comes_out_as_it_was(tmp_path: Path) -> None:
     data = bytes(range(256)) * 20_000
     environment = {**os.environ, "MEMORY_CONFIG": str(tmp_path / "memory.db")}

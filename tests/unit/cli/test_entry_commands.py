@@ -218,7 +218,8 @@ def test_stored_text_is_shown_as_text_and_never_as_markup_or_control_codes(memor
 
 
 def test_browse_goes_through_all_scopes_by_the_last_change_page_by_page(memory: CommandLine, tea: Any) -> None:
-    memory.ok("write", "the kettle is new", "-s", "workspace:kitchen", "--type", "project", "--tag", "kettle", "--conversation-id", "c1")
+    said = ("--conversation-id", "c1", "--speaker", "Ada")
+    memory.ok("write", "the kettle is new", "-s", "workspace:kitchen", "--type", "project", "--tag", "kettle", *said)
     memory.ok("update", tea["id"], "--tag", "fact")
     first = memory.json("browse", "-n", "1")
     rest = memory.json("browse", "-n", "1", "--cursor", first["cursor"])

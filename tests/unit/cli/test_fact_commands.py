@@ -30,6 +30,8 @@ def test_a_fact_takes_the_place_of_another_or_ends(memory: CommandLine) -> None:
     old = memory.json("write", "Ada lives in Bonn", "-s", "user:ada")["id"]
     new = memory.json("write", "Ada lives in Bern", "-s", "user:ada", "--supersedes", old)["id"]
     assert [one["entry"]["id"] for one in memory.json("search", "Ada lives", "-s", "user:ada")["results"]] == [new]
+    assert [one["id"] for one in memory.json("history", new)["history"]] == [old, old, new]
+    assert "Ada lives in Bonn" in memory.ok("history", new)
     assert memory.json("invalidate", new) == {"ended": [new], "not_found": []}
     assert memory("invalidate", new).exit_code == 1
     assert memory.json("search", "Ada lives", "-s", "user:ada", code=1)["results"] == []
@@ -128,6 +130,9 @@ def test_scratchpads_are_appended_to_shown_and_cleared(memory: CommandLine) -> N
     shown = memory.json("scratchpad", "show", "-a", "builder")
     assert (shown["size"], shown["exists"], shown["content"].splitlines()[1]) == (size, True, "the build needs Node 20")
     assert "the build needs Node 20" in memory.ok("scratchpad", "show", "-a", "builder")
+    long = "a line of more than a screen's width " * 20 + "ends here"
+    memory.ok("scratchpad", "append", long, "-a", "writer")
+    assert long in memory.ok("scratchpad", "show", "-a", "writer").splitlines(), "a line stays one"
     assert memory.json("scratchpad", "clear", "-a", "builder") == {"agent": "builder", "cleared": True}
     assert memory.json("scratchpad", "clear", "-a", "builder", code=1)["cleared"] is False
     assert "It is empty." in memory.ok("scratchpad", "show", "-a", "builder")

@@ -29,3 +29,15 @@ def test_releasing_what_is_not_held_finds_nothing_and_a_hold_names_one_thing(mem
     none = memory("hold", "place", "case-18", "--reason", "x")
     both = memory("hold", "place", "case-18", "--reason", "x", "--user", "ada", "--whole-tenant")
     assert (none.exit_code, both.exit_code) == (2, 2)
+    for refused in (none, both):
+        assert "hold: is over one of --scope, --user, --entry, --whole-tenant" in " ".join(refused.stderr.split())
+
+
+@pytest.mark.parametrize(
+    ("reason", "problem"), [("", "length must be 1..2000"), (" \n", "must not be blank"), ("r" * 2_001, "length must be 1..2000")]
+)
+def test_a_reason_says_something(memory: CommandLine, reason: str, problem: str) -> None:
+    refused = memory("hold", "place", "case-19", "--user", "ada", "--reason", reason)
+    assert refused.exit_code == 2
+    assert f"reason: {problem}" in " ".join(refused.stderr.split())
+    assert memory.json("hold", "list") == []

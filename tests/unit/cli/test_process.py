@@ -115,6 +115,7 @@ def exported(folder: Path) -> list[str]:
     return [json.loads(line)["content"].partition(" x")[0] for line in out.splitlines()]
 
 
+@pytest.mark.thorough
 def test_a_reader_that_goes_away_is_no_drama(tmp_path: Path, conversation: Path) -> None:
     some = tmp_path / "some.jsonl"
     some.write_text("".join(conversation.read_text().splitlines(keepends=True)[:1_000]))  # more than waits in a pipe
@@ -126,4 +127,11 @@ def test_a_reader_that_goes_away_is_no_drama(tmp_path: Path, conversation: Path)
     process.stdout.close()
     assert process.stderr.read() == ""
     process.stderr.close()
+    assert process.wait(timeout=60) == 141
+
+
+def test_a_reader_of_what_is_for_people_may_go_away_too(tmp_path: Path) -> None:
+    process = start(tmp_path, "--config", "m.db", "doctor", stderr=subprocess.DEVNULL)
+    assert process.stdout is not None
+    process.stdout.close()
     assert process.wait(timeout=60) == 141

@@ -52,11 +52,11 @@ def test_a_plan_says_what_a_sweep_then_does(ruled: CommandLine, ids: list[str]) 
     assert [one["id"] for one in ruled.json("plan")["planned"]] == ids[:2]
     assert ruled.json("sweep")["moved"] == 2
     assert ruled.json("plan")["planned"] == []
-    assert "No rule takes anything now." in ruled.ok("plan")
+    assert "No rule takes anything now, and nothing has expired." in ruled.ok("plan")
     assert "There was nothing to do." in ruled.ok("sweep")
 
 
-def test_a_plan_names_what_the_end_of_a_session_does_and_on_what_that_depends(ruled: CommandLine) -> None:
+def test_a_plan_names_what_the_end_of_a_session_does_and_what_a_quota_refuses_or_has_go(ruled: CommandLine) -> None:
     ends = """
 [[promotion]]
 name = "known"
@@ -71,16 +71,26 @@ when = { idle_for = "1ms" }
 [[quotas]]
 name = "few"
 scope_kinds = ["org"]
-entries = 20
+entries = 1
 """
     (ruled.folder / "memory.toml").write_text(RULES + ends)
     ruled.ok("session", "import", ruled.write_lines("andorinha.jsonl", {"role": "user", "content": "hello"}))
-    entry = ruled.json("write", "The ferry runs on Sundays only", "-s", "session:andorinha")
-    copied, ended = ruled.json("plan")["planned"]
-    assert (copied["id"], copied["action"], copied["to"]) == (entry["id"], "copy", "org:o1")
-    assert (copied["depends"], ended["action"]) == (["if quota 'few' has room for it"], "end")
+    entries = [ruled.json("write", f"The ferry {n} runs on Sundays only", "-s", "session:andorinha")["id"] for n in range(2)]
+    plan = ruled.json("plan")
+    assert [(one["action"], one["rule"]) for one in plan["planned"]] == [("copy", "known"), ("end", "quiet")]
+    assert (plan["planned"][0]["id"], plan["planned"][0]["to"], plan["planned"][0]["depends"]) == (entries[0], "org:o1", [])
+    assert [(one["id"], one["action"], one["rule"], one["quota"]) for one in plan["stays"]] == [(entries[1], "copy", "known", "few")]
     shown = " ".join(ruled.ok("plan").split())
-    assert "copy 1 (entries) from short to org:o1 by known: the rule takes every entry; if quota 'few' has room for it" in shown
+    assert "copy 1 (entries) from short to org:o1 by known: the rule takes every entry" in shown
+    assert "copy to org" in shown
+    assert entries[1] in shown.partition("Stays")[2], "and which it is, of whom and where"
+    assert "scope 'org:o1'" in shown
+    (ruled.folder / "memory.toml").write_text(RULES + ends + 'then = "evict"\n')
+    plan = ruled.json("plan")
+    assert [(one["action"], one["rule"]) for one in plan["planned"]] == [("copy", "known"), ("copy", "known"), ("evict", "few"), ("end", "quiet")]
+    shown = " ".join(ruled.ok("plan").split())
+    assert "evict 1 (entries) in mid for quota few: at most 1 entries per scope (org); beyond it the oldest go" in shown
+    assert "Stays" not in shown
 
 
 def test_people_are_shown_the_first_of_many_that_are_planned_alike(ruled: CommandLine) -> None:

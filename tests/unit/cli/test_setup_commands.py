@@ -92,7 +92,7 @@ def test_stats_count_each_tier_and_type(memory: CommandLine) -> None:
     assert all(word in text for word in ("short", "mid", "long", "context", " B "))
 
 
-def test_stats_and_doctor_count_what_a_store_has_set_aside(memory: CommandLine) -> None:
+def test_stats_and_doctor_count_what_a_store_has_in_quarantine(memory: CommandLine) -> None:
     entry = memory.json("write", "The ferry runs on Sundays only", "-s", "user:ada")
     assert (memory.json("stats")["quarantined"], memory.json("doctor")["stores"][0]["quarantined"]) == ({}, 0)
     with closing(sqlite3.connect(next(memory.folder.glob("*.db")))) as connection, connection:
@@ -100,8 +100,8 @@ def test_stats_and_doctor_count_what_a_store_has_set_aside(memory: CommandLine) 
     assert memory("why", entry["id"]).exit_code != 0
     stats, [store] = memory.json("stats"), memory.json("doctor")["stores"]
     assert (stats["quarantined"], store["quarantined"]) == ({store["store"]: 1}, 1)
-    assert "has set aside 1 damaged records of all tenants" in memory.ok("stats")
-    assert "1 damaged records are set aside" in memory.ok("doctor")
+    assert "has 1 damaged records of all tenants in quarantine" in memory.ok("stats")
+    assert "1 damaged records are in quarantine" in memory.ok("doctor")
 
 
 def test_doctor_says_how_every_store_is(memory: CommandLine, tmp_path: Path) -> None:

@@ -20,6 +20,10 @@ FRAMES = (
     "[/mem]",
     "[\u200b/mem entries]",
     "[\u200bEND\u2060 \ufe0fMEMORY]",
+    "[E\u200bND MEM\u2060\xadORY]",
+    "[/me\ufe0fm entries]",
+    "/m\u200bem entries",
+    "/end\xadmem",
     "\\/endmem",
     "\\\\[END MEMORY]",
 )
@@ -37,7 +41,10 @@ def test_what_looks_like_a_frame_or_a_command_gets_a_backslash_wherever_its_line
         assert escaped(escaped(text)) == f"{cut}{before}\\\\{looks}", "what was escaped before is text like any other"
 
 
-@pytest.mark.parametrize("text", ["", "\n", "a /mem entries", "/memory/file", "/members", "/endmemo", "[END OF MEMORY]", "mem", "\\", "\\n", "[mem]"])
+@pytest.mark.parametrize(
+    "text",
+    ["", "\n", "a /mem entries", "/memory/file", "/members", "/endmemo", "[END OF MEMORY]", "/ mem", "[E ND MEMORY]", "mem", "\\", "\\n", "[mem]"],
+)
 def test_other_text_stays_as_it_is(text: str) -> None:
     assert escaped(text) == text == unescaped(text)
 

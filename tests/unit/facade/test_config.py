@@ -77,6 +77,34 @@ def test_urls_without_secrets_are_shown_as_they_are() -> None:
         ({"promotion": [{"name": "a"}, {"name": "a"}]}, "promotion: two rules are named 'a'"),
         ({"promotion": {"name": "a"}}, "promotion: should be a list of rules"),
         ({"promotion": [{"name": "a", "min_confidence": 2}]}, "promotion.1.min_confidence: "),
+        ({"promotion": [{"name": "a"}, {"name": "b", "idle_for": "7x"}]}, "promotion.2.idle_for: should be a duration such as '30d'"),
+        ({"promotion": [{"name": "a", "older_than": True}]}, "promotion.1.older_than: should be a duration such as '30d'"),
+        ({"promotion": [{"name": "a", "min_accesses": True}]}, "promotion.1.min_accesses: "),
+        ({"promotion": [{"name": "a", "min_confidence": True}]}, "promotion.1.min_confidence: "),
+        ({"retention": [{"name": "a", "what": "versions", "versions_for": "7x"}]}, "retention.1.versions_for: should be a duration such as '30d'"),
+        (
+            {"retention": [{"name": "a", "what": "versions", "versions_for": "900000d"}]},
+            "retention.a.versions_for: should be longer than nothing and at",
+        ),
+        ({"retention": [{"name": "a", "what": "versions", "keep_versions": True}]}, "retention.1.keep_versions: "),
+        ({"retention": [{"name": "a", "when": {"older_than": "99999999999999d"}}]}, "retention.a.when.older_than: should be at most 100 years"),
+        ({"durations": {"lease": "99999999999999d"}}, "durations.lease: should be at most 100 years"),
+        ({"durations": {"expired_grace": "900000d"}}, "durations.expired_grace: should be at most 100 years"),
+        ({"durations": {"tombstone_life": "P900000D"}}, "durations.tombstone_life: should be at most 100 years"),
+        ({"quotas": {"name": "a", "entries": 1}}, "quotas: should be a list of quotas ([[quotas]] in TOML)"),
+        ({"quotas": [{"name": "a", "entries": True}]}, "quotas.1.entries: "),
+        ({"quotas": [{"name": "a", "entries": 1, "tenants": [""]}]}, "quotas.a.tenants: must not be empty"),
+        ({"policies": "decided"}, "policies: should be a list of names"),
+        ({"promotion": [{"name": "c", "to_scope": "session:other"}]}, "promotion.c.to_scope: copies go into broader scopes"),
+        ({"promotion": [{"name": "c", "when": {"tier": "mid"}}]}, "promotion.c.when: 'in tier mid' never holds of what is in source = 'short'"),
+        ({"promotion": [{"name": "c", "tags": [""]}]}, "promotion.c.tags: length must be 1..64 chars"),
+        ({"promotion": [{"name": "c", "tenants": [""]}]}, "promotion.c.tenants: must not be empty"),
+        ({"retention": [{"name": "c", "when": {"tag": "x"}, "tenants": [""]}]}, "retention.c.tenants: must not be empty"),
+        ({"promotion": [{"name": " "}]}, "promotion.1.name: must not be blank"),
+        ({"retention": [{"name": "a\nb", "when": {"tag": "x"}}]}, "retention.1.name: must not hold control characters"),
+        ({"quotas": [{"name": "n" * 201, "entries": 1}]}, "quotas.1.name: length must be 1..200 chars, not 201"),
+        ({"promotion": [{"name": "a", "nmae": 1}]}, "promotion.1.nmae: there is no setting 'nmae' in [promotion.1]; did you mean 'name'?"),
+        ({"quotas": "name=a"}, "quotas: should be a list of quotas ([[quotas]] in TOML, JSON in the environment: "),
     ],
 )
 def test_what_cannot_be_used_is_refused_by_name(settings: dict[str, object], message: str) -> None:
@@ -163,3 +191,17 @@ def test_how_much_searches_keep_in_memory_is_a_setting() -> None:
     assert MemoryConfig(search={"cache_bytes": 0}).engine.search_cache_bytes == 0
     with pytest.raises(ConfigError, match=r"search\.cache_bytes"):
         MemoryConfig(search={"cache_bytes": -1})
+
+
+def test_every_setting_has_a_line_where_all_are_shown() -> None:
+    lists = {"routes": "routes.1", "stores": "stores.other.url", "promotion": "promotion.1", "retention": "retention.1", "quotas": "quotas.1"}
+    config = MemoryConfig(
+        stores={"other": {"url": "sqlite:///x.db"}},
+        routes=[{"tiers": ["mid"], "store": "other", "tenants": ["a"]}],
+        policies=["decided"],
+        retention=[{"name": "old", "when": {"older_than": "1d"}}],
+        quotas=[{"name": "few", "entries": 1}],
+    )
+    shown = config.leaves()
+    for name in MemoryConfig.model_fields:
+        assert lists.get(name, name) in shown or any(line.startswith(f"{name}.") for line in shown), name

@@ -25,6 +25,7 @@ from memory.orchestrator.collections import ENTRIES, ENTRY_VERSIONS
 from memory.ports.query import Everywhere, Query
 from memory.ports.record import Key, Record
 from memory.ports.writes import Outcome
+from tests.support.depth import beyond
 
 SCOPES = ("user:ada", "session:s1", "object:a%3Ab:t1")
 EARLIER = Path(__file__).parent / "export-of-format-1.jsonl"
@@ -59,7 +60,7 @@ def cached(folder: Path) -> dict[str, Any]:
     return {"tiers": {"short": "memory://", "mid": f"sqlite:///{folder}/mid.db", "long": f"sqlite:///{folder}/mid.db"}}
 
 
-@pytest.fixture(params=[one_file, mixed, cached])
+@pytest.fixture(params=[pytest.param(made, id=made.__name__, marks=beyond(made, [one_file])) for made in (one_file, mixed, cached)])
 def config(request: pytest.FixtureRequest) -> Callable[[Path], dict[str, Any]]:
     return request.param  # type: ignore[no-any-return]
 
@@ -435,6 +436,7 @@ async def test_what_can_be_imported_is_a_path_a_file_or_lines_in_any_form(new: M
             await here.admin.import_([line], same_ids=True, **refused)
 
 
+@pytest.mark.thorough
 async def test_what_is_read_once_goes_through_a_file_and_only_ids_are_held(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(importing, "IN_MEMORY", 1_000)
     held: list[int] = []

@@ -65,7 +65,7 @@ def test_a_file_and_python_say_the_same(tmp_path: Path) -> None:
         ({"when": {"tag": "a"}, "tags": ["b"]}, "promotion.r.tags: cannot stand beside when: say it there"),
         ({"when": 3}, "promotion.r.when: should be a table of conditions"),
         ({"older_than": "0s"}, "promotion.r.older_than: should be longer than nothing"),
-        ({"tenants": [""]}, "promotion.r.tenant: must not be empty"),
+        ({"tenants": [""]}, "promotion.r.tenants: must not be empty"),
         ({"scope_kinds": ["team"]}, "promotion.1.scope_kinds.1: Input should be"),
         ({"to_scope": "user", "target": "mid"}, "promotion.r.target: belongs to a move"),
         ({"to_scope": "user", "on": "sweep"}, "promotion.r.to_scope: entries are copied on session_end, not on sweep"),
@@ -145,7 +145,7 @@ async def test_why_says_what_holds_an_entry() -> None:
         entry = await memory.write("one", scope="session:s1", expires_at=clock.moment + DAY)
         clock.advance(2 * DAY)
         assert (await memory.admin.why(entry.id)).held == ("it has expired: no rule is asked about it",)
-        assert (await memory.admin.plan()).planned == []
+        assert [one.action for one in (await memory.admin.plan()).planned] == ["expire"]
 
 
 def test_both_stand_on_the_blocking_twin() -> None:
@@ -247,6 +247,31 @@ def test_a_policy_that_cannot_be_asked_is_refused(wrong: dict[str, Any], message
         opened(policies=[policy])
     with pytest.raises(ConfigError, match="a policy has a name and decide"):
         opened(policies=[lambda record: None])
+    with pytest.raises(ConfigError, match=r"policies: must be a list of policies, not Shouting"):
+        opened(policies=Shouting())
+
+
+async def test_where_no_policy_is_installed_the_error_says_so() -> None:
+    with pytest.raises(ConfigError, match=r"there is no 'missing'; none is installed\. In Python, hand in any object"):
+        async with opened(policies=["missing"]):
+            pass
+
+
+def test_a_class_and_an_async_decide_are_no_policies() -> None:
+    class Named:
+        name = "named"
+
+        def decide(self, record: Any, facts: Any, now: Any) -> None: ...
+
+    class Waiting:
+        name = "waiting"
+
+        async def decide(self, record: Any, facts: Any, now: Any) -> None: ...
+
+    with pytest.raises(ConfigError, match=r"policies\.named: is a class: hand in an object of it"):
+        opened(policies=[Named])
+    with pytest.raises(ConfigError, match=r"policies\.waiting\.decide: must not be async"):
+        opened(policies=[Waiting()])
 
 
 async def test_two_rules_of_one_name_are_refused() -> None:

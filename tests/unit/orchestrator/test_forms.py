@@ -600,7 +600,7 @@ class Told:
 
 
 async def test_nothing_is_stale_and_nothing_of_ones_own_is_missed_whatever_happens() -> None:
-    for seed in range(drawn(400, 40, proof=3_000)):
+    for seed in range(drawn(400, 12, proof=3_000)):
         assert await Told(seed).played() == [], f"in history {seed}"
 
 

@@ -324,7 +324,7 @@ class Told:
 
 
 async def test_they_are_those_of_the_entries_whatever_happens() -> None:
-    for seed in range(drawn(400, 60, proof=5_000)):
+    for seed in range(drawn(400, 20, proof=5_000)):
         assert await Told(seed).played() == [], f"in history {seed}"
 
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import nullcontext
 from datetime import timedelta
 from typing import Any
 
@@ -16,6 +17,7 @@ from memory.orchestrator import entry_records, erasure, referrers
 from memory.orchestrator.collections import ENTRIES, ENTRY_VERSIONS
 from memory.orchestrator.conversations.sessions import SessionDraft
 from memory.orchestrator.engine import Engine
+from memory.orchestrator.settings import EngineSettings
 from memory.policies.asked import Asked
 from tests.support.slips import Slip
 from tests.unit.orchestrator.world import DAY, TENANT, USER, World
@@ -125,6 +127,44 @@ async def broken_off(world: World, step: str, when: str) -> None:
 @pytest.mark.parametrize("step", DEATHS)
 async def test_a_new_session_of_the_id_shows_none_of_what_was_pinned_to_the_former_and_keeps_its_own(world: World, step: str, when: str) -> None:
     await broken_off(world, step, when)
+
+
+@pytest.mark.parametrize("late", ["at last", "before a sweep goes on", "behind another deletion"])
+@pytest.mark.parametrize("died", [None, "before", "after"])
+@pytest.mark.parametrize("gone", ["session", "artifact"])
+async def test_a_replica_that_another_process_has_yet_to_deliver_does_not_bring_it_back(gone: str, died: str | None, late: str) -> None:
+    """Whether who clears the home dies just before, or behind that (found by the simulation of uploads)."""
+    async with World(settings=EngineSettings(linger=DAY)) as world:
+        other = await world.another_process()
+        await created(other)
+        artifact = await other.conversations.manifests.put(TENANT, "s1", "a", "text/plain", _nothing(), 0)
+        await pinned(world, artifact_id=artifact.id if gone == "artifact" else None)
+        assert world.engine.deliveries.behind("long").records == 1, "it waits to be delivered"
+        world.clock.advance()
+        if died is not None:
+            for store in world.stores:
+                (store.before if died == "before" else store.after)["referrers.clear"] = dies
+        with pytest.raises(Died) if died else nullcontext():
+            await (
+                other.conversations.sessions.delete(TENANT, "s1") if gone == "session" else other.conversations.manifests.delete(TENANT, artifact.id)
+            )
+        for store in world.stores:
+            store.before.clear()
+            store.after.clear()
+        if late == "behind another deletion":
+            await other.conversations.sessions.delete(TENANT, "s1")
+        if late != "at last":
+            await world.engine.deliveries.flush()
+        await world.settled()
+        await world.engine.deliveries.flush()
+        copies = [row for store in world.stores for row in await world.rows(store, ENTRIES)]
+        assert len(copies) == 2
+        assert not [row for row in copies if row.fields.get("artifact_id") is not None]
+        assert gone == "artifact" or await still_pinned(world) == []
+
+
+async def _nothing() -> AsyncIterator[bytes]:
+    yield b""
 
 
 async def test_an_edit_that_was_under_way_and_brings_the_pin_back_is_unpinned_behind_the_erasure(world: World) -> None:

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import random
 from collections.abc import Sequence
 from dataclasses import replace
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import Any
 
 import pytest
@@ -15,18 +14,11 @@ from memory.domain.scope import Scope
 from memory.orchestrator.collections import ENTRIES
 from memory.orchestrator.conversations.sessions import SessionDraft
 from memory.orchestrator.judging import Missed
-from memory.orchestrator.planned import Plan
-from memory.orchestrator.promotion import PromotionReport
-from memory.orchestrator.retention import RetentionReport
 from memory.policies.conditions import Condition
 from memory.policies.facts import Facts
 from memory.policies.promotion import CustomRule, Decision, PromotionRule
-from memory.policies.quotas import Quota
-from memory.policies.retention import RetentionRule
-from memory.policies.single_conditions import IdleFor, OfScopeKind, OlderThan, ScopeOver, Tagged
-from memory.ports.record import Role
-from tests.support.depth import drawn
-from tests.unit.orchestrator.world import DAY, HOUR, ORG, SESSION, TENANT, USER, Flaky, World, held
+from memory.policies.single_conditions import ScopeOver, Tagged
+from tests.unit.orchestrator.world import HOUR, ORG, SESSION, TENANT, USER, World, held
 
 TWO = PromotionRule(name="two", on="sweep", when=ScopeOver(count=2))
 
@@ -306,243 +298,6 @@ async def test_a_policy_with_a_condition_is_asked_about_what_that_takes() -> Non
         asked = await world.write("YES", tags=["ask"])
         assert [moved[0] for moved in await swept(world)] == [asked.id]
         assert loud.asked == ["YES"]
-
-
-# -- the plan -----------------------------------------------------------------------------------------------------------
-
-CONDITIONS = (
-    None,
-    ScopeOver(count=3),
-    ScopeOver(bytes=60),
-    ScopeOver(tokens=12),
-    OlderThan(2 * DAY),
-    Tagged("fact") | OlderThan(4 * DAY),
-    ScopeOver(count=2) & ~Tagged("fact") & OfScopeKind("session"),
-)
-
-
-def rules_drawn(rng: random.Random) -> Sequence[PromotionRule]:
-    return [
-        PromotionRule(
-            name=f"r{number}",
-            on=rng.choice(["sweep", "write"]),
-            source=source,
-            target=rng.choice(["mid", "long"] if source == "short" else ["long"]),
-            when=rng.choice(CONDITIONS),
-            tenants=(TENANT,) if rng.random() < 0.2 else (),
-        )
-        for number, source in enumerate(rng.choice(["short", "mid"]) for _ in range(rng.randrange(1, 5)))
-    ]
-
-
-async def lived(world: World, rng: random.Random) -> None:
-    """Some days of an ordinary life."""
-    entries: list[Entry] = []
-    for _ in range(rng.randrange(5, 40)):
-        world.clock.advance(timedelta(hours=rng.randrange(1, 9)))
-        act = rng.random()
-        if act < 0.6 or not entries:
-            scope = rng.choice([SESSION, Scope.session("s2"), USER, ORG])
-            tags = ["fact"] if rng.random() < 0.3 else []
-            expires = world.clock() + timedelta(days=rng.randrange(1, 5)) if rng.random() < 0.2 else None
-            entries.append(await world.write("text " * rng.randrange(1, 8), scope, tags=tags, expires_at=expires))
-        elif act < 0.75:
-            world.engine.accesses.note(TENANT, [rng.choice(entries).id])
-        elif act < 0.85:
-            await world.delete(rng.choice(entries))
-        elif act < 0.95:
-            await world.move(rng.choice(entries), rng.choice(["mid", "long"]))
-        else:
-            await world.engine.maintenance.sweep()
-
-
-@pytest.mark.parametrize("seed", range(drawn(60, 12)))
-@pytest.mark.parametrize("shared", [False, True], ids=["three stores", "short and mid in one"])
-async def test_the_plan_is_what_the_sweep_then_does(seed: int, shared: bool) -> None:
-    rng = random.Random(seed)  # noqa: S311 - what is drawn is no secret
-    policies = (CustomRule.of(Loud()),) if rng.random() < 0.3 else ()
-    world = World(rules=rules_drawn(rng), policies=policies)
-    if shared:
-        world.in_one_store("short", "mid")
-    async with world:
-        world.engine.placement.settings = replace(world.engine.settings, page=rng.choice([2, 5, 500]))
-        await lived(world, rng)
-        plan = await world.engine.plan()
-        assert plan.waiting == []
-        did = await swept(world)
-        assert [(one.id, one.tier, one.to, one.rule, one.because) for one in plan.planned] == did
-        assert all(one.action == "move" and one.collection == "entries" and one.when == plan.at for one in plan.planned)
-
-
-# -- the plan of what ends sessions --------------------------------------------------------------------------------------
-
-ENDS = (
-    RetentionRule(name="idle", what="sessions", then="end", when=IdleFor(2 * DAY)),
-    RetentionRule(name="facts", when=Tagged("fact") & OlderThan(5 * DAY)),
-    RetentionRule(name="many", when=ScopeOver(count=4) & ~Tagged("fact")),
-)
-
-
-def ending_rules_drawn(rng: random.Random) -> list[PromotionRule]:
-    """Some for the end of a session, moves and copies, and some for sweeps, which meet what those have left."""
-
-    def drawn_at_end(number: int) -> PromotionRule:
-        copies = rng.random() < 0.5
-        goes: dict[str, Any] = {"to_scope": rng.choice(["user", "user:ada", ORG.text])} if copies else {"target": rng.choice(["mid", "long"])}
-        source = rng.choice(["short", "mid"]) if copies or goes["target"] == "long" else "short"
-        return PromotionRule(name=f"e{number}", on="session_end", source=source, when=rng.choice(CONDITIONS), **goes)
-
-    return [*(drawn_at_end(number) for number in range(rng.randrange(1, 4))), *rules_drawn(rng)]
-
-
-async def _homes(world: World) -> set[str]:
-    return {row.key.id for store in world.stores for row in await world.rows(store, ENTRIES) if row.role is Role.HOME}
-
-
-async def _broader(world: World, store: Flaky) -> list[str]:
-    """What may be a copy."""
-    return [row.key.id for row in await world.rows(store, ENTRIES) if row.role is Role.HOME and row.scope in (USER.text, ORG.text)]
-
-
-async def swept_whole(world: World) -> list[tuple[str, ...]]:
-    """What a sweep does by rules, in its order: to what, from where to where, by which rule."""
-    did: list[tuple[str, ...]] = []
-    end, promotion = world.engine.promotion.end_session, world.engine.promotion
-
-    def told(report: PromotionReport) -> None:
-        did.extend(("copy", one.entry_id, one.to_scope, one.rule) for one in report.copied)
-        did.extend(("move", one.entry_id, one.from_tier, one.to_tier, one.rule, one.because) for one in report.moved)
-
-    async def ended(tenant: str, scope: Scope) -> PromotionReport:
-        report = await end(tenant, scope)
-        told(report)
-        did.append(("end", scope.text))
-        return report
-
-    before = await _homes(world)
-    world.engine.retention._end_session = ended  # to hear what it does
-    await world.engine.retention.by_sweep(set(), held, done := RetentionReport())
-    assert done.waiting == []
-    gone = before - await _homes(world)
-    told(await promotion.by_sweep(set(), held))
-    return [*(("delete", entry_id) for entry_id in sorted(gone)), *did]
-
-
-def as_done(plan: Plan) -> list[tuple[str, ...]]:
-    gone = sorted(one.id for one in plan.planned if (one.action, one.collection) == ("delete", "entries"))
-    done: list[tuple[str, ...]] = [("delete", entry_id) for entry_id in gone]
-    for one in plan.planned:
-        if one.action == "copy":
-            done.append(("copy", one.id, one.to, one.rule))
-        elif one.action == "move":
-            done.append(("move", one.id, one.tier, one.to, one.rule, one.because))
-        elif one.action == "end":
-            done.append(("end", one.scope.replace("conversation:", "session:")))
-    return done
-
-
-def without_order_of_copies(did: Sequence[tuple[str, ...]]) -> list[tuple[str, ...]]:
-    """A report names copies before moves, page after page: between two ends they come in any order."""
-    whole: list[tuple[str, ...]] = []
-    some: list[tuple[str, ...]] = []
-    for one in [*did, ("end", "")]:
-        if one[0] == "end":
-            whole += [*sorted(x for x in some if x[0] == "copy"), *(x for x in some if x[0] != "copy"), one]
-            some = []
-        else:
-            some.append(one)
-    return whole
-
-
-@pytest.mark.parametrize("seed", range(drawn(80, 16)))
-@pytest.mark.parametrize("shared", [False, True], ids=["three stores", "short and mid in one"])
-async def test_the_plan_foresees_what_the_end_of_sessions_does_and_what_comes_of_it(seed: int, shared: bool) -> None:
-    rng = random.Random(seed)  # noqa: S311 - what is drawn is no secret
-    policies = (CustomRule.of(Loud()),) if rng.random() < 0.3 else ()
-    world = World(
-        rules=ending_rules_drawn(rng), policies=policies, retention=[rule for rule in ENDS if rule.what == "sessions" or rng.random() < 0.5]
-    )
-    if shared:
-        world.in_one_store("short", "mid")
-    async with world:
-        world.engine.placement.settings = replace(world.engine.settings, page=rng.choice([2, 5, 500]))
-        for name in ("s1", "s2"):
-            await world.engine.conversations.create(TENANT, SessionDraft(name, user="ada" if rng.random() < 0.8 else None))
-        await lived(world, rng)
-        for _ in range(rng.randrange(1, 4)):
-            world.clock.advance(3 * DAY)
-            plan = await world.engine.plan()
-            assert plan.waiting == []
-            assert without_order_of_copies(as_done(plan)) == without_order_of_copies(await swept_whole(world))
-            for name in ("s1", "s2"):
-                session = await world.engine.conversations.open(TENANT, SessionDraft(name), create=False)
-                await session.resume()
-            broader = sorted([*await _broader(world, world.mid), *await _broader(world, world.long)])
-            for entry_id in rng.sample(broader, len(broader) // 3):
-                await world.engine.delete(TENANT, entry_id)
-            await lived(world, rng)
-
-
-async def test_a_plan_names_what_decides_when_a_copy_is_made() -> None:
-    rule, quota = PromotionRule(name="known", to_scope="user"), Quota(name="few", scope_kinds=("user",), entries=1)
-    async with World(rules=(rule,), retention=ENDS[:1], quotas=(quota,)) as world:
-        await world.engine.conversations.create(TENANT, SessionDraft("s1", user="ada"))
-        entry = await world.write("text", SESSION)
-        world.clock.advance(3 * DAY)
-        copy, end = (await world.engine.plan()).planned
-        assert (copy.action, copy.id, copy.to, copy.depends) == ("copy", entry.id, "user:ada", ("if quota 'few' has room for it",))
-        assert (end.action, end.depends) == ("end", ())
-
-
-async def test_a_plan_names_once_what_two_rules_copy_into_one_scope_and_not_what_was_copied_before() -> None:
-    rules = (PromotionRule(name="known", to_scope="user"), PromotionRule(name="hers", to_scope="user:ada"))
-    async with World(rules=rules, retention=ENDS[:1]) as world:
-        session = await world.engine.conversations.create(TENANT, SessionDraft("s1", user="ada"))
-        await world.write("text", SESSION)
-        world.clock.advance(3 * DAY)
-        assert [(one.action, one.rule) for one in (await world.engine.plan()).planned] == [("copy", "known"), ("end", "idle")]
-        await world.engine.maintenance.sweep()
-        [copy] = await _broader(world, world.mid)
-        for _ in range(2):
-            await session.resume()
-            world.clock.advance(3 * DAY)
-            assert [one.action for one in (await world.engine.plan()).planned] == ["end"]
-            await world.engine.delete(TENANT, copy)
-
-
-async def test_what_one_rule_deletes_leaves_room_for_others_in_the_plan_too() -> None:
-    rules = [RetentionRule(name="facts", when=Tagged("fact")), RetentionRule(name="many", when=ScopeOver(count=2))]
-    async with World(rules=(), retention=rules) as world:
-        fact = await written(world, "f", scope=USER, tags=["fact"])
-        others = await written(world, "a", "b", "c", scope=USER)
-        plan = await world.engine.plan()
-        assert [(one.id, one.rule) for one in plan.planned] == [(fact[0].id, "facts"), (others[0].id, "many")]
-        assert (await world.engine.maintenance.sweep()).deleted == 2
-        assert await _homes(world) == set(ids(others[1:]))
-
-
-async def test_a_plan_does_not_end_a_session_whose_entries_cannot_be_asked_about() -> None:
-    async with World(rules=(PromotionRule(name="all", to_scope="user"),), retention=ENDS[:1]) as world:
-        await world.engine.conversations.create(TENANT, SessionDraft("s1", user="ada"))
-        world.clock.advance(3 * DAY)
-        world.long.down = True
-        plan = await world.engine.plan()
-        assert plan.planned == []
-        assert any("'long'" in said for said in plan.waiting)
-
-
-async def test_a_plan_writes_nothing_and_names_what_it_could_not_ask() -> None:
-    async with World(rules=(TWO,)) as world:
-        await written(world, "a", "b", "c")
-        for store in world.stores:
-            store.steps.clear()
-        plan = await world.engine.plan()
-        assert len(plan.planned) == 1
-        assert {step for store in world.stores for step in store.steps} == {"promotion.scan"}
-        world.short.down = True
-        plan = await world.engine.plan()
-        assert plan.planned == []
-        assert ["'short'" in said for said in plan.waiting] == [True]
 
 
 async def test_a_walk_ends_where_a_store_fails_and_says_so() -> None:

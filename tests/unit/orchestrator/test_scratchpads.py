@@ -14,7 +14,7 @@ from memory.orchestrator.collections import SCRATCHPADS
 from memory.ports.query import Query, within
 from memory.ports.record import Partition
 from memory.ports.writes import Delete, Newer
-from tests.unit.orchestrator.world import TENANT, World
+from tests.unit.orchestrator.world import TENANT, Clock, World
 
 AGENT = "builder"
 
@@ -102,6 +102,44 @@ async def test_of_a_long_text_for_which_there_is_no_room_nothing_is_stored(world
             await append(world, "b" * 60)
         assert await world.rows(world.mid, SCRATCHPADS) == before
         assert await noted(world) == ["a" * 40]
+
+
+@pytest.mark.behaviour("D130")
+@pytest.mark.parametrize("fails", [False, True])
+async def test_where_another_takes_the_room_of_a_long_text_its_parts_go_at_once(world: World, fails: bool) -> None:
+    """What cannot be dropped then a sweep drops: that there is no room is what the caller is told."""
+    other = await world.another_process()
+    with patch.object(scratchpads, "CAP", 160), patch.object(scratchpads, "PART_BYTES", 30):
+        world.mid.before["scratchpad.put"] = lambda: other.scratchpads.append(TENANT, AGENT, "a" * 40)
+        if fails:
+            world.mid.fails_before.add("scratchpad.drop")
+        with pytest.raises(ScratchpadFull):
+            await append(world, "b" * 90)
+        assert await noted(world) == ["a" * 40]
+        if fails:
+            assert await world.owed() > 0
+            world.heal()
+            world.clock.advance(world.engine.settings.mark_life * 2)
+            await world.engine.maintenance.sweep()
+        assert [row.fields.get("parts") for row in await world.rows(world.mid, SCRATCHPADS) if "place" in row.fields] == [3]
+        assert len(await world.rows(world.mid, SCRATCHPADS)) == 1 + 3
+        assert await world.owed() == 0
+
+
+async def test_where_another_appends_first_no_part_is_left_of_what_was_to_be_restored(world: World) -> None:
+    other = await world.another_process()
+    with patch.object(scratchpads, "PART_BYTES", 30):
+        world.mid.before["scratchpad.put"] = lambda: other.scratchpads.append(TENANT, AGENT, "a")
+        assert not await world.engine.scratchpads.restore(TENANT, AGENT, "b" * 90)
+    assert await noted(world) == ["a"]
+    assert len(await world.rows(world.mid, SCRATCHPADS)) == 1
+
+
+async def test_what_is_put_in_parts_within_one_microsecond_owes_nothing(world: World) -> None:
+    with patch.object(scratchpads, "PART_BYTES", 16), patch.object(Clock, "__call__", lambda clock: clock.moment):
+        await append(world, "a text of some length, in parts")
+    assert await world.owed() == 0
+    assert await noted(world) == ["a text of some length, in parts"]
 
 
 @pytest.mark.behaviour("D130")
@@ -233,18 +271,17 @@ async def test_an_append_in_parts_of_which_one_is_lost_is_said_to_be_damaged(wor
 
 
 @pytest.mark.behaviour("D130")
-async def test_who_slept_so_long_that_a_sweep_took_the_parts_is_told(world: World) -> None:
+async def test_who_slept_so_long_that_a_sweep_took_the_parts_puts_them_again(world: World) -> None:
     async def sleeps() -> None:
         world.clock.advance(world.engine.settings.mark_life * 2)
         await (await world.another_process()).maintenance.sweep()
 
     with patch.object(scratchpads, "PART_BYTES", 16):
         world.mid.before["scratchpad.put"] = sleeps
-        with pytest.raises(StoreUnavailable, match="append it again"):
-            await append(world, "a text of some length, in parts")
         await append(world, "a text of some length, in parts")
-    found = await world.engine.scratchpads.read(TENANT, AGENT)
-    assert (found.content.count("a text of some length"), found.damaged) == (1, 1)
+        engine = await world.settled()
+    found = await engine.scratchpads.read(TENANT, AGENT)
+    assert (found.content.count("a text of some length, in parts"), found.damaged) == (1, 0)
 
 
 @pytest.mark.behaviour("D130")

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 
@@ -23,6 +23,7 @@ from memory.orchestrator.settings import EngineSettings
 from memory.orchestrator.steps import current_step
 from memory.orchestrator.topology import Topology
 from memory.policies.asked import Asked
+from memory.policies.onward import Onward
 from memory.policies.promotion import DEFAULT_RULES, CustomRule, PromotionRule
 from memory.policies.quotas import Quota
 from memory.policies.retention import RetentionRule
@@ -133,8 +134,9 @@ class World:
         kinds: Kinds = KINDS,
         passages: Where = "home",
         advisor: Advisor | None = None,
+        onward: Onward | Literal["elsewhere"] | None = None,
     ) -> None:
-        self.clock, self.advisor = Clock(), advisor
+        self.clock, self.advisor, self.onward = Clock(), advisor, onward
         self.short, self.mid, self.long = (Flaky(name, can, self.clock) for name, can in (("short", short), ("mid", mid), ("long", long)))
         self.embedder, self.rules, self.settings, self.kinds, self.passages = embedder, rules, settings, kinds, passages
         self.policies, self.retention, self.quotas = policies, retention, quotas
@@ -166,6 +168,7 @@ class World:
             kinds=kinds,
             passages=passages,
             advisor=self.advisor,
+            onward=self.onward,
         )
 
     async def another_process(self) -> Engine:

@@ -1,4 +1,4 @@
-"""One collection's statements: how its rows are found, stored and set aside, and its words with them.
+"""One collection's statements: how its rows are found, stored and quarantined, and its words with them.
 
 A row's words stand in a table of their own (`words`), in the order in which searches read them: an index that finds and counts exactly our words, of
 exactly one partition. What changes a row changes them in the same transaction. Only a single new record is stored by one statement; it says of itself
@@ -135,7 +135,7 @@ class MyTable(Table[Connection]):
 
     async def matching(self, connection: Connection, sql: str, values: Values) -> AsyncIterator[Sequence[tuple[Columns, bool]]]:
         wanted = {number: bool(passes) for number, passes in await connection.fetch(sql, *values)}
-        for some in portions(list(wanted), self.thresholds.listed):
+        for some in portions(list(wanted), self.collection.at_once(self.thresholds.listed)):
             yield [(row, wanted[row[NUMBER]]) for row in await self.at_numbers(connection, some)]
 
     # -- storing ------------------------------------------------------------------------------------------------------

@@ -127,7 +127,8 @@ class PgTable(Table[Connection]):
 
     async def matching(self, connection: Connection, sql: str, values: Values) -> AsyncIterator[Sequence[tuple[Columns, bool]]]:
         cursor = await connection.cursor(sql, *values)
-        while rows := await cursor.fetch(self.thresholds.deleted_at_once):
+        most = self.collection.at_once(self.thresholds.deleted_at_once)
+        while rows := await cursor.fetch(most):
             yield [(row[:-1], row[-1]) for row in rows]
 
     # -- storing ------------------------------------------------------------------------------------------------------

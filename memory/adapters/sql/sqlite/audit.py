@@ -1,6 +1,6 @@
 """Whether all that is derived from the records is what the records say: the words, the counts, the registry of partitions, SQLite's own indexes.
 
-A row that fails its checksum says nothing: reads set it aside, and what is indexed of it goes with it then.
+A row that fails its checksum says nothing: reads quarantine it, and what is indexed of it goes with it then.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""One collection's statements: how its rows are found, stored and set aside, and its words with them."""
+"""One collection's statements: how its rows are found, stored and quarantined, and its words with them."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ class SqliteTable(Table[Session]):
 
     async def matching(self, connection: Session, sql: str, values: Values) -> AsyncIterator[Sequence[tuple[Columns, bool]]]:
         wanted = {number: bool(passes) for number, passes in connection.rows(sql, values)}
-        for some in portions(list(wanted), self.thresholds.deleted_at_once):
+        for some in portions(list(wanted), self.collection.at_once(self.thresholds.deleted_at_once)):
             yield [(columns, wanted[columns[NUMBER]]) for columns in self.at(connection, some)]
 
     def at(self, session: Session, numbers: Sequence[int]) -> list[Columns]:

@@ -306,7 +306,7 @@ async def test_a_mark_is_read_back_as_it_was(store: FileStore) -> None:
 
 
 async def test_a_put_that_erases_leaves_nothing_to_restore_and_nothing_for_people(store: FileStore, folder: Path) -> None:
-    """Neither the version before nor what was set aside as damaged; and the text does not come back where the file is lost then."""
+    """Neither the version before nor what was quarantined as damaged; and the text does not come back where the file is lost then."""
     await done(store, put(record(1, version=1, body={"said": "secret"})))
     _torn(file_of(folder))
     await done(store, put(record(1, version=2, body={"said": "secret"}), Newer()))

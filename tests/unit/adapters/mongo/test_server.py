@@ -236,7 +236,7 @@ async def test_text_that_is_no_text_is_rejected_by_name(store: MongoStore) -> No
 # -- damage -----------------------------------------------------------------------------------------------------------
 
 
-async def test_a_damaged_document_is_set_aside_with_a_copy_that_erasure_reaches(store: MongoStore, raw: Raw) -> None:
+async def test_a_damaged_document_is_quarantined_with_a_copy_that_erasure_reaches(store: MongoStore, raw: Raw) -> None:
     await done(store, *[put(record(n, texts={"content": "lantern"}, body={"said": n})) for n in range(3)])
     raw["memory_samples"].update_one({"id": id_of(1)}, {"$set": {"body": '{"said":9}'}})
 

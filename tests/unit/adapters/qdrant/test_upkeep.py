@@ -283,6 +283,7 @@ async def test_servers_give_room_back_by_themselves() -> None:
 
 
 @pytest.mark.backend("qdrant_edge")
+@pytest.mark.thorough
 async def test_calls_and_closing_wait_for_a_vacuum(edge: QdrantStore) -> None:
     import asyncio
 

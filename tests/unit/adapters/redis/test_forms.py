@@ -331,7 +331,7 @@ async def test_what_was_damaged_and_written_over_is_not_found_as_it_was(store: R
 
 
 @pytest.mark.parametrize("at", [0, 18, 80, -1])
-async def test_what_cannot_be_read_is_set_aside_on_the_way(store: RedisStore, server: Server, prefix: str, at: int) -> None:
+async def test_what_cannot_be_read_is_quarantined_on_the_way(store: RedisStore, server: Server, prefix: str, at: int) -> None:
     await done(store, put(lantern(1)), put(lantern(2)))
     name = record_key(prefix, address_of("samples", key_of(1)))
     with redis.Redis(port=server.port) as client:

@@ -12,7 +12,7 @@ SLIPS = {
         "    while puts:\n",
         "    (stands,) = await self._store.get(MANIFESTS, [upload.key])\n"
         "    digest = hashlib.sha256(b''.join(portion)).hexdigest()\n"
-        "    ahead = _Upload(upload.life, upload.key, upload.name, upload.reservation, sum(map(len, portion)), len(portion))\n"
+        "    ahead = _Upload(upload.life, upload.key, upload.name, upload.reservation, None, sum(map(len, portion)), len(portion))\n"
         "    early = self._manifest(ahead, 'a', 'text/plain', digest, stands)\n"
         "    await self._at_its_place(early, stands)\n"
         "    while puts:\n",
@@ -20,9 +20,9 @@ SLIPS = {
     "two uploads may each see room": Slip(
         reservations,
         "Reservations.reserve",
-        "    await self._change(life.tenant, named)\n",
-        "    self._refuse_beyond(life.tenant, (await self._balance(life.tenant)).total, size)\n"
-        "    await self._change(life.tenant, lambda balance: balance.with_entry(upload, Entry(size, micros(now)), size))\n",
+        "    await self._balances.change(life.tenant, named)\n",
+        "    self._refuse_beyond(life.tenant, (await self._balances.of(life.tenant)).total, size)\n"
+        "    await self._balances.change(life.tenant, lambda balance: balance.with_entry(upload, Entry(size, micros(now)), size))\n",
     ),
     "the old chunks are erased before the manifest is replaced": Slip(
         manifests,

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from memory.orchestrator.collections import ARTIFACTS, MESSAGES
+from memory.orchestrator.collections import ARTIFACTS, MESSAGES, RESERVATIONS
 from memory.orchestrator.conversations.artifacts import chunk_key, chunks_of
 from memory.orchestrator.conversations.events import artifacts_of
+from memory.orchestrator.conversations.reservations import LOOK_FOR_ROW
 from memory.orchestrator.conversations.uploads import DROP, UPLOAD
 from memory.ports.due import LEFT
 from memory.ports.query import Everywhere, Query
@@ -25,12 +26,13 @@ async def unsound(store: Store, *, settled: bool = True) -> list[str]:
     Every chunk that a row names is there. Every chunk is named by a row, belongs to an upload under way, or is owed to be dropped.
     """
     rows = [r for r in (await store.query(Query(MESSAGES, Everywhere(), limit=10_000))).records if isinstance(r, Record)]
+    reserved = [r for r in (await store.query(Query(RESERVATIONS, Everywhere(), limit=10_000))).records if isinstance(r, Record)]
     there = [r for r in (await store.query(Query(ARTIFACTS, Everywhere(), limit=10_000))).records if isinstance(r, Record)]
-    left = [(await store.query(Query(of, Everywhere(), types=LEFT, limit=10_000))).records for of in (MESSAGES, ARTIFACTS)]
+    left = [(await store.query(Query(of, Everywhere(), types=LEFT, limit=10_000))).records for of in (MESSAGES, ARTIFACTS, RESERVATIONS)]
     named = {chunk_key(row.key.tenant, row.scope, chunk).id for row in rows for chunk in chunks_of(artifacts_of(row))}
     chunks = {record.key.id for record in there if "data" in record.fields}
-    owners: list[Any] = [*rows, *there, *left[0], *left[1]]
-    owed = {one for owner in owners for owed in owner.owed if owed.step in (UPLOAD, DROP) for one in owed.data["ids"]}
+    owners: list[Any] = [*rows, *there, *reserved, *(row for rows in left for row in rows)]
+    owed = {one for owner in owners for owed in owner.owed if owed.step in (UPLOAD, LOOK_FOR_ROW, DROP) for one in owed.data["ids"]}
     problems = [f"{one} is named and not there" for one in named - chunks]
     problems += [f"{one} is there and nobody's" for one in chunks - named - owed]
     if settled:

@@ -17,7 +17,7 @@ import pytest
 from memory.adapters.wrappers.retry import Retry
 from memory.domain.artifact import Artifact
 from memory.domain.errors import Conflict, Contended, CorruptRecord, NotFound, QuotaExceeded, StoreError, StoreUnavailable
-from memory.orchestrator.collections import ARTIFACTS, MANIFESTS
+from memory.orchestrator.collections import ARTIFACTS, ENTRIES, MANIFESTS
 from memory.orchestrator.conversations import manifests
 from memory.orchestrator.conversations.manifests import artifact_of
 from memory.orchestrator.conversations.reservations import Reservations
@@ -30,7 +30,7 @@ from memory.ports.record import Record
 from memory.ports.writes import Always, Put
 from tests.support.reserved import assert_reserved
 from tests.unit.orchestrator.conversations.artifact_slips import SLIPS
-from tests.unit.orchestrator.world import DURABLE, TENANT, World
+from tests.unit.orchestrator.world import DURABLE, TENANT, USER, World
 
 MOST = 100
 FILES = Quota(name="files", per="tenant", artifact_bytes=MOST)
@@ -42,6 +42,7 @@ STEPS = (
     "artifacts.return",
     "artifacts.put",
     "artifacts.name",
+    "artifacts.shut_out",
     "artifacts.delete",
     "artifacts.drop",
     "artifacts.read",
@@ -69,11 +70,12 @@ async def session(engine: Engine, session_id: str = "s1") -> None:
     await engine.conversations.create(TENANT, SessionDraft(session_id))
 
 
-async def put(engine: Engine, data: bytes, path: str = "a", *, known: bool = True, session_id: str = "s1") -> Artifact:
-    async def pieces() -> AsyncIterator[bytes]:
-        yield data
+async def pieces_of(data: bytes) -> AsyncIterator[bytes]:
+    yield data
 
-    return await engine.conversations.manifests.put(TENANT, session_id, path, "text/plain", pieces(), len(data) if known else None)
+
+async def put(engine: Engine, data: bytes, path: str = "a", *, known: bool = True, session_id: str = "s1") -> Artifact:
+    return await engine.conversations.manifests.put(TENANT, session_id, path, "text/plain", pieces_of(data), len(data) if known else None)
 
 
 async def read(engine: Engine, path: str = "a", session_id: str = "s1") -> bytes | None:
@@ -166,40 +168,105 @@ async def test_a_stream_of_unknown_size_is_given_room_ahead_where_there_is_some_
     await assert_reserved(await swept(world), TENANT)
 
 
-async def test_a_writer_that_slept_until_a_sweep_gave_its_upload_up_is_told(world: World) -> None:
-    await put(world.engine, b"old" * 10)
+class Died(BaseException):
+    """The process did."""
+
+
+async def dies() -> None:
+    raise Died
+
+
+@pytest.mark.parametrize("over", ["nothing", "what stands", "what was deleted"])
+@pytest.mark.parametrize("step", ["artifacts.put", "artifacts.name"])
+@pytest.mark.parametrize("then", ["goes on", "dies"])
+async def test_a_writer_that_slept_until_a_sweep_gave_its_upload_up_puts_nothing(world: World, over: str, step: str, then: str) -> None:
+    """It is told, if it lives; there is never a manifest without bytes (decision 061)."""
+    if over != "nothing":
+        await put(world.engine, b"old" * 10)
+    if over == "what was deleted":
+        await delete(world.engine)
+    stood = await read(world.engine)
 
     async def sleeps() -> None:
         world.clock.advance(LAPSED)
         await (await world.another_process()).maintenance.sweep()
+        if then == "dies":
+            world.mid.after["artifacts.name"] = dies
 
-    for step in ("artifacts.put", "artifacts.name"):
-        world.mid.before[step] = sleeps
+    world.mid.before[step] = sleeps
+    if then == "dies" and step == "artifacts.name":
+        with pytest.raises(Died):
+            await put(world.engine, b"new" * 10, known=False)
+    else:
         with pytest.raises(StoreUnavailable, match="put it again"):
             await put(world.engine, b"new" * 10, known=False)
-        await assert_reserved(await swept(world), TENANT)
-        assert await read(world.engine) == (b"old" * 10 if step == "artifacts.put" else None)
-    await put(world.engine, b"new" * 10)
-    assert await read(world.engine) == b"new" * 10
+    world.mid.after.clear()
+    assert await read(await world.another_process()) == stood, "what stands there is whole, and what stood before"
+    engine = await swept(world)
+    assert await read(engine) == stood
+    await assert_reserved(engine, TENANT)
+    await put(engine, b"new" * 10)
+    assert await read(engine) == b"new" * 10
 
 
-async def test_what_a_slow_writer_named_is_taken_back_though_it_was_numbered_meanwhile(world: World) -> None:
-    async def numbered() -> None:
-        found = await world.engine.conversations.manifests.at(TENANT, "s1", "a")
-        assert found is not None
-        artifact_id = artifact_of(found).id
-        assert await world.engine.numbers.of(TENANT, [artifact_id], "artifact") == {artifact_id: 1}
+async def test_what_is_put_just_when_a_sweep_shuts_a_sleeping_writer_out_stands(world: World) -> None:
+    """By that writer, or by another whose clock is slow."""
+    other = await world.another_process()
+
+    async def comes() -> None:
+        now = world.clock.moment
+        world.clock.moment -= 2 * LAPSED
+        await put(other, b"other" * 4)
+        world.clock.moment = now
 
     async def sleeps() -> None:
         world.clock.advance(LAPSED)
+        world.mid.before["artifacts.shut_out"] = comes
         await (await world.another_process()).maintenance.sweep()
-        world.mid.after["artifacts.name"] = numbered
+        assert await read(other) == b"other" * 4
 
-    world.mid.before["artifacts.name"] = sleeps
-    with pytest.raises(StoreUnavailable, match="put it again"):
-        await put(world.engine, b"new" * 10)
-    assert await read(world.engine) is None
+    for _ in range(2):
+        world.mid.before["artifacts.name"] = sleeps
+        artifact = await put(world.engine, b"new" * 10)
+        assert await read(world.engine) == b"new" * 10
+        assert await world.engine.conversations.manifests.get(TENANT, artifact.id) is not None
+        await assert_reserved(await swept(world), TENANT)
+
+
+async def test_what_was_shut_out_before_anything_stood_counts_as_never_put(world: World) -> None:
+    """For an import, which brings nothing back that was deleted: the one before died over it."""
+
+    async def imported(artifact_id: str) -> Artifact:
+        return await world.engine.conversations.manifests.put(TENANT, "s1", "a", "text/plain", pieces_of(b"x" * 30), 30, artifact_id=artifact_id)
+
+    here, later = [world.engine.placement.new_id(TENANT, "conversation:s1") for _ in range(2)]
+    for _ in range(3):  # each meets what the one before has left
+        world.mid.before["artifacts.name"] = dies
+        with pytest.raises(Died):
+            await imported(here)
+        await swept(world)
+    assert (await imported(here)).id == here
+    await delete(world.engine)
+    with pytest.raises(manifests.Stands):
+        await imported(later)
     await assert_reserved(await swept(world), TENANT)
+
+
+@pytest.mark.parametrize("replaces", [False, True])
+async def test_entries_let_go_of_what_went_with_its_session_though_its_writer_died(world: World, replaces: bool) -> None:
+    """Before it held what it had named (found by the simulation of uploads)."""
+    if replaces:
+        await put(world.engine, b"old" * 10)
+    world.mid.after["artifacts.name"] = dies
+    with pytest.raises(Died):
+        await put(world.engine, b"new" * 10)
+    engine = await world.another_process()
+    found = await engine.conversations.manifests.at(TENANT, "s1", "a")
+    assert found is not None
+    await world.write("see there", USER, artifact_id=artifact_of(found).id)
+    await engine.conversations.sessions.delete(TENANT, "s1")
+    assert {row.fields.get("artifact_id") for store in world.stores for row in await world.rows(store, ENTRIES)} == {None}
+    await assert_reserved(engine, TENANT)
 
 
 async def test_a_slow_upload_that_goes_on_is_not_given_up(world: World) -> None:
@@ -302,8 +369,7 @@ async def test_an_upload_whose_answer_was_lost_is_not_put_again_over_what_replac
         raise StoreUnavailable("mid", "the answer is lost")
 
     world.mid.after["artifacts.name"] = replaced
-    with suppress(StoreUnavailable):
-        await put(world.engine, b"x" * 30)
+    assert (await put(world.engine, b"x" * 30)).size == 30, "it was put, and is not told that it was too slow"
     engine = await swept(world)
     assert await read(engine) == b"other" * 4
     await assert_reserved(engine, TENANT)

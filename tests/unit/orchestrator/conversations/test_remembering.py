@@ -22,6 +22,7 @@ from memory.policies.window import fitted, is_pinned, newest
 from memory.ports.collections import Collection
 from memory.ports.query import Query
 from memory.ports.record import Key
+from tests.support.depth import drawn
 from tests.unit.orchestrator.conversations.talking import answer, assistant, begun, calling, opened, user
 from tests.unit.orchestrator.world import World
 
@@ -165,7 +166,7 @@ async def test_the_id_of_a_large_message_is_known_though_the_message_is_not_reme
     assert await texts(session) == ["system: You are kind.", "u1: first", "large: small"]
 
 
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", range(drawn(6, 2)))
 async def test_what_is_remembered_is_what_stands_there_after_any_history(world: World, seed: int) -> None:
     """Two processes that stay, and after every few steps one that has just begun: all are shown the same, however much of it is asked for."""
     chance = random.Random(seed)  # noqa: S311 - the same histories in every run

@@ -1,4 +1,4 @@
-"""Rows that are not as they were written: told, set aside, and their neighbours served."""
+"""Rows that are not as they were written: told, quarantined, and their neighbours served."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def _said(n: int, word: str = "cormorant") -> object:
 
 
 @pytest.mark.parametrize("damage", DAMAGE)
-async def test_a_damaged_row_is_told_and_set_aside_and_its_neighbours_are_served(store: MySqlStore, raw: Raw, damage: str) -> None:
+async def test_a_damaged_row_is_told_and_quarantined_and_its_neighbours_are_served(store: MySqlStore, raw: Raw, damage: str) -> None:
     await done(store, _said(1), _said(2))  # type: ignore[arg-type]
     await raw(DAMAGE[damage], sixteen(1))
     assert isinstance(await found(store, 1), Corrupt)
@@ -68,7 +68,7 @@ async def test_a_newer_copy_heals_and_nothing_of_the_damaged_one_is_found_or_kep
     assert await raw("SELECT * FROM memory_quarantine") == []
 
 
-async def test_erasure_reaches_what_was_set_aside(store: MySqlStore, raw: Raw) -> None:
+async def test_erasure_reaches_what_is_in_quarantine(store: MySqlStore, raw: Raw) -> None:
     await done(store, _said(1), _said(2))  # type: ignore[arg-type]
     await raw(DAMAGE["text"], sixteen(1))
     assert isinstance(await found(store, 1), Corrupt)

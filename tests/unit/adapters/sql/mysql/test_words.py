@@ -135,7 +135,7 @@ async def test_words_are_gone_also_where_the_texts_do_not_tell_them_any_more(sto
     assert await hit_ids(store, "lantern") == {id_of(n) for n in range(9) if n != 7}
 
 
-@pytest.mark.parametrize("how", ["replaced", "deleted", "set aside"])
+@pytest.mark.parametrize("how", ["replaced", "deleted", "in quarantine"])
 async def test_words_that_the_texts_do_not_tell_are_looked_for_in_one_partition(
     store: MySqlStore, raw: Raw, monkeypatch: pytest.MonkeyPatch, how: str
 ) -> None:
@@ -150,7 +150,7 @@ async def test_words_that_the_texts_do_not_tell_are_looked_for_in_one_partition(
 
     monkeypatch.setattr(Connection, "fetch", noted)
     await _spoil(raw, "a candle that nobody wrote")
-    if how == "set aside":
+    if how == "in quarantine":
         assert isinstance(await found(store, 7), Corrupt)
     else:
         await done(store, put(_said(7, "candle", 9), Newer()) if how == "replaced" else delete(7))

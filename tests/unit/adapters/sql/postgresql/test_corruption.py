@@ -1,4 +1,4 @@
-"""Damage: a row that is not as it was written is never served; it is set aside and its neighbours are served."""
+"""Damage: a row that is not as it was written is never served; it is quarantined and its neighbours are served."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ async def test_a_changed_column_is_corrupt_and_its_neighbours_are_served(store: 
 
 
 @pytest.mark.parametrize("first", ["query", "search"])
-async def test_whoever_meets_it_first_sets_it_aside_and_fills_the_page(store: PostgresStore, raw: Raw, first: str) -> None:
+async def test_whoever_meets_it_first_quarantines_it_and_fills_the_page(store: PostgresStore, raw: Raw, first: str) -> None:
     await done(store, *[put(full(n)) for n in range(6)])
     await damage(raw, 1)
     if first == "search":
@@ -106,11 +106,11 @@ async def test_what_writes_do_to_a_corrupt_record(store: PostgresStore, raw: Raw
     assert await raw("SELECT * FROM {s}.memory_quarantine") == []
 
 
-@pytest.mark.parametrize("set_aside", [False, True])
-async def test_delete_matching_reaches_corrupt_records_whatever_the_filter(store: PostgresStore, raw: Raw, set_aside: bool) -> None:
+@pytest.mark.parametrize("in_quarantine", [False, True])
+async def test_delete_matching_reaches_corrupt_records_whatever_the_filter(store: PostgresStore, raw: Raw, in_quarantine: bool) -> None:
     await done(store, *[put(full(n)) for n in range(3)])
     await damage(raw, 1)
-    if set_aside:
+    if in_quarantine:
         await found(store, 1)
     assert await store.delete_matching(Query(SAMPLES, within(HERE), Eq("type", "no such")), 50) == 1
     assert (await tombstoned(store, 1)).version == 50

@@ -73,7 +73,7 @@ async def test_a_wrong_count_of_words_is_counted_anew(filled: SqliteStore, file:
     assert scores[0] == scores[1]
 
 
-async def test_what_is_kept_of_partitions_that_are_gone_and_of_rows_no_longer_set_aside_is_removed(filled: SqliteStore, file: Path) -> None:
+async def test_what_is_kept_of_partitions_that_are_gone_and_of_rows_no_longer_in_quarantine_is_removed(filled: SqliteStore, file: Path) -> None:
     change(file, "INSERT INTO memory_revisions VALUES (77, 'samples', 3, 1)")
     change(file, "INSERT INTO memory_quarantine VALUES ('samples', 'acme', ?, 1, 'was damaged', 0, '[]')", stored(id_of(1)))
     await mended(filled, "memory_revisions: 1 rows", "memory_quarantine: 1 rows")
@@ -81,7 +81,7 @@ async def test_what_is_kept_of_partitions_that_are_gone_and_of_rows_no_longer_se
         assert connection.execute("SELECT count(*) FROM memory_quarantine").fetchone() == (0,)
 
 
-async def test_a_record_that_is_set_aside_is_no_problem_of_the_audit(filled: SqliteStore, file: Path) -> None:
+async def test_a_record_that_is_in_quarantine_is_no_problem_of_the_audit(filled: SqliteStore, file: Path) -> None:
     change(file, "UPDATE samples SET text_content = 'forged' WHERE id = ?", stored(id_of(1)))
     assert await problems(filled, repair=True) == ()
     assert isinstance(await found(filled, 1), Corrupt)
@@ -144,7 +144,7 @@ async def test_forgotten_partitions_are_of_nobody_and_their_numbers_are_never_gi
     assert await problems(store) == ()
 
 
-async def test_a_partition_with_a_mark_or_a_record_set_aside_is_not_idle(store: SqliteStore, file: Path) -> None:
+async def test_a_partition_with_a_mark_or_a_record_in_quarantine_is_not_idle(store: SqliteStore, file: Path) -> None:
     moved, damaged, raised = (Partition("acme", f"user:{name}") for name in ("moved", "damaged", "raised"))
     await done(store, put(one_of(1, moved)), put(one_of(1, damaged)))
     await done(store, RaiseGeneration(raised, 3), Release(SAMPLES, key_of(1, moved), 1, "long"))

@@ -159,12 +159,12 @@ async def test_the_row_is_kept_in_quarantine_for_people_to_look_at(store: Sqlite
     assert (kind, title) == ("corrupt", None)
 
 
-@pytest.mark.parametrize("set_aside", [False, True])
-async def test_what_writes_do_to_a_corrupt_record(store: SqliteStore, file: Path, set_aside: bool) -> None:
+@pytest.mark.parametrize("in_quarantine", [False, True])
+async def test_what_writes_do_to_a_corrupt_record(store: SqliteStore, file: Path, in_quarantine: bool) -> None:
     for when, status in ((Absent(), Status.CONFLICT), (AtVersion(1), Status.CONFLICT), (Newer(), Status.APPLIED), (Always(), Status.APPLIED)):
         await done(store, put(full(1), Always()))
         await damage(store, file, 1)
-        if set_aside:
+        if in_quarantine:
             assert isinstance(await found(store, 1), Corrupt)
         outcome = await one(store, put(full(1, version=5), when))
         assert outcome.status is status, when
@@ -179,11 +179,11 @@ async def test_what_writes_do_to_a_corrupt_record(store: SqliteStore, file: Path
     assert (await tombstoned(store)).version == 9
 
 
-@pytest.mark.parametrize("set_aside", [False, True])
-async def test_delete_matching_reaches_corrupt_records_whatever_the_filter(store: SqliteStore, file: Path, set_aside: bool) -> None:
+@pytest.mark.parametrize("in_quarantine", [False, True])
+async def test_delete_matching_reaches_corrupt_records_whatever_the_filter(store: SqliteStore, file: Path, in_quarantine: bool) -> None:
     await done(store, *[put(full(n)) for n in range(3)])
     await damage(store, file, 1)
-    if set_aside:
+    if in_quarantine:
         await found(store, 1)
     assert await store.delete_matching(Query(SAMPLES, within(HERE), Eq("type", "no such")), 50) == 1
     assert (await tombstoned(store, 1)).version == 50

@@ -1,0 +1,52 @@
+"""What rules and quotas have in common: a name, and how what is wrong with one is told."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, ClassVar
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, ValidationError
+
+from memory.domain import door
+from memory.domain.errors import InvalidInput
+
+
+class Named(BaseModel):
+    """A rule or a quota by its name. What is wrong with one that Python makes is `InvalidInput` that names the field, as in `promotion.idle.when`."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, arbitrary_types_allowed=True)
+
+    setting: ClassVar[str]
+    """The setting that lists such."""
+
+    name: Annotated[str, AfterValidator(lambda name: door.name("name", name))]
+
+    def __init__(self, **given: Any) -> None:
+        try:
+            super().__init__(**given)
+        except ValidationError as exc:
+            raise self._explained(exc, given.get("name")) from None
+
+    # Within a configuration pydantic goes past this constructor, as past its own: there `MemoryConfig` tells what is wrong, by number and line.
+    __init__.__pydantic_base_init__ = True  # type: ignore[attr-defined]
+
+    @classmethod
+    def _explained(cls, exc: ValidationError, name: object) -> InvalidInput:
+        first = exc.errors(include_url=False, include_input=False)[0]
+        inner = ".".join(str(part + 1) if isinstance(part, int) else part for part in first["loc"])
+        refused = first.get("ctx", {}).get("error")
+        if isinstance(refused, InvalidInput):
+            return refused if "." in refused.field else InvalidInput(cls.path(name, inner), refused.problem)
+        if first["type"] == "extra_forbidden":
+            return InvalidInput(cls.path(name, inner), f"there is no such field (known: {', '.join(cls.model_fields)})")
+        return InvalidInput(cls.path(name, inner), "is missing" if first["type"] == "missing" else first["msg"].removeprefix("Value error, "))
+
+    @classmethod
+    def path(cls, name: object, field: str) -> str:
+        """A field by its dotted name, with that of the rule where it has one that can be told."""
+        try:
+            return f"{cls.setting}.{door.name('name', name)}.{field}"
+        except InvalidInput:
+            return f"{cls.setting}.{field}"
+
+    def _refused(self, field: str, problem: str) -> InvalidInput:
+        return InvalidInput(self.path(self.name, field), problem)

@@ -1,0 +1,65 @@
+"""A tenant's erasure under simulation; and the proof that a slip would be noticed."""
+
+from __future__ import annotations
+
+from functools import partial
+from math import inf
+
+import pytest
+
+from memory.orchestrator.collections import ENTRIES, SESSIONS
+from memory.ports.contract.cells import cells
+from tests.simulation.erasing.run import played
+from tests.simulation.erasing.slips import SLIPS
+from tests.simulation.erasing.told import ERASED, Life, Run
+from tests.simulation.lives import ENOUGH, assert_noticed, assert_shown, fresh, one, unbroken
+from tests.support.depth import beyond
+
+SEEDS = fresh(1_000)
+SOON_NOTICED = {"nobody-goes-on-with-what-a-dead-eraser-left", "scopes-are-erased-whole", "what-was-edited-since-is-in-no-receipt"}
+"""The slips that everyone's run tries."""
+
+
+def test_nothing_is_broken_under_faults(capsys: pytest.CaptureFixture[str]) -> None:
+    worlds = unbroken("erasing", SEEDS, played, capsys)
+    assert sum(len(world.plan.struck) for world in worlds) > len(SEEDS)
+    if len(SEEDS) < ENOUGH:
+        return
+    assert sum(world.acknowledged for world in worlds) > 10 * len(SEEDS)
+    assert_shown(worlds, 0.35, lambda world: world.receipts, "that an erasure was told to have ended")
+    assert_shown(worlds, 0.19, lambda world: len(world.moments) > 1, "two erasures")
+    for of in (ENTRIES.name, SESSIONS.name):
+        assert_shown(worlds, 0.4, partial(went, of=of), f"that {of} went")
+        assert_shown(worlds, 0.25, partial(stand, of=of), f"{of} that stand")
+
+
+def went(world: Run, of: str) -> list[Life]:
+    return [life for life in of_erased(world, of) if life.ended < inf]
+
+
+def stand(world: Run, of: str) -> list[Life]:
+    return [life for life in of_erased(world, of) if life.ended == inf]
+
+
+def of_erased(world: Run, of: str) -> list[Life]:
+    """What there was of this collection, where the tenant was erased."""
+    lives = [life for lives in world.lives.values() for life in lives]
+    return [life for life in lives if world.moments and life.of == of and life.key.tenant == ERASED]
+
+
+def test_a_seed_is_the_same_run_again() -> None:
+    for seed in range(0, 12, 3):
+        first, second = one(played, seed), one(played, seed)
+        assert (first.plan.struck, first.moments, first.lives.keys()) == (second.plan.struck, second.moments, second.lives.keys())
+
+
+@pytest.mark.turn
+@pytest.mark.parametrize("slip", [pytest.param(name, marks=beyond(name, SOON_NOTICED)) for name in sorted(SLIPS)])
+def test_a_slip_in_the_erasure_of_a_tenant_is_noticed(slip: str) -> None:
+    assert_noticed(f"erasing/{slip}", SLIPS[slip], played)
+
+
+@cells("slip", sorted(SLIPS), shared=True)
+def test_a_slip_still_finds_what_it_changes(slip: str) -> None:
+    with SLIPS[slip].applied():
+        pass
