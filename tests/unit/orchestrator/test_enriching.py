@@ -328,7 +328,7 @@ async def test_the_write_gate_is_asked_of_tags(advised: World, verdict: Any, tag
 # -- drawn histories --------------------------------------------------------------------------------------------------------
 
 STEPS = ("write.home", "update.home", "relate.home", "version.keep", "owed.settle", "replica.deliver", "read.home", "supersede.home", "sweep.due")
-QUICK = EngineSettings(advice=timedelta(milliseconds=10), deadline=timedelta(seconds=2))
+QUICK = EngineSettings(advice=timedelta(milliseconds=250), deadline=timedelta(seconds=2))
 
 
 class Play:
@@ -351,7 +351,7 @@ class Play:
         chance = self.draw.random()
         if chance < 0.1:
             raise RuntimeError("no model there")
-        if chance < 0.15:
+        if chance < 0.11:
             await asyncio.Event().wait()
         if chance < 0.25:
             return self.draw.choice(["ERR: quota", "", "none", "I am a poem", "999, 0 and 77", "#" * 40_000])

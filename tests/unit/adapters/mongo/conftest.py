@@ -58,8 +58,8 @@ def raw(server: Mongo, database: str) -> Iterator[Raw]:
 
 @pytest.fixture
 def build(server: Mongo, database: str) -> Callable[..., MongoStore]:
-    """Unopened stores on the test's database."""
-    return lambda **options: MongoStore(server.url(database), **options)
+    """Unopened stores on the test's database. Where many call at once, the last waits long on a busy machine."""
+    return lambda **options: MongoStore(server.url(database), **{"timeout": 120, **options})
 
 
 @pytest_asyncio.fixture

@@ -44,7 +44,7 @@ def schema() -> str:
 
 @pytest_asyncio.fixture
 async def store(server: Postgres, schema: str, raw: Raw) -> AsyncIterator[PostgresStore]:
-    opened = PostgresStore(server.url(schema))
+    opened = PostgresStore(server.url(schema, pool_timeout=120))  # where many call at once, the last waits long on a busy machine
     await opened.open(DECLARED)
     yield opened
     await opened.close()
