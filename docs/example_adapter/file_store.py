@@ -59,7 +59,8 @@ class FileStore(BaseStore):
         self._slots, self._generations = {}, {}
 
     async def _check(self) -> Health:
-        return Health(ok=os.access(self._path.parent, os.W_OK), detail=str(self._path))
+        damaged = [key for name, held in self._slots.items() for key in held if isinstance(_read(self._slots, self._collections[name], key), Corrupt)]
+        return Health(ok=os.access(self._path.parent, os.W_OK), detail=str(self._path), quarantined=len(damaged))
 
     async def _get(self, collection: Collection, keys: Sequence[Key]) -> list[Stored | None]:
         return [_read(self._slots, collection, key) for key in keys]
