@@ -95,8 +95,7 @@ class FileStore(BaseStore):
         slots, generations = self._copied()
         matching, corrupt = self._matching(query)
         tombstoned = [Tombstone(key, version, discard_at=discard_at) for key in corrupt]
-        for one in matching:
-            tombstoned.append(Tombstone(one.key, max(one.version + 1, version), carried(one.owed, carry), discard_at=discard_at))
+        tombstoned += [Tombstone(one.key, max(one.version + 1, version), carried(one.owed, carry), discard_at=discard_at) for one in matching]
         slots[query.collection.name] |= {tombstone.key: _text(tombstone) for tombstone in tombstoned}
         self._keep(slots, generations)
         return len(tombstoned)

@@ -160,8 +160,9 @@ class Store(Protocol):
         """Compare everything the store derives from its records (word indexes, statistics, registries, caches) with the records themselves.
 
         Derived data is never the only copy of anything. With `repair` what differs is made anew from the records, and the problems tell what was
-        found before; without it nothing is changed. A store that derives nothing checks nothing. It may take long; other calls go on beside it,
-        and what they change meanwhile is no problem. Where `tenant_wide`, every damaged record is named, and met so: `check` counts it from then on.
+        found before; without it nothing is changed but what any reading mends. A store that derives nothing checks nothing. It may take long; other
+        calls go on beside it, and what they change meanwhile is no problem. Where `tenant_wide`, every damaged record is named, and met so: `check`
+        counts it from then on.
         """
         ...
 

@@ -131,10 +131,8 @@ class Records:
         before = look.before
         if before is None or not self._may_return(before):
             self._keep_damaged(look, collection)
-        if before is None:
-            return look
-        if not self._may_return(before):
-            return Look(look.place, None, look.damage or Damaged("the file is gone, and the version before is of an erased scope"))
+            gone = Damaged("the file is gone, and the version before is of an erased scope")
+            return look if before is None else Look(look.place, None, look.damage or gone)
         try:
             self._restore(look, before, collection)
         except OSError as exc:  # a full disk, or one that only reads: served from where it is
@@ -181,10 +179,10 @@ class Records:
         folder, bad = (QUARANTINE, *place.table.parts), self._bad_file(place)
         try:
             content = self._disk.read(place.table.parts, bad)
+            copies = [self._disk.read(folder, name) for name in self._disk.names(folder) if name.startswith(f"{bad}.")]
         except NoFile:
             return True
-        copies = [name for name in self._disk.names(folder) if name.startswith(f"{bad}.")]
-        return content is None or any(self._disk.read(folder, name) == content for name in copies)
+        return content is None or content in copies
 
     def _bad_file(self, place: Place) -> str:
         """The record's file, or where that is gone the version before, which then cannot be read either."""
