@@ -59,7 +59,8 @@ class FileStore(BaseStore):
         self._slots, self._generations = {}, {}
 
     async def _check(self) -> Health:
-        return Health(ok=os.access(self._path.parent, os.W_OK), detail=str(self._path))
+        damaged = [key for name, held in self._slots.items() for key in held if isinstance(_read(self._slots, self._collections[name], key), Corrupt)]
+        return Health(ok=os.access(self._path.parent, os.W_OK), detail=str(self._path), quarantined=len(damaged))
 
     async def _get(self, collection: Collection, keys: Sequence[Key]) -> list[Stored | None]:
         return [_read(self._slots, collection, key) for key in keys]
@@ -94,8 +95,7 @@ class FileStore(BaseStore):
         slots, generations = self._copied()
         matching, corrupt = self._matching(query)
         tombstoned = [Tombstone(key, version, discard_at=discard_at) for key in corrupt]
-        for one in matching:
-            tombstoned.append(Tombstone(one.key, max(one.version + 1, version), carried(one.owed, carry), discard_at=discard_at))
+        tombstoned += [Tombstone(one.key, max(one.version + 1, version), carried(one.owed, carry), discard_at=discard_at) for one in matching]
         slots[query.collection.name] |= {tombstone.key: _text(tombstone) for tombstone in tombstoned}
         self._keep(slots, generations)
         return len(tombstoned)

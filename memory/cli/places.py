@@ -63,7 +63,7 @@ async def doctor(
     cli: Cli,
     audit: Annotated[
         bool,
-        typer.Option("--audit", help="Also compare word indexes and statistics with the records, and the stores with each other. Reads everything."),
+        typer.Option("--audit", help="Also name damaged records; compare word indexes and statistics with records, and stores. Reads everything."),
     ] = False,
     repair: Annotated[
         bool, typer.Option("--repair", help="Audit, and put right what differs: from the records, and from the other stores where one was set back.")
@@ -147,10 +147,20 @@ def _show_health(out: Any, data: dict[str, Any]) -> None:
     if "compared" in data:
         _show_compared(out, data["compared"])
     for one in data.get("audits", ()):
-        out.print()
-        out.print(show.plain(_audited(one), "bold red" if one["error"] else "yellow" if one["problems"] else "green"))
-        for problem in one["problems"]:
-            out.print(show.plain(f"- {problem}"))
+        _show_audited(out, one)
+
+
+def _show_audited(out: Any, one: dict[str, Any]) -> None:
+    from memory.cli import show
+
+    out.print()
+    out.print(show.plain(_audited(one), "bold red" if one["error"] else "yellow" if one["problems"] else "green"))
+    for problem in one["problems"]:
+        out.print(show.plain(f"- {problem}"))
+    if one["damaged"]:
+        out.print(show.plain(f"{one['store']}: these records are damaged; delete them, or write what is known of them anew:", "bold red"))
+    for record in one["damaged"]:
+        out.print(show.plain(f"- {record}"))
 
 
 def _show_compared(out: Any, came: dict[str, Any]) -> None:

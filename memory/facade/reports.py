@@ -57,7 +57,7 @@ class Stats(Shown):
     `owed` counts what waits for maintenance, of every tenant; `stuck` says what of it could not be done, and what could not be moved, when this
     process last tried, and why. `degraded` names stores that did not answer and are not counted. `evicted`: by quota, how many entries this process
     has evicted. `set_back` names stores that were set back alone, and not healed since. `quarantined`: by store, how many damaged records of every
-    tenant it keeps in quarantine for people to look at.
+    tenant somebody has met there, until they are deleted; `memory doctor --audit` looks for others.
     """
 
     tiers: list[TierStats]
@@ -85,14 +85,15 @@ class StoreReport(Shown):
     embedder: str | None = None
     facts: dict[str, Any] = field(default_factory=dict)
     quarantined: int = 0
-    """Damaged records, of every tenant, that the store keeps in quarantine for people to look at."""
+    """Damaged records, of every tenant, that somebody has met in the store, until they are deleted."""
 
 
 @dataclass(frozen=True, slots=True, repr=False)
 class StoreAudit(Shown):
     """What came of comparing what a store derives from its records with the records. `repaired`: what differed was made anew.
 
-    `problems` says what differed, a sentence each; `error` why the store could not be looked through, empty when it was.
+    `problems` says what differed, a sentence each; `damaged` names records that cannot be read, by collection, id and tenant, at most 100; `error`
+    says why the store could not be looked through, empty when it was.
     """
 
     store: str
@@ -100,10 +101,11 @@ class StoreAudit(Shown):
     problems: tuple[str, ...]
     repaired: bool = False
     error: str = ""
+    damaged: tuple[str, ...] = ()
 
     @property
     def ok(self) -> bool:
-        return not self.error and not self.problems
+        return not self.error and not self.problems and not self.damaged
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -125,7 +127,7 @@ async def _audited(store: Store, repair: bool) -> StoreAudit:
         found = await store.audit(repair=repair)
     except (ConfigError, StoreError) as error:
         return StoreAudit(store.name, 0, (), error=str(error))
-    return StoreAudit(store.name, found.checked, found.problems, repaired=repair)
+    return StoreAudit(store.name, found.checked, found.problems, repaired=repair, damaged=found.damaged)
 
 
 async def vacuum(engine: Engine) -> list[Vacuumed]:

@@ -357,7 +357,8 @@ class SplitStore:
     @_to_its_end
     async def audit(self, *, repair: bool = False) -> Audit:
         audits = await each_at_once(part.audit(repair=repair) for part in self.parts)
-        return Audit(sum(a.checked for a in audits), tuple(problem for a in audits for problem in a.problems))
+        problems, damaged = ([said for a in audits for said in getattr(a, of)] for of in ("problems", "damaged"))
+        return Audit(sum(a.checked for a in audits), tuple(problems), tuple(damaged))
 
     @_to_its_end
     async def vacuum(self) -> int:

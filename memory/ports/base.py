@@ -40,10 +40,14 @@ from memory.ports.query import (
     encode_partition,
 )
 from memory.ports.questions import check_candidates, check_limit, check_order, check_prefix, check_select, checked
-from memory.ports.record import Key, Partition, Record, Stored
+from memory.ports.record import Key, Partition, Record, Role, Stored
 from memory.ports.rows import row_of, size_of
+from memory.ports.scanning import follow
 from memory.ports.store import Audit, Health
 from memory.ports.writes import Always, Outcome, Put, RaiseGeneration, Status, Write
+
+AUDITED_AT_ONCE = 500
+MOST_DAMAGED = 100
 
 T = TypeVar("T")
 Question = TypeVar("Question", Query, Search, Candidates)
@@ -194,8 +198,19 @@ class BaseStore(ABC):
     # -- upkeep -------------------------------------------------------------------------------------------------------
 
     async def audit(self, *, repair: bool = False) -> Audit:
+        """What the adapter compares; and whatever else cannot be read, which a query for everything meets."""
         self._must_be_open()
-        return await self._translated(self._audit(repair))
+        found = await self._translated(self._audit(repair))
+        return replace(found, damaged=await self._damaged()) if self.capabilities.tenant_wide else found
+
+    async def _damaged(self) -> tuple[str, ...]:
+        named: dict[str, None] = {}
+        for collection in self._collections.values():
+            limit = collection.at_once(AUDITED_AT_ONCE)
+            everything = Query(collection, Everywhere(), limit=limit, roles=frozenset(Role), types=frozenset(RowType))
+            async for page in follow(self.query, everything):
+                named |= dict.fromkeys(f"{collection.name} {key.id} of tenant {key.tenant}" for key in page.corrupt)
+        return tuple(named)[:MOST_DAMAGED]
 
     async def vacuum(self) -> int:
         self._must_be_open()

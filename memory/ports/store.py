@@ -24,8 +24,8 @@ from memory.ports.writes import Outcome, Write
 class Health:
     """How a store is. `epoch` names the run of the server: it changes when the server restarts and may have lost what it held.
 
-    `quarantined` counts damaged records, of every tenant, that the store keeps in quarantine for people to look at, until they are deleted. A store
-    may leave them where they stand instead, or quarantine them when they are written over.
+    `quarantined` counts damaged records, of every tenant, that somebody has met by a read or a query, until they are deleted: what was moved out of
+    the way for people to look at, or stands where it stood. One that was written over may be counted still, where its copy is kept.
     """
 
     ok: bool
@@ -40,11 +40,13 @@ class Health:
 class Audit:
     """What came of comparing what a store derives with the records it derives it from.
 
-    `checked` is how many records were looked at; `problems` says what differed, a sentence each, at most 100, with no text of any record.
+    `checked` is how many records were looked at; `problems` says what differed, a sentence each, at most 100, with no text of any record. `damaged`
+    names the records that cannot be read, at most 100, each by collection, id and tenant: nothing makes them anew but a write in their place.
     """
 
     checked: int = 0
     problems: tuple[str, ...] = ()
+    damaged: tuple[str, ...] = ()
 
 
 class Store(Protocol):
@@ -158,8 +160,9 @@ class Store(Protocol):
         """Compare everything the store derives from its records (word indexes, statistics, registries, caches) with the records themselves.
 
         Derived data is never the only copy of anything. With `repair` what differs is made anew from the records, and the problems tell what was
-        found before; without it nothing is changed. A store that derives nothing checks nothing. It may take long; other calls go on beside it,
-        and what they change meanwhile is no problem.
+        found before; without it nothing is changed but what any reading mends. A store that derives nothing checks nothing. It may take long; other
+        calls go on beside it, and what they change meanwhile is no problem. Where `tenant_wide`, every damaged record is named, and met so: `check`
+        counts it from then on.
         """
         ...
 

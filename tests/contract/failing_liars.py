@@ -14,7 +14,7 @@ from memory.domain.errors import CorruptRecord, StoreTimeout, StoreUnavailable
 from memory.ports.collections import Collection
 from memory.ports.query import Page, Query
 from memory.ports.record import Corrupt, Key, Record, Stored
-from memory.ports.store import Health, Store
+from memory.ports.store import Audit, Health, Store
 from memory.ports.text import fold
 from memory.ports.writes import Outcome, Put, RaiseGeneration, Write
 from tests.contract.harnesses import InMemoryServer
@@ -221,10 +221,38 @@ class TakesDamageForNothing(InMemoryStore):
         return [None if isinstance(s, Corrupt) else s for s in await super()._get(collection, keys)]
 
 
-@liar("test_what_is_in_quarantine_is_counted_until_it_is_deleted", InMemoryServer)
-class CountsAsSetAsideWhatStands(InMemoryStore):
+@liar("test_what_was_found_damaged_is_counted_until_it_is_deleted", InMemoryServer)
+class CountsNoDamage(InMemoryStore):
     async def _check(self) -> Health:
-        return replace(await super()._check(), quarantined=len(self.state._damaged))
+        return replace(await super()._check(), quarantined=0)
+
+
+@liar("test_what_was_found_damaged_is_counted_until_it_is_deleted", InMemoryServer)
+class CountsDamageForEver(InMemoryStore):
+    most = 0
+
+    async def _check(self) -> Health:
+        self.most = max(self.most, self.state.damages)
+        return replace(await super()._check(), quarantined=self.most)
+
+
+@liar("test_what_was_found_damaged_is_counted_until_its_scope_is_erased", InMemoryServer)
+class CountsWhetherThereIsDamage(InMemoryStore):
+    async def _check(self) -> Health:
+        return replace(await super()._check(), quarantined=min(1, self.state.damages))
+
+
+@liar("test_an_audit_names_every_damaged_record_and_no_other", InMemoryServer)
+class NamesNoDamage(InMemoryStore):
+    async def audit(self, *, repair: bool = False) -> Audit:
+        return replace(await super().audit(repair=repair), damaged=())
+
+
+@liar("test_an_audit_names_every_damaged_record_and_no_other", InMemoryServer)
+class NamesDamageOfOneCollection(InMemoryStore):
+    async def audit(self, *, repair: bool = False) -> Audit:
+        audit = await super().audit(repair=repair)
+        return replace(audit, damaged=tuple(one for one in audit.damaged if one.startswith("samples ")))
 
 
 @liar("test_queries_serve_the_neighbours_and_name_the_corrupt_key", InMemoryServer)

@@ -138,7 +138,6 @@ class Sqlite(InAFolder):
     _empty: ClassVar[bytes] = b""
 
     name = "sqlite"
-    quarantines = True
     urls = ("sqlite:////no/such/folder/memory.db", "sqlite:///:memory:")
     exact_scores = True
     claims = Capabilities(

@@ -30,7 +30,6 @@ class MongoAlone(OneSchema):
     """A server on its own, that asks for a password."""
 
     name = "mongo"
-    quarantines = True
     primary = "mongo_replica_set"  # which has transactions besides
     urls = ("mongodb://user:hunter2-cormorant@127.0.0.1:1/memory",)
     exact_scores = True

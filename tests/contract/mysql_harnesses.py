@@ -21,7 +21,6 @@ class MariaDb(OneSchema):
     """MariaDB as it comes. It is not filled up here: where a larger call finds no room for its roll-back the server ends itself."""
 
     name = "mariadb"
-    quarantines = True
     urls = ("mysql://user:hunter2-cormorant@127.0.0.1:1/memory",)
     exact_scores = True
     claims = Capabilities(

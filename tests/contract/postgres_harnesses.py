@@ -26,7 +26,6 @@ class Postgresql(OneSchema):
     """PostgreSQL as it comes, in a container."""
 
     name = "postgresql"
-    quarantines = True
     urls = ("postgresql://user:hunter2-cormorant@127.0.0.1:1/memory",)
     exact_scores = True
     claims = Capabilities(

@@ -25,7 +25,6 @@ class Redis(Served):
     name = "redis"
     urls = ("redis://user:hunter2-cormorant@127.0.0.1:1/0",)
     claims = Capabilities(durable=True, shared=True, ttl=True, conditional=True, atomic=True, filter=True, order=True, tenant_wide=True, fenced=True)
-    quarantines = True
     scheme: ClassVar[str] = "redis"
     _tests: ClassVar[Iterator[int]] = itertools.count()
 

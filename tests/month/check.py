@@ -574,8 +574,8 @@ async def _bytes_of(file: Path) -> bytes:
 
 
 async def audited(run: Run) -> None:
-    """What stores derive from their records is what it must be."""
+    """What stores derive from their records is what it must be, and each can be read."""
     for store in run.memory._engine.topology.leaves:
         found = await store.audit()
-        if found.problems:
-            raise Wrong("an audit finds problems", f"{store.name}: {found.problems[:3]}")
+        if found.problems or found.damaged:
+            raise Wrong("an audit finds problems", f"{store.name}: {[*found.problems, *found.damaged][:3]}")

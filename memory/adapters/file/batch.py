@@ -197,7 +197,7 @@ class Batch:
                 self._stage_keeping(staged, look, collection)
             if was.version < will.version or was.same_content(will):
                 return
-        elif isinstance(will, Record) and (look.damage is not None or look.foreign):
+        elif isinstance(will, Record) and (look.foreign or (look.damage is not None and not records.is_quarantined(place))):
             records.quarantine(place, collection, staged)
         self._stage_no_version_before(staged, place, collection)
         if not isinstance(will, Record):

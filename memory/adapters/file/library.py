@@ -153,11 +153,11 @@ class Library:
     # -- looking ------------------------------------------------------------------------------------------------------
 
     def look(self, collection: Collection, keys: Sequence[Key], deadline: float) -> list[Look]:
-        """What stands under the keys at one moment. Takes the lock only to restore, and where others write all the while."""
+        """What stands under the keys at one moment. Takes the lock only to restore or to quarantine, and where others write all the while."""
         for _ in range(self.thresholds.looks):
             self.steady(deadline)
             looks = [self._find(collection, key) for key in keys]
-            if any(look.before is not None for look in looks):
+            if any(self.records.to_mend(look) for look in looks):
                 break
             alone = len(keys) == 1 and looks[0].standing is not None  # it is whole: bytes that lie apart are those that its file says
             if alone or not self.changes.any():
@@ -166,17 +166,18 @@ class Library:
             return [self.find_locked(collection, key) for key in keys]
 
     def find_locked(self, collection: Collection, key: Key) -> Look:
-        """What stands under the key; what must be restored is. With the lock."""
+        """What stands under the key; what must be restored or quarantined is. With the lock."""
         look = self._find(collection, key)
-        return look if look.before is None else self.sound(look.place, collection, key)
+        return self.sound(look.place, collection, key) if self.records.to_mend(look) else look
 
     def sound(self, place: Place, collection: Collection, key: Key | None = None) -> Look:
-        """What is there, restored where it must and can be. With the lock."""
+        """What is there, restored where it must and can be, and quarantined where it cannot. With the lock."""
         look = self.records.look(place, collection, key)
-        if look.before is None:
+        if not self.records.to_mend(look):
             return look
-        self.changes.note([str(place)])
-        self.tables.changed([str(place)])
+        if look.before is not None:
+            self.changes.note([str(place)])
+            self.tables.changed([str(place)])
         return self.records.restored(look, collection, key)
 
     def _find(self, collection: Collection, key: Key) -> Look:

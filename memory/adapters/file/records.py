@@ -129,10 +129,10 @@ class Records:
     def restored(self, look: Look, collection: Collection, key: Key | None) -> Look:
         """What stands there once the version before is put back. With the lock, and its change noted."""
         before = look.before
-        if before is None:
-            return look
-        if not self._may_return(before):
-            return Look(look.place, None, look.damage or Damaged("the file is gone, and the version before is of an erased scope"))
+        if before is None or not self._may_return(before):
+            self._keep_damaged(look, collection)
+            gone = Damaged("the file is gone, and the version before is of an erased scope")
+            return look if before is None else Look(look.place, None, look.damage or gone)
         try:
             self._restore(look, before, collection)
         except OSError as exc:  # a full disk, or one that only reads: served from where it is
@@ -170,13 +170,46 @@ class Records:
         problem = "it was gone" if look.damage is None else look.damage.problem
         log.warning("record '%s' was restored to version %d, the one before the last%s: %s.%s", place, before.version, lost, problem, kept)
 
+    def to_mend(self, look: Look) -> bool:
+        """Whether `restored` has anything to do."""
+        return look.before is not None or (look.damage is not None and not self.is_quarantined(look.place))
+
+    def is_quarantined(self, place: Place) -> bool:
+        """Whether what stands there is in quarantine as it is, or is no file that could be kept."""
+        folder, bad = (QUARANTINE, *place.table.parts), self._bad_file(place)
+        try:
+            content = self._disk.read(place.table.parts, bad)
+            copies = [self._disk.read(folder, name) for name in self._disk.names(folder) if name.startswith(f"{bad}.")]
+        except NoFile:
+            return True
+        return content is None or content in copies
+
+    def _bad_file(self, place: Place) -> str:
+        """The record's file, or where that is gone the version before, which then cannot be read either."""
+        return place.file if self._disk.exists(place.table.parts, place.file) else place.backup
+
+    def _keep_damaged(self, look: Look, collection: Collection) -> None:
+        """Give what is damaged and stays where it stands a second name in quarantine, where it is counted and named."""
+        if look.damage is None or self.is_quarantined(look.place):
+            return
+        staged = Staged()
+        kept = self.quarantine(look.place, collection, staged)
+        try:
+            self._commits.prepare(staged)
+            self._commits.carry_out(staged, lambda: None)
+        except OSError as exc:  # a full disk, or one that only reads
+            log.warning("record '%s' is damaged (%s) and cannot be put into quarantine now: %s", look.place, look.damage.problem, exc.strerror)
+        else:
+            log.warning("record '%s' is damaged: %s. It is not served, and is kept as '%s' too", look.place, look.damage.problem, kept)
+
     def quarantine(self, place: Place, collection: Collection, staged: Staged) -> str:
         """Let the file that stands there be kept for people to look at, and the bytes that lie apart. Returns where."""
         ending = f".corrupt-{datetime.now(UTC):%Y%m%dt%H%M%S.%fz}"
         folder = (QUARANTINE, *place.table.parts)
-        for name in (place.file, *self.bytes_files(place, collection, place.bytes_of)):
+        bad = self._bad_file(place)
+        for name in (bad, *self.bytes_files(place, collection, place.bytes_of)):
             staged.keep(place.table.parts, name, folder, name + ending)
-        return "/".join((*folder, place.file + ending))
+        return "/".join((*folder, bad + ending))
 
     def forget_quarantined(self, place: Place, staged: Staged) -> None:
         """Whatever is in quarantine of this key goes: what was deleted is nowhere to be read."""

@@ -142,11 +142,11 @@ class Tables:
         return found
 
     def read(self, table: Table, collection: Collection, unsound: set[Place] | None = None) -> Loaded:
-        """A whole table as it is on disk. Places where something has to be restored are added to `unsound`."""
+        """A whole table as it is on disk. Places where something has to be restored, or quarantined, are added to `unsound`."""
         loaded = Loaded(collection)
         for place in self._places(table):
             look = self._look(place, collection)
-            if look.before is not None and unsound is not None:
+            if unsound is not None and self._records.to_mend(look):
                 unsound.add(place)
             loaded.put(place.stem, self._entry(look))
         return loaded
@@ -157,7 +157,7 @@ class Tables:
         self._size -= dropped.size if dropped is not None else 0
 
     def load(self, table: Table, collection: Collection) -> None:
-        """Read a whole table. What has to be restored, which takes the lock, is to be read again."""
+        """Read a whole table. What has to be restored or quarantined, which takes the lock, is to be read again."""
         loaded = self._loaded[table] = self.read(table, collection, self._stale)
         self._size += loaded.size
         while self._size > self._limit and len(self._loaded) > 1:

@@ -47,6 +47,11 @@ class State:
     def damaged(self, collection: str, key: Key) -> bool:
         return bool(self._damaged) and (collection, key) in self._damaged
 
+    @property
+    def damages(self) -> int:
+        """How many records are damaged."""
+        return len(self._damaged)
+
     def live(self, collection: str, where: Where) -> Iterator[Record]:
         """The live records there, in no order."""
         partitions = self._live.get(collection, {})

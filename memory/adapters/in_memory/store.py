@@ -83,7 +83,7 @@ class InMemoryStore(BaseStore):
         """Nothing to let go of."""
 
     async def _check(self) -> Health:
-        return Health(ok=True, detail="in memory", epoch=self.epoch)
+        return Health(ok=True, detail="in memory", epoch=self.epoch, quarantined=self.state.damages)
 
     # -- work ---------------------------------------------------------------------------------------------------------
 

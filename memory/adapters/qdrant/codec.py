@@ -38,6 +38,9 @@ UNTAGGED = "untagged"
 """Where it names the tag fields that are empty: to an engine an empty list is nothing."""
 LENGTH = "length"
 """Where it has the number of words. What earlier releases wrote has none."""
+QUARANTINED = "quarantined"
+"""Where it has a 1 if it is damaged and somebody has met it. Nothing else of it changes: what the engine's indexes know it by is what it was, and an
+erasure must reach it."""
 GENERATION = "generation"
 
 _SEALED = (
@@ -82,6 +85,11 @@ def is_sound(payload: Mapping[str, Any]) -> bool:
         return payload.get("checksum") == checksum(payload)
     except (TypeError, ValueError, AttributeError):
         return False
+
+
+def to_quarantine(payload: Payload) -> bool:
+    """Whether the payload is damaged and not in quarantine yet. What another release may have written is not touched."""
+    return payload.get("schema") == SCHEMA and QUARANTINED not in payload and not is_sound(payload)
 
 
 def _sealed(payload: Payload) -> Payload:

@@ -15,7 +15,7 @@ from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
-from memory.adapters.qdrant.codec import stored_in
+from memory.adapters.qdrant.codec import stored_in, to_quarantine
 from memory.adapters.qdrant.engine import Condition, Engine, Found
 from memory.adapters.qdrant.filters import ONLY_RECORDS, Always, Compiler, Part, is_indexed, located, path_of, type_of
 from memory.adapters.qdrant.keys import rank
@@ -56,6 +56,7 @@ class Pager:
         self._position = None if query.cursor is None else decode_cursor(query.cursor, query.order)
         self._found: dict[Key, Standing] = {}
         self._corrupt: dict[Key, None] = {}
+        self.to_quarantine: list[Key] = []
 
     async def page(self) -> Page:
         query, make = self._query, self._engine.conditions
@@ -121,6 +122,7 @@ class Pager:
             stored = stored_in(self._query.collection, point.payload)
             if isinstance(stored, Corrupt):
                 self._corrupt[stored.key] = None
+                self.to_quarantine += [stored.key] if to_quarantine(point.payload) else []
             elif stored.key not in self._found and self._is_wanted(stored):
                 self._found[stored.key] = stored
 

@@ -12,9 +12,9 @@ from typing import Any, ClassVar
 from memory.adapters.qdrant import audit, matching, partitions
 from memory.adapters.qdrant.batch import Points, points_changed
 from memory.adapters.qdrant.candidates import candidates
-from memory.adapters.qdrant.codec import LENGTH, Payload, payload_of, stored_in
+from memory.adapters.qdrant.codec import LENGTH, QUARANTINED, Payload, payload_of, stored_in, to_quarantine
 from memory.adapters.qdrant.config import CLAIMS, EdgeConfig, ServerConfig, claims_of, parse
-from memory.adapters.qdrant.engine import Engine, Index
+from memory.adapters.qdrant.engine import Change, Engine, Index
 from memory.adapters.qdrant.filters import is_indexed, path_of
 from memory.adapters.qdrant.keys import record_point
 from memory.adapters.qdrant.pages import Pager
@@ -31,6 +31,7 @@ from memory.ports.capabilities import Capabilities
 from memory.ports.collections import Collection, FieldType
 from memory.ports.due import Due
 from memory.ports.pace import paced
+from memory.ports.quarantine import quarantined, sound
 from memory.ports.query import Count, Everywhere, Hit, Page, Query, Search, Tenant
 from memory.ports.record import Corrupt, JsonValue, Key, Partition, Record, Role, Stored
 from memory.ports.rows import row_of
@@ -42,7 +43,7 @@ PATIENCE = 30.0
 _SYSTEM_INDEXES = (
     Index("partition", "tenant"),
     *[Index(path, "keyword") for path in ("tenant", "scope", "collection", "kind", "role", "tier")],
-    *[Index(path, "integer") for path in ("rank", "created_at", "updated_at", "expires_at", "discard_at", "owing", LENGTH)],
+    *[Index(path, "integer") for path in ("rank", "created_at", "updated_at", "expires_at", "discard_at", "owing", LENGTH, QUARANTINED)],
 )
 _KINDS = {
     FieldType.TEXT: "keyword",
@@ -97,12 +98,12 @@ class QdrantStore(BaseStore):
         facts: dict[str, JsonValue] = {} if self._folder is None else {"path": str(self._folder.resolve())}
         try:
             version = await self._engine.version()
+            in_quarantine = await self._engine.count(self._engine.conditions.every([self._engine.conditions.equals(QUARANTINED, 1)]))
         except Exception as exc:
-            ours = exc if isinstance(exc, MemoryTiersError) else self._translate(exc)
-            if ours is None:
+            if (ours := self._ours(exc)) is None:
                 raise
             return Health(ok=False, detail=str(ours), epoch=self.epoch, facts=facts)
-        return Health(ok=True, version=version, epoch=self.epoch, facts=facts)
+        return Health(ok=True, version=version, epoch=self.epoch, facts=facts, quarantined=in_quarantine)
 
     async def optimise(self) -> None:
         """Index a folder of Qdrant Edge with much data in it, in another process; calls wait until it is done. Servers do it themselves."""
@@ -116,9 +117,29 @@ class QdrantStore(BaseStore):
     # -- work ---------------------------------------------------------------------------------------------------------
 
     async def _get(self, collection: Collection, keys: Sequence[Key]) -> list[Stored | None]:
+        return await sound(lambda: self._found(collection, keys), lambda damaged: self._quarantine(collection, damaged))
+
+    async def _found(self, collection: Collection, keys: Sequence[Key]) -> tuple[list[Stored | None], list[Key]]:
         points = [record_point(collection.name, key) for key in keys]
         standing = await self._engine.retrieve(list(dict.fromkeys(points)))
-        return [_stored(collection, key, standing.get(point)) async for key, point in paced(zip(keys, points, strict=True))]
+        answers = [_stored(collection, key, standing.get(point)) async for key, point in paced(zip(keys, points, strict=True))]
+        damaged = [(key, point) for key, point, answer in zip(keys, points, answers, strict=True) if isinstance(answer, Corrupt)]
+        return answers, [key for key, point in damaged if to_quarantine(standing[point])]
+
+    async def _quarantine(self, collection: Collection, damaged: Sequence[Key]) -> bool:
+        """Whether any of what stands under these keys was damaged, and is in quarantine now."""
+        changes: list[Change] = []
+
+        async def mark(keys: Sequence[Key]) -> None:
+            async with self._engine.turn:
+                standing = await self._engine.retrieve([record_point(collection.name, key) for key in dict.fromkeys(keys)])
+                changes.extend([Change(p, found, {**found, QUARANTINED: 1}) for p, found in standing.items() if to_quarantine(found)])
+                await self._engine.commit(changes)
+
+        return await quarantined(self.name, mark, damaged, self._ours) and bool(changes)
+
+    def _ours(self, error: Exception) -> Exception | None:
+        return error if isinstance(error, MemoryTiersError) else self._translate(error)
 
     async def _apply(self, writes: Sequence[Write], together: bool) -> list[Outcome]:
         async with AsyncExitStack() as turns:
@@ -127,7 +148,11 @@ class QdrantStore(BaseStore):
             return await carry_out(self.name, Points(self.name, self._engine), writes, together=together, patience=PATIENCE)
 
     async def _query(self, query: Query) -> Page:
-        return await Pager(self._engine, query).page()
+        return await sound(lambda: self._page(query), lambda damaged: self._quarantine(query.collection, damaged))
+
+    async def _page(self, query: Query) -> tuple[Page, list[Key]]:
+        pager = Pager(self._engine, query)
+        return await pager.page(), pager.to_quarantine
 
     def counted_bytes(self, collection: Collection, record: Record) -> int:
         return int(payload_of(collection, row_of(collection, record))["bytes"])

@@ -46,8 +46,6 @@ class Harness:
     """The share of the exact ten nearest that a search by meaning must find: 1 for an exact scan, at least 0.9 for an approximate index."""
     exact_scores: ClassVar[bool] = False
     """Whether scores by words are those of the store in memory (BM25F as in `memory.ports.text`), rounding aside. No store must have that."""
-    quarantines: ClassVar[bool] = False
-    """Whether a damaged record is quarantined when it is met, and counted so by `check`."""
     ttl_patience: ClassVar[timedelta] = timedelta(seconds=5)
     """Where `ttl` is claimed: how long the store may take to forget what is past its time."""
     remote: ClassVar[bool] = False

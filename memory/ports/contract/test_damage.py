@@ -103,15 +103,56 @@ async def test_damage_is_met_in_every_collection(harness: Harness, store: Store)
 @clause("damage.counted")
 @works("durable")
 @pytest.mark.asyncio
-async def test_what_is_in_quarantine_is_counted_until_it_is_deleted(harness: Harness, store: Store) -> None:
+@cells("by", ["get", "query"])
+async def test_what_was_found_damaged_is_counted_until_it_is_deleted(harness: Harness, store: Store, by: str) -> None:
     await _filled(store)
     assert (await store.check()).quarantined == 0
     async with _damaged(harness, store):
         for _ in range(2):
-            assert isinstance(await found(store, DAMAGED), Corrupt)
-        assert (await store.check()).quarantined == harness.quarantines
+            if by == "get":
+                assert isinstance(await found(store, DAMAGED), Corrupt)
+            else:
+                assert (await store.query(Query(SAMPLES, within(HERE)))).corrupt == (key_of(DAMAGED),)
+            assert (await store.check()).quarantined == 1
         await done(store, delete(DAMAGED))
         assert (await store.check()).quarantined == 0
+
+
+@clause("damage.counted")
+@needs("durable")
+@pytest.mark.asyncio
+async def test_what_was_found_damaged_is_counted_until_its_scope_is_erased(harness: Harness, store: Store) -> None:
+    await _filled(store)
+    async with _damaged(harness, store, key_of(1), key_of(DAMAGED), key_of(0, ELSEWHERE)):
+        answers = await store.get(SAMPLES, [key_of(1), key_of(DAMAGED), key_of(0, ELSEWHERE)])
+        assert all(isinstance(answer, Corrupt) for answer in answers)
+        assert (await store.check()).quarantined == 3
+        assert await store.delete_matching(Query(SAMPLES, within(HERE)), 50, T0) == len(NUMBERS)
+        assert (await store.check()).quarantined == 1
+
+
+@clause("damage.named")
+@needs("durable", "tenant_wide")
+@pytest.mark.asyncio
+@cells("repair", [False, True])
+async def test_an_audit_names_every_damaged_record_and_no_other(harness: Harness, store: Store, repair: bool) -> None:
+    """Of every collection and tenant, once and again; those beside it are no problem."""
+    await _filled(store)
+    await done(store, put(record(5, body={"said": "what was said " * 20}), collection=MORE_SAMPLES))
+    async with _damaged(harness, store, key_of(DAMAGED), key_of(0, FOREIGN)):
+        await store.close()
+        await harness.damage(store, MORE_SAMPLES, key_of(5))
+        await store.open(DECLARED)
+        damaged = {(SAMPLES.name, key_of(DAMAGED)), (SAMPLES.name, key_of(0, FOREIGN)), (MORE_SAMPLES.name, key_of(5))}
+        for _ in range(2):
+            audit = await store.audit(repair=repair)
+            assert set(audit.damaged) == {f"{collection} {key.id} of tenant {key.tenant}" for collection, key in damaged}
+            assert len(audit.damaged) == 3
+            assert (await store.check()).quarantined == 3
+        assert [await live(store, n) for n in SOUND]
+        assert await asked(store) == [id_of(n) for n in SOUND]
+        await done(store, delete(DAMAGED), delete(0, at=FOREIGN), delete(5, collection=MORE_SAMPLES))
+        assert ((await store.audit()).damaged, (await store.check()).quarantined) == ((), 0)
 
 
 # -- questions --------------------------------------------------------------------------------------------------------

@@ -104,6 +104,32 @@ def test_stats_and_doctor_count_what_a_store_has_in_quarantine(memory: CommandLi
     assert "1 damaged records are in quarantine" in memory.ok("doctor")
 
 
+@pytest.mark.parametrize("kind", ["sqlite", "file"])
+def test_an_audit_names_damaged_records_that_nobody_has_met(memory: CommandLine, tmp_path: Path, kind: str) -> None:
+    place = tmp_path / "data" if kind == "file" else tmp_path / "memory.db"
+    (tmp_path / "kept.toml").write_text(f'[tiers]\nshort = "{kind}:///{place}"\nmid = "{kind}:///{place}"\nlong = "{kind}:///{place}"\n')
+    options = ("-c", "kept.toml")
+    entry = memory.json("write", "The ferry runs on Sundays only", "-s", "user:ada", *options)
+    other = memory.json("write", "The bakery closes at noon", "-s", "user:ada", *options)
+    if kind == "file":
+        (file,) = place.glob(f"*/*/entries/{entry['id']}.json")
+        file.write_text(file.read_text().replace("Sundays", "Mondays"))
+    else:
+        with closing(sqlite3.connect(place)) as connection, connection:
+            changed = "UPDATE entries SET text_content = 'forged' WHERE text_content LIKE '%Sundays%'"
+            assert connection.execute(changed).rowcount == 1
+    for _ in range(2):
+        result = memory("doctor", "--audit", *options)
+        assert result.exit_code == 1
+        assert "these records are damaged" in result.stdout
+        assert f"- entries {entry['id']} of tenant default" in result.stdout
+        assert other["id"] not in result.stdout
+    assert list(memory.json("stats", *options)["quarantined"].values()) == [1]
+    memory.ok("forget", entry["id"], "--yes", *options)
+    assert memory("doctor", "--audit", *options).exit_code == 0
+    assert memory.json("stats", *options)["quarantined"] == {}
+
+
 def test_doctor_says_how_every_store_is(memory: CommandLine, tmp_path: Path) -> None:
     memory.ok("init")
     report = memory.json("doctor", "-c", "memory.toml")

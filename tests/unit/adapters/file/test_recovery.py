@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import json
 import logging
 import random
@@ -12,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from memory.adapters.file.disk import Disk
 from memory.adapters.file.store import FileStore
 from memory.ports.contract.collections import MORE_SAMPLES, SAMPLES
 from memory.ports.contract.support import (
@@ -121,11 +123,53 @@ async def test_where_both_are_bad_the_record_is_corrupt_and_its_neighbours_are_s
         page = await store.query(Query(SAMPLES, within(HERE)))
         assert [r.key.id for r in page.records] == [id_of(2), id_of(3)]
         assert page.corrupt == (key_of(1),)
+        assert ((await store.check()).quarantined, len(quarantined(folder))) == (1, 1)
         await store.close()
         await store.open((SAMPLES,))
     assert (await one(store, put(record(1, version=9), Absent()))).status is Status.CONFLICT
     assert await store.delete_matching(Query(SAMPLES, within(HERE)), 50) == 3
     assert isinstance(await found(store, 1), Tombstone)
+    assert (await store.check()).quarantined == 0
+
+
+@pytest.mark.parametrize("by", ["get", "query", "write", "audit"])
+async def test_what_is_damaged_stays_where_it_stands_and_is_in_quarantine_once(
+    store: FileStore, folder: Path, by: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    await done(store, put(record(1)), put(record(2)))
+    _torn(file_of(folder))
+    bad = file_of(folder).read_bytes()
+    for _ in range(3):
+        if by == "get":
+            assert isinstance(await found(store, 1), Corrupt)
+        elif by == "query":
+            assert (await store.query(Query(SAMPLES, within(HERE)))).corrupt == (key_of(1),)
+        elif by == "write":
+            assert (await one(store, put(record(1, version=9), Absent()))).status is Status.CONFLICT
+        else:
+            assert (await store.audit()).damaged == (f"samples {id_of(1)} of tenant acme",)
+        assert [p.read_bytes() for p in quarantined(folder)] == [file_of(folder).read_bytes()] == [bad]
+    assert len([r for r in caplog.records if "is not served" in r.getMessage()]) == 1, "said once, not by every reader"
+    await done(store, put(record(1, version=9)))
+    assert [p.read_bytes() for p in quarantined(folder)] == [bad], "kept for people, once"
+    await done(store, delete(1))
+    assert quarantined(folder) == []
+
+
+async def test_where_quarantine_has_no_room_what_is_damaged_is_still_not_served(
+    store: FileStore, folder: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    await done(store, put(record(1)), put(record(2)))
+    _torn(file_of(folder))
+
+    def full(*_: object) -> bool:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(Disk, "copy", full)
+    for _ in range(2):
+        assert isinstance(await found(store, 1), Corrupt)
+        assert [r.key.id for r in (await store.query(Query(SAMPLES, within(HERE)))).records] == [id_of(2)]
+    assert any("cannot be put into quarantine now" in r.getMessage() for r in caplog.records)
 
 
 async def test_a_corrupt_file_that_is_written_over_is_kept(store: FileStore, folder: Path) -> None:

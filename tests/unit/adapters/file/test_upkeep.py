@@ -49,11 +49,15 @@ async def test_an_audit_of_what_everyday_use_leaves_finds_nothing(store: FileSto
     assert await problems(store) == ()
 
 
-async def test_what_is_kept_in_memory_is_compared_with_the_files_and_dropped_where_it_differs(store: FileStore, folder: Path) -> None:
+@pytest.mark.parametrize("repair", [False, True])
+async def test_what_is_kept_in_memory_is_compared_with_the_files_and_dropped_where_it_differs(store: FileStore, folder: Path, repair: bool) -> None:
+    """An audit goes through everything in the end, as any question does: so it is right then."""
     await done(store, put(said(1, "common")), put(said(2, "common")))
     assert len(await searched(store, "common")) == 2
     file_of(folder, 2).unlink()  # as if nobody had said so
-    await mended(store, "in memory is not what is on disk")
+    (told,) = await problems(store, repair=repair)
+    assert "in memory is not what is on disk" in told
+    assert await problems(store) == ()
     assert await hit_ids(store, "common") == {id_of(1)}
 
 

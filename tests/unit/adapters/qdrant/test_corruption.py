@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from memory.adapters.qdrant.engine import Change
 from memory.adapters.qdrant.keys import generation_point, record_point
 from memory.adapters.qdrant.store import QdrantStore
-from memory.domain.errors import CorruptRecord
+from memory.domain.errors import CorruptRecord, StoreFull
 from memory.ports.contract.collections import DECLARED, SAMPLES
 from memory.ports.contract.support import HERE, asked, done, found, hit_ids, id_of, key_of, live, one, put, record
 from memory.ports.query import Eq, Near, Order, Query, Search, within
@@ -64,6 +66,49 @@ async def test_erasure_reaches_a_damaged_record_whatever_the_filter(either: Qdra
     assert await asked(either) == [id_of(1), id_of(3)]
 
 
+@pytest.mark.parametrize("by", ["get", "query", "audit"])
+async def test_what_was_met_is_in_quarantine_where_it_stands(either: QdrantStore, by: str) -> None:
+    await _three(either)
+    point = record_point("samples", key_of(2))
+    before = (await either._engine.retrieve([point]))[point]
+    assert (await either.check()).quarantined == 0
+    if by == "get":
+        assert await found(either, 2) == Corrupt(key_of(2), "checksum mismatch")
+    elif by == "query":
+        assert (await either.query(Query(SAMPLES, within(HERE)))).corrupt == (key_of(2),)
+    else:
+        assert (await either.audit()).damaged == (f"samples {id_of(2)} of tenant acme",)
+    after = (await either._engine.retrieve([point]))[point]
+    assert {name: value for name, value in after.items() if name not in ("quarantined", "token", "lineage")} == {
+        name: value for name, value in before.items() if name not in ("token", "lineage")
+    }, "as it was, for people to look at"
+    assert (await either.check()).quarantined == 1
+    assert await found(either, 2) == Corrupt(key_of(2), "checksum mismatch")
+    await done(either, put(record(2, version=2, texts={"content": "lantern"}), Newer()))
+    assert (await either.check()).quarantined == 0, "nothing is left of it"
+
+
+async def test_what_another_release_may_have_written_is_left_as_it_is(either: QdrantStore) -> None:
+    await _three(either)
+    await _damage(either, record_point("samples", key_of(2)), schema=99)
+    assert isinstance(await found(either, 2), Corrupt)
+    assert (await either.query(Query(SAMPLES, within(HERE)))).corrupt == (key_of(2),)
+    assert ((await either.check()).quarantined, (await either.audit()).damaged) == (0, (f"samples {id_of(2)} of tenant acme",))
+
+
+async def test_what_cannot_be_quarantined_now_is_still_not_served(either: QdrantStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    await _three(either)
+
+    async def full(changes: Sequence[Change]) -> set[str]:
+        raise StoreFull(either.name, "no room")
+
+    monkeypatch.setattr(either._engine, "commit", full)
+    for _ in range(2):
+        assert await found(either, 2) == Corrupt(key_of(2), "checksum mismatch")
+        page = await either.query(Query(SAMPLES, within(HERE)))
+        assert ([r.key.id for r in page.records], page.corrupt) == ([id_of(1), id_of(3)], (key_of(2),))
+
+
 async def test_a_payload_of_another_key_is_not_served(either: QdrantStore) -> None:
     await done(either, put(record(1)))
     engine: Any = either._engine
@@ -108,6 +153,7 @@ async def test_flipped_bits_make_corrupt_records_and_never_wrong_ones(folder: Pa
         damaged = [r for r, stored in zip(wrote, stands, strict=True) if isinstance(stored, Corrupt)]
         assert len(sound) + len(damaged) == 50
         assert len(damaged) >= 1
+        assert len((await store.audit()).damaged) == len(damaged)
         for order in ((), (Order("created_at"),)):
             page = await store.query(Query(SAMPLES, within(HERE), order=order, limit=60))
             assert list(page.records) == sound
