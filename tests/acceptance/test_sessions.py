@@ -428,12 +428,16 @@ async def test_calls_that_were_cut_off_are_mended_once(memory: Memory) -> None:
     calls = [{"id": call, "name": "look", "arguments": "{}"} for call in ("c1", "c2")]
     await session.append(assistant("", "a1", tool_calls=calls))
     await session.append([{"role": "tool", "content": "x", "tool_call_id": call, "id": f"t{n}"} for n, call in enumerate(("c1", "c1", "c9"))])
+    before = await session.context()
+    assert (before.invalid, before.interrupted) == (["t1", "t2"], ["c2"])
     (made,) = await session.mend_tool_calls()
     assert (made.tool_call_id, made.text) == ("c2", "TOOL_CALL_INTERRUPTED")
     assert await session.mend_tool_calls() == []
     context = await session.context()
     assert [message.id for message in context.messages] == ["system", "a1", "t0", made.id]
-    assert (context.invalid, context.interrupted) == (["t1", "t2"], [])
+    assert (context.invalid, context.interrupted) == ([], [])
+    said = {item.message.id: item.excluded for item in (await session.history()).items}
+    assert said == {"system": None, "a1": None, "t0": None, "t1": "invalid_response", "t2": "invalid_response", made.id: None}
 
 
 @pytest.mark.behaviour("B15", "B16")

@@ -301,10 +301,14 @@ class Conversation(Compacting):
         return made.as_stored(told)
 
     async def mend_tool_calls(self) -> list[Message]:
-        """Answer each call of the window that was never answered, once, with a result that says so (B53)."""
-        calls = [found.call.id for found in (await self._window()).arranged.interrupted]
+        """Answer each call of the window that was never answered, once, with a result that says so, and take out results that answer none (B53)."""
+        arranged = (await self._window()).arranged
+        calls = [found.call.id for found in arranged.interrupted]
         made = [Message(id=_stand_in(call), role=Role.TOOL, content=INTERRUPTED, tool_call_id=call, is_error=True) for call in calls]
-        return await self.append(made) if made else []
+        answered = await self.append(made) if made else []
+        for at in arranged.invalid_response:
+            await self.exclude(str(arranged.messages[at].id), "invalid_response")
+        return answered
 
     # -- its life -----------------------------------------------------------------------------------------------------
 
