@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import ClassVar, TypeAlias
 
-from memory.domain.errors import CompactionError
+from memory.domain.errors import CompactionError, InvalidInput
 from memory.domain.message import Message, Role
 from memory.facade.memory import Memory
 from memory.facade.providers.buffer import whole
@@ -65,6 +65,8 @@ class SummarizingProvider(SessionProvider):
         prompt: str = PROMPT,
     ) -> None:
         super().__init__(memory, namespace=namespace)
+        if not callable(summarise):
+            raise InvalidInput("summarise", f"must be a function from SummaryAsked to text, not {type(summarise).__name__}")
         self._summarise = summarise
         self._active_tokens = whole("active_tokens", active_tokens)
         self._summary_tokens = whole("summary_tokens", summary_tokens)
