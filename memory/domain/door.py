@@ -279,4 +279,7 @@ def _explained(model: type[BaseModel], exc: ValidationError) -> InvalidInput:
     cause = first.get("ctx", {}).get("error")
     if isinstance(cause, InvalidInput):
         return cause
-    return InvalidInput(".".join(str(part) for part in first["loc"]) or model.__name__, first["msg"])
+    field, said = ".".join(str(part) for part in first["loc"]) or model.__name__, str(first["msg"])
+    if first["type"] == "extra_forbidden" and len(first["loc"]) == 1:
+        said = f"there is no such field (known: {', '.join(model.model_fields)})"
+    return InvalidInput(field, said)
