@@ -242,9 +242,17 @@ async def test_a_policy_counts_messages_or_turns_and_needs_no_model(memory: Memo
     assert other is not None
     assert (made.archived_ids, other.archived_ids) == (["u0", "a0", "u1"], ["u0", "a0", "u1", "a1"])
     assert made.summary.text == "Summary of the conversation so far: u0. a0 u1."
-    for wrong in ({"most": 1, "keep_last": 2}, {"most": 1, "keep_last": -1}):
-        with pytest.raises(InvalidInput, match="keep_last: must be 0 or more and at most the 1"):
-            MessageThreshold(**wrong)
+    with pytest.raises(InvalidInput, match="keep_last: must be at most the 1"):
+        MessageThreshold(most=1, keep_last=2)
+    for name in ("most", "keep_last"):
+        for wrong in (-1, "3", 1.5, True, None):
+            for policy in (MessageThreshold, TurnThreshold):
+                with pytest.raises(InvalidInput, match=f"{name}: must be a whole number"):
+                    policy(**{name: wrong})  # type: ignore[arg-type]
+    for name in ("max_tokens", "max_output_tokens", "keep_last", "share"):
+        for wrong in (-1, "3", True, None, float("nan")):
+            with pytest.raises(InvalidInput, match=f"{name}: must be a "):
+                Threshold(**{"max_tokens": 100, name: wrong})  # type: ignore[arg-type]
 
 
 @pytest.mark.behaviour("A121", "A122")
