@@ -596,3 +596,15 @@ async def test_a_message_that_is_none_is_refused_before_any_store_is_touched(pla
     with pytest.raises(InvalidInput, match=field):
         await session.append([user("fine", "u1"), wrong])
     assert (await plain.sessions.list()).sessions == [] or await window(session) == []
+
+
+@pytest.mark.behaviour("B20", "B21", "B22", "B23")
+async def test_a_message_that_is_given_several_times_at_once_stands_where_it_is_given_first(memory: Memory) -> None:
+    session = memory.session("s1", system=SYSTEM)
+    calls = [{"id": "c1", "name": "look", "arguments": "{}"}]
+    said = [user("q", "u1"), assistant("par", "a1", tool_calls=calls), {"role": "tool", "content": "r", "tool_call_id": "c1", "id": "t1"}]
+    answers = await session.append([*said, assistant("whole", "a1", tool_calls=calls)])
+    assert [answer.text for answer in answers] == ["q", "whole", "r", "whole"]
+    assert [message.id for message in (await session.context()).messages] == ["system", "u1", "a1", "t1"]
+    items = (await session.history()).items
+    assert [(item.number, item.message.id, item.message.text) for item in items[1:]] == [(2, "u1", "q"), (3, "a1", "whole"), (4, "t1", "r")]

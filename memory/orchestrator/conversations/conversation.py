@@ -90,7 +90,8 @@ class Conversation(Compacting):
     async def append(self, messages: Sequence[Message], *, in_history: bool = True) -> list[Message]:
         """The messages as stored: new ones at the end, in order; one whose id is there replaces what it said, where it stands (B20 to B23)."""
         messages = [copy_of(message) for message in messages]
-        given = {message.id: message for message in messages if message.id is not None}
+        given = {message.id: message for message in messages if message.id is not None}  # of one id several times the last, where the first stands
+        in_order = {message.id or id(message): given[message.id] if message.id else message for message in messages}.values()
         if SYSTEM in given:
             raise InvalidInput("id", "'system' is the id of a session's system message: update it")
         patience = Patience(self._placement, self.id)
@@ -98,7 +99,7 @@ class Conversation(Compacting):
             state = (self._log.seen or await self._log.load()).state
             known, self._known = state.place, state.window if self._known is None else self._known
             found = {message_id: await self._log.find(message_id, as_seen=True) for message_id in given}
-            new = [message for message in messages if message.id is None or (found[message.id] is None and given[message.id] is message)]
+            new = [message for message in in_order if message.id is None or found[message.id] is None]
             late = await self._stand_ins(new)
             try:
                 events = await self._log.append(self._drafts(new, in_history, known, late)) if new else []
