@@ -23,7 +23,7 @@ MOST_STEPS = 2
 SHARED, RERANK, ARTIFACT, SUPERSEDES = "--shared", "--rerank", "--artifact", "--supersedes"
 
 USAGE: Mapping[str, str] = {
-    "entries": "/mem entries [types,…] | tag=x",
+    "entries": "/mem entries [type,type] [tag=x]",
     "entry": "/mem entry <id>",
     "search": "/mem search <query> [--rerank]",
     "expand": "/mem expand <id> [depth=1|2]",
@@ -214,13 +214,12 @@ def _command(said: str, words: Sequence[str], body: str | None, has_body: bool) 
 
 
 def _entries(line: _Line) -> Command:
-    if line.rest.startswith("tag="):
-        tag = line.rest.removeprefix("tag=").strip()
-        return ListEntries(line.said, tag=_some(tag))
-    types = tuple(one.strip() for one in line.rest.split(",")) if line.rest else ()
+    named, tagged, tag = f" {line.rest}".partition(" tag=")
+    named = named.strip().removesuffix("|").strip()
+    types = tuple(one.strip() for one in named.split(",")) if named else ()
     if any(not one or " " in one or "=" in one for one in types):
         raise _Misused
-    return ListEntries(line.said, tuple(dict.fromkeys(types)))
+    return ListEntries(line.said, tuple(dict.fromkeys(types)), _some(tag.strip()) if tagged else None)
 
 
 def _search(line: _Line) -> Command:

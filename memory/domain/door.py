@@ -256,6 +256,20 @@ def whole_limit(value: object, *, default: int) -> int:
     return value
 
 
+def whole(field: str, value: object, *, least: int = 0) -> int:
+    """A whole number, not below the least."""
+    if isinstance(value, bool) or not isinstance(value, int) or value < least:
+        raise InvalidInput(field, f"must be a whole number, not below {least}")
+    return value
+
+
+def share(field: str, value: object) -> float:
+    """A part of a whole: above 0 and at most 1."""
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value <= 1:
+        raise InvalidInput(field, "must be a number above 0 and at most 1")
+    return float(value)
+
+
 def one_of(field: str, value: object, allowed: Iterable[str]) -> str:
     choices = tuple(allowed)
     if not isinstance(value, str) or value not in choices:
@@ -279,4 +293,7 @@ def _explained(model: type[BaseModel], exc: ValidationError) -> InvalidInput:
     cause = first.get("ctx", {}).get("error")
     if isinstance(cause, InvalidInput):
         return cause
-    return InvalidInput(".".join(str(part) for part in first["loc"]) or model.__name__, first["msg"])
+    field, said = ".".join(str(part) for part in first["loc"]) or model.__name__, str(first["msg"])
+    if first["type"] == "extra_forbidden" and len(first["loc"]) == 1:
+        said = f"there is no such field (known: {', '.join(model.model_fields)})"
+    return InvalidInput(field, said)

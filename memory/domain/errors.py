@@ -231,9 +231,12 @@ class StoreFull(StoreError):
 class CorruptRecord(StoreError):
     """A stored record fails its checksum or cannot be read. It is never served; its neighbours are."""
 
-    def __init__(self, store: str, record_id: str, problem: str) -> None:
-        super().__init__(store, f"record {record_id} is corrupt ({problem}) and is not served; `memory doctor` counts what is in quarantine")
-        self.record_id = record_id
+    def __init__(
+        self, store: str, record_id: str | int | None, problem: str, then: str = " and is not served; `memory doctor` counts what is in quarantine"
+    ) -> None:
+        what = "the whole" if record_id is None else f"record {record_id}"
+        super().__init__(store, f"{what} is corrupt ({problem}){then}")
+        self.record_id = "-" if record_id is None else str(record_id)
 
 
 class ConfigError(MemoryTiersError):

@@ -35,7 +35,9 @@ from memory.domain.session import (
 from memory.domain.shapes.tools import Shape
 from memory.domain.task import Run, RunPage, Task, TaskPage
 from memory.facade.access import Access, Scopes
-from memory.facade.arguments import Moment
+from memory.facade.arguments import (
+    Moment,
+)
 from memory.facade.artifacts import Data, Which
 from memory.facade.commands import Profile
 from memory.facade.config import MemoryConfig

@@ -248,15 +248,25 @@ def _installed(setting: str, group: str, name: str, instead: str, ours: Sequence
     return found() if isinstance(found, type) else found
 
 
+def check_adapters(config: MemoryConfig) -> None:
+    """Refuse a configuration with a store of an unknown kind (B2). No adapter is imported."""
+    for store in config.stores_in_use():
+        _point_of(scheme_of(store.url) or "", store.name)
+
+
 def adapter_for(scheme: str, store: str) -> Adapter:
     """The adapter registered for a URL scheme; third parties register theirs under the entry-point group `memory.adapters`."""
+    try:
+        adapter: Adapter = _point_of(scheme, store).load()
+    except ImportError as error:
+        raise _missing(error, store, scheme, "") from error
+    return adapter
+
+
+def _point_of(scheme: str, store: str) -> metadata.EntryPoint:
     for point in _registered():
         if point.name == scheme:
-            try:
-                adapter: Adapter = point.load()
-            except ImportError as error:
-                raise _missing(error, store, scheme, "") from error
-            return adapter
+            return point
     known = ", ".join(sorted({point.name for point in _registered()})) or "none: is memory-tiers installed?"
     raise ConfigError(f"Unsupported memory store type: {scheme}, asked for by store '{store}'; there are adapters for: {known}")
 

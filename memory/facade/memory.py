@@ -18,7 +18,7 @@ from memory.facade.access import BROWSE_LIMIT, MAX_QUERY_BYTES, RETRIEVE_LIMIT, 
 from memory.facade.admin import Admin
 from memory.facade.arguments import Moment, consistency_of, draft_of, flag, id_of, ids_of, length, moment, real, scope_of
 from memory.facade.artifacts import Artifacts
-from memory.facade.build import as_advisor, as_counter, as_embedder, as_gate, as_policy, as_reranker, build_engine
+from memory.facade.build import as_advisor, as_counter, as_embedder, as_gate, as_policy, as_reranker, build_engine, check_adapters
 from memory.facade.commands import Commands
 from memory.facade.config import MemoryConfig
 from memory.facade.entries import Entries
@@ -135,6 +135,7 @@ class Memory:
         if tenant is not None:
             settings["tenant"] = tenant
         given = MemoryConfig.load(config, **settings)
+        check_adapters(given)
         embeds = None if embedder is None or isinstance(embedder, str | Mapping) else as_embedder(embedder)
         counts = None if token_counter is None or isinstance(token_counter, str) else as_counter(token_counter)
         if onward is not None and onward != ELSEWHERE and not callable(onward):
@@ -598,7 +599,8 @@ class Memory:
 
         Preferred too is what was said in the conversation named by `conversation_id`, and without `types` what the question itself seems to want,
         unless `intent` is False. What is older counts less, in steps of `half_life` (a `timedelta` or days; 90 days unless told) and never less than
-        `decay_floor` (0.5 unless told), unless `age_decay` is False. A hit whose score, 0 to 1, is under `min_score` is left out.
+        `decay_floor` (0.5 unless told), unless `age_decay` is False. A hit whose score, 0 to 1, is under `min_score` is left out:
+        what has nothing in common with the query scores 0, and is shown at the end unless told otherwise (`min_score=0.01`).
         `by="meaning"` is refused where no embedder is configured.
 
         The query is plain text, never syntax (D62). A blank one browses: `types` and `tags` filter there, and nothing is scored (D54). With `explain`

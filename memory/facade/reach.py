@@ -26,6 +26,7 @@ from memory.facade.written import WriteOptions
 from memory.orchestrator.collections import ENTRIES
 from memory.orchestrator.numbers import NumberedKind
 from memory.orchestrator.relations import Relation
+from memory.orchestrator.retrieval.searching import FoundEntry, SearchResult
 from memory.policies.ranking.preferences import Preferences
 from memory.ports.advisor import Advisor
 from memory.ports.query import Eq, Query, Tenant, within
@@ -103,7 +104,14 @@ class MemoryReach:
         told = [block.note for block in (found.expansion, found.rerank) if block is not None and block.note and block.model is not None]
         unasked = [found.rerank.note] if found.rerank is not None and found.rerank.note and found.rerank.model is None else []
         also = found.expansion.queries if found.expansion is not None else ()
-        return asked_by.Hits([hit.entry for hit in found], also, [*dict.fromkeys((*notes, *told, *unasked, *found.degraded))])
+        matching = [hit.entry for hit in found if self._matches(found, hit)]
+        return asked_by.Hits(matching, also, [*dict.fromkeys((*notes, *told, *unasked, *found.degraded))])
+
+    @staticmethod
+    def _matches(found: SearchResult, hit: FoundEntry) -> bool:
+        """Whether a hit is shown (D116): it answers by itself, an advisor had a hand in it, or it was said in a conversation, beside what answers."""
+        advised = any(block is not None and block.applied for block in (found.expansion, found.rerank))
+        return hit.score > 0 or advised or (hit.entry.number_in_conversation is not None and any(one.score > 0 for one in found))
 
     # -- links ------------------------------------------------------------------------------------------------------------
 

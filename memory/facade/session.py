@@ -171,7 +171,10 @@ class Session:
         return await (await self._conversation()).roll_back(checkpoint, door.text("reason", reason, min_chars=1, max_chars=200))
 
     async def mend_tool_calls(self) -> list[Message]:
-        """Answer calls that were never answered, once each, with a result that says so (B53): after a run that was cut off."""
+        """Answer calls that were never answered, once each, with a result that says so (B53): after a run that was cut off. These are returned.
+
+        Results that answer no call, or one that had its result, leave the window; the history has them as excluded, `invalid_response`.
+        """
         return await (await self._conversation()).mend_tool_calls()
 
     # -- reading ------------------------------------------------------------------------------------------------------

@@ -10,6 +10,7 @@ from typing import TypeAlias
 
 from memory.domain.entry import Entry
 from memory.domain.errors import Conflict, InvalidInput, MemoryTiersError, QuotaExceeded, StoreError, StoreUnavailable
+from memory.domain.ids import is_id
 from memory.domain.scope import Scope
 from memory.domain.shown import Shown
 from memory.orchestrator.accesses import Accesses
@@ -194,8 +195,10 @@ class Promotion:
     async def by_hand(self, tenant: str, entry_ids: Sequence[str], to: str) -> PromotionReport:
         """These entries, to that tier."""
         report, away, because = PromotionReport(), set[str](), Decision(to, "by hand", "asked for")
-        for start in range(0, len(entry_ids), MOST_AT_ONCE):
-            keys = [Key(tenant, entry_id) for entry_id in entry_ids[start : start + MOST_AT_ONCE]]
+        report.kept += [Kept(one, "", _KEPT_BECAUSE[MoveResult.GONE]) for one in dict.fromkeys(entry_ids) if not is_id(one)]
+        named = [one for one in entry_ids if is_id(one)]
+        for start in range(0, len(named), MOST_AT_ONCE):
+            keys = [Key(tenant, entry_id) for entry_id in named[start : start + MOST_AT_ONCE]]
             located = await self._placement.locate_many(ENTRIES, keys, partial=True)
             tiers = {place.key: place.record.tier if place.record is not None else "" for place in located}
             results = await self._tiering.move_many(ENTRIES, keys, to, away)

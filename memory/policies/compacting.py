@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
 
+from memory.domain import door
 from memory.domain.errors import InvalidInput
 from memory.domain.message import Message, Role
 from memory.policies.tokens import message_tokens
@@ -48,14 +49,11 @@ class CompactingSettings:
     keep_last_user: bool = False
 
     def __post_init__(self) -> None:
-        if self.max_tokens < 1:
-            raise InvalidInput("max_tokens", f"must be 1 or more, not {self.max_tokens}")
-        if self.keep_recent < 0:
-            raise InvalidInput("keep_recent", f"must be 0 or more, not {self.keep_recent}")
+        door.whole("max_tokens", self.max_tokens, least=1)
+        door.whole("keep_recent", self.keep_recent)
         if not 0 <= self.target <= self.threshold:
             raise InvalidInput("target", f"must be 0 or more and at most the threshold of {self.threshold:g}, not {self.target:g}")
-        if not 0 < self.similarity <= 1:
-            raise InvalidInput("similarity", f"must be above 0 and at most 1, not {self.similarity:g}")
+        door.share("similarity", self.similarity)
 
 
 @dataclass(frozen=True, slots=True)

@@ -46,4 +46,5 @@ def cued(question: str) -> tuple[tuple[int, float], ...]:
 
 def intents(question: str) -> frozenset[str]:
     """The types of entries that probably answer; several groups may fire, and none is no boost (D71, D74)."""
-    return frozenset(kind for cue, types in _INTENTS if cue.search(question) for kind in types)
+    plain = question.replace("\N{RIGHT SINGLE QUOTATION MARK}", "'")  # which phones and word processors write
+    return frozenset(kind for cue, types in _INTENTS if cue.search(plain) for kind in types)

@@ -88,7 +88,7 @@ def read_facts(reply: object) -> list[Extracted]:
     if not isinstance(items, list):
         log.warning("what a model answered holds no JSON array of facts: nothing was extracted")
         return []
-    return [one for item in items if (one := fact_of(item)) is not None]
+    return [one for item in items if isinstance(item, Mapping) and (one := fact_of(item)) is not None]
 
 
 def fact_of(item: object) -> Extracted | None:

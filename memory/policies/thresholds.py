@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
+from memory.domain import door
 from memory.domain.errors import InvalidInput
 from memory.domain.message import Message, Role
 from memory.policies.window import Threshold, split_by_policy, turns
@@ -58,5 +59,5 @@ def archived_by(policy: WindowPolicy, messages: Sequence[Message], tokens: int) 
 
 
 def _checked(most: int, name: str, value: int) -> None:
-    if not 0 <= value <= most:
-        raise InvalidInput(name, f"must be 0 or more and at most the {most} at which it is compacted, not {value}")
+    if door.whole(name, value) > door.whole("most", most):
+        raise InvalidInput(name, f"must be at most the {most} at which it is compacted, not {value}")

@@ -12,6 +12,7 @@ from functools import cached_property
 from itertools import chain
 from typing import Literal, TypeAlias
 
+from memory.domain import door
 from memory.domain.message import Message, Role, ToolCall
 
 Block = tuple[int, ...]
@@ -239,12 +240,20 @@ def split_by_policy(messages: Sequence[Message], keep_last: int) -> Split:
 
 @dataclass(frozen=True, slots=True)
 class Threshold:
-    """When a window is compacted before a model is asked (B43, B44)."""
+    """When a window is compacted before a model is asked (B43, B44): once it takes `share` of what `max_tokens` leaves beside `max_output_tokens`.
+
+    It comes down to the last `keep_last` messages, system and summary aside.
+    """
 
     max_tokens: int
     max_output_tokens: int = 0
     keep_last: int = 40
     share: float = 0.9
+
+    def __post_init__(self) -> None:
+        for name in ("max_tokens", "max_output_tokens", "keep_last"):
+            door.whole(name, getattr(self, name))
+        door.share("share", self.share)
 
     @property
     def usable(self) -> int:

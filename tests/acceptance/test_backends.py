@@ -34,9 +34,9 @@ def on(url: str) -> dict[str, Any]:
 
 
 @pytest.mark.behaviour("B2", "AC-B01", "C55")
-async def test_an_unknown_kind_of_store_is_refused_before_anything_is_opened_and_says_what_there_is() -> None:
+def test_an_unknown_kind_of_store_is_refused_when_the_memory_is_made_and_says_what_there_is() -> None:
     with pytest.raises(ConfigError, match="Unsupported memory store type: gopher") as refused:
-        await Memory(on("gopher://hole")).open()
+        Memory(on("gopher://hole"))
     for scheme in ("redis", "postgresql", "qdrant+edge", "sqlite"):
         assert scheme in str(refused.value)
 

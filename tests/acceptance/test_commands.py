@@ -77,6 +77,7 @@ async def test_entries_are_listed_newest_first_and_filtered_hard(memory: Memory,
     assert (await said(memory, "/mem entries project, user")).splitlines() == lines[1:]
     assert (await said(memory, "/mem entries tag=a b")).splitlines() == lines[2:]
     assert await said(memory, "/mem entries learning") == "(no entries)"
+    assert await said(memory, "/mem entries feedback tag=a b") == "(no entries tagged 'a b')", "both filter"
     assert await said(memory, "/mem entries tag=Red") == "(no entries tagged 'Red')", "tags match whole and case-sensitively"
     assert (await said(memory, "/mem entries user,note")).startswith("ERR: invalid type filter: 'note'")
     clock.advance(DAY)

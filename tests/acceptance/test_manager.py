@@ -32,7 +32,7 @@ class Heard:
 
 def model(prompt: Any) -> str:
     """Notes everything that the user says."""
-    return json.dumps([line.removeprefix("user: ") for line in prompt.user.splitlines() if line.startswith("user: ")])
+    return json.dumps([{"content": line.removeprefix("user: ")} for line in prompt.user.splitlines() if line.startswith("user: ")])
 
 
 def user(text: str) -> dict[str, Any]:

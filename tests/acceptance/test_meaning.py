@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
 from memory.facade.memory import Memory
 from tests.acceptance.support import OTHER_USER, SESSION, USER, Clock
 
@@ -52,3 +54,20 @@ async def test_explanations_come_only_when_asked_for(memory: Memory) -> None:
     await memory.write("Ada prefers tea", scope=USER)
     assert [hit.explanation for hit in await memory.search("tea", scope=USER)] == [{}]
     assert (await memory.search("tea", scope=USER, explain=True))[0].explanation["ranks"]["words"] == 1
+
+
+@pytest.mark.behaviour("D116")
+async def test_a_command_shows_nothing_where_nothing_answers_and_what_is_said_beside_an_answer(config: dict[str, Any], clock: Clock) -> None:
+    async with Memory(config | {"embedder": "wordllama"}, clock=clock) as memory:
+        ada = memory.scoped(USER)
+        for text in ("Ada drinks tea", "The deploy failed on Friday", "Bob sails to Porto"):
+            await ada.write(text)
+        for query in ("zzzqqq", "xylophone"):
+            [nothing] = await memory.commands.run(f"/mem search {query}", scope=USER)
+            assert f"(no entries match '{query}')" in nothing.text
+        [tea] = await memory.commands.run("/mem search tea", scope=USER)
+        assert "1 match(es) for 'tea'" in tea.text
+        await ada.write("Where did you learn to sail?", conversation_id="lunch", number_in_conversation=1, speaker="Bo")
+        await ada.write("In Peniche, from my grandfather", conversation_id="lunch", number_in_conversation=2, speaker="Ada")
+        [sail] = await memory.commands.run("/mem search where did Ada learn to sail?", scope=USER)
+        assert "In Peniche" in sail.text, "its own words share nothing with the question"

@@ -329,8 +329,11 @@ async def test_the_older_half_becomes_a_summary(memory: Memory) -> None:
     read = await provider.read()
     assert texts(read) == ["[Conversation summary so far]\nof 3", "r2", "q3", "r3", "q4"]
     assert (read[0].role.value, await provider.summary(), texts(model.asked[0].messages)) == ("system", "of 3", ["q1", "r1", "q2"])
-    assert (await provider.entries())[0].token_count is not None
+    assert (await provider.entries())[0].token_count == 4 * 5, "of what is active (C40)"
     assert await provider.summary("nobody") is None
+    for wrong in (None, "a model"):
+        with pytest.raises(InvalidInput, match="summarise: must be a function"):
+            SummarizingProvider(memory, wrong)  # type: ignore[arg-type]
 
 
 @pytest.mark.behaviour("C38", "C41", "B49")
@@ -510,6 +513,9 @@ async def test_a_part_that_cannot_be_read_or_filled_is_passed_over_unless_all_ar
     assert texts(await CompositeProvider([bare, buffer], read="merge").read()) == ["hello"]
     with pytest.raises(PartsFailed, match="bare is away"):
         await CompositeProvider([bare]).read()
+    with pytest.raises(PartsFailed, match=r"bare 1: .*bare 3: ") as failed:
+        await CompositeProvider([bare, buffer, Bare(fails=True)]).write([q("hello")])
+    assert list(failed.value.failed) == ["bare 1", "bare 3"], "each is told, also those of one name"
 
 
 # -- runs -------------------------------------------------------------------------------------------------------------

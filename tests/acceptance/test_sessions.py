@@ -242,9 +242,17 @@ async def test_a_policy_counts_messages_or_turns_and_needs_no_model(memory: Memo
     assert other is not None
     assert (made.archived_ids, other.archived_ids) == (["u0", "a0", "u1"], ["u0", "a0", "u1", "a1"])
     assert made.summary.text == "Summary of the conversation so far: u0. a0 u1."
-    for wrong in ({"most": 1, "keep_last": 2}, {"most": 1, "keep_last": -1}):
-        with pytest.raises(InvalidInput, match="keep_last: must be 0 or more and at most the 1"):
-            MessageThreshold(**wrong)
+    with pytest.raises(InvalidInput, match="keep_last: must be at most the 1"):
+        MessageThreshold(most=1, keep_last=2)
+    for name in ("most", "keep_last"):
+        for wrong in (-1, "3", 1.5, True, None):
+            for policy in (MessageThreshold, TurnThreshold):
+                with pytest.raises(InvalidInput, match=f"{name}: must be a whole number"):
+                    policy(**{name: wrong})  # type: ignore[arg-type]
+    for name in ("max_tokens", "max_output_tokens", "keep_last", "share"):
+        for wrong in (-1, "3", True, None, float("nan")):
+            with pytest.raises(InvalidInput, match=f"{name}: must be a "):
+                Threshold(**{"max_tokens": 100, name: wrong})  # type: ignore[arg-type]
 
 
 @pytest.mark.behaviour("A121", "A122")
@@ -428,12 +436,16 @@ async def test_calls_that_were_cut_off_are_mended_once(memory: Memory) -> None:
     calls = [{"id": call, "name": "look", "arguments": "{}"} for call in ("c1", "c2")]
     await session.append(assistant("", "a1", tool_calls=calls))
     await session.append([{"role": "tool", "content": "x", "tool_call_id": call, "id": f"t{n}"} for n, call in enumerate(("c1", "c1", "c9"))])
+    before = await session.context()
+    assert (before.invalid, before.interrupted) == (["t1", "t2"], ["c2"])
     (made,) = await session.mend_tool_calls()
     assert (made.tool_call_id, made.text) == ("c2", "TOOL_CALL_INTERRUPTED")
     assert await session.mend_tool_calls() == []
     context = await session.context()
     assert [message.id for message in context.messages] == ["system", "a1", "t0", made.id]
-    assert (context.invalid, context.interrupted) == (["t1", "t2"], [])
+    assert (context.invalid, context.interrupted) == ([], [])
+    said = {item.message.id: item.excluded for item in (await session.history()).items}
+    assert said == {"system": None, "a1": None, "t0": None, "t1": "invalid_response", "t2": "invalid_response", made.id: None}
 
 
 @pytest.mark.behaviour("B15", "B16")
@@ -584,3 +596,15 @@ async def test_a_message_that_is_none_is_refused_before_any_store_is_touched(pla
     with pytest.raises(InvalidInput, match=field):
         await session.append([user("fine", "u1"), wrong])
     assert (await plain.sessions.list()).sessions == [] or await window(session) == []
+
+
+@pytest.mark.behaviour("B20", "B21", "B22", "B23")
+async def test_a_message_that_is_given_several_times_at_once_stands_where_it_is_given_first(memory: Memory) -> None:
+    session = memory.session("s1", system=SYSTEM)
+    calls = [{"id": "c1", "name": "look", "arguments": "{}"}]
+    said = [user("q", "u1"), assistant("par", "a1", tool_calls=calls), {"role": "tool", "content": "r", "tool_call_id": "c1", "id": "t1"}]
+    answers = await session.append([*said, assistant("whole", "a1", tool_calls=calls)])
+    assert [answer.text for answer in answers] == ["q", "whole", "r", "whole"]
+    assert [message.id for message in (await session.context()).messages] == ["system", "u1", "a1", "t1"]
+    items = (await session.history()).items
+    assert [(item.number, item.message.id, item.message.text) for item in items[1:]] == [(2, "u1", "q"), (3, "a1", "whole"), (4, "t1", "r")]

@@ -22,7 +22,7 @@ import json
 
 
 def model(prompt):
-    return json.dumps([line.removeprefix("user: ") for line in prompt.user.splitlines() if line.startswith("user: ")])
+    return json.dumps([{"content": line.removeprefix("user: ")} for line in prompt.user.splitlines() if line.startswith("user: ")])
 """
 RECORDS = (
     SHARED

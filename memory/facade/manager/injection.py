@@ -91,14 +91,17 @@ class Injection:
         return is_user_turn(messages) if self.trigger == "user_turn" else bool(await _made(self.trigger, messages))
 
     async def _shown(self, found: Sequence[StoreEntry]) -> str:
-        shown = str(await _made(self.format, found))
+        shown = await self._formatted(found)
         if self.max_tokens is None or self.counter.count(shown) <= self.max_tokens:
             return shown
         for count in range(len(found) - 1, 0, -1):
-            shown = str(await _made(self.format, found[:count]))
+            shown = await self._formatted(found[:count])
             if self.counter.count(shown) <= self.max_tokens:
                 return shown
         return ""
+
+    async def _formatted(self, found: Sequence[StoreEntry]) -> str:
+        return door.text("format", await _made(self.format, found))
 
 
 async def _made(function: Callable[..., Any], *args: Any) -> Any:

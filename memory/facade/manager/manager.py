@@ -25,7 +25,7 @@ from memory.facade.manager.recording import Attachment, Recording
 from memory.facade.manager.spans import span
 from memory.facade.manager.spool import Buffer, Log, waiting
 from memory.facade.manager.stores import NamedStore, StoreEntry, content_of
-from memory.facade.manager.tools import AddTool, SearchTool, Tool, described, parameters
+from memory.facade.manager.tools import AddTool, SearchTool, Tool, described, distinct, parameters, tool_name
 from memory.facade.memory import Memory
 from memory.facade.session import Session
 from memory.orchestrator.checking import Decide
@@ -123,7 +123,7 @@ class MemoryManager:
                 if store.can("initialize"):
                     await store.call("initialize")
             more = [tool for store in self.stores if store.can("get_tools") for tool in await store.call("get_tools")]
-            self._tools = [*self._own_tools, *more]
+            self._tools = distinct([*self._own_tools, *more])
         if self._memory is not None:
             self._run_behind(self._resumed())
 
@@ -375,9 +375,11 @@ class MemoryManager:
         """The manager's own tools."""
         made = []
         if searching is not None:
+            tool_name("search_tool.name", searching.name)
             scope = self.stores if searching.stores is None else self._allowed("search_tool.stores", searching.stores)
             made.append(self._search_tool(searching, scope))
         if adding is not None:
+            tool_name("add_tool.name", adding.name)
             flag("wait_for_writes", adding.wait_for_writes)
             scope = [store for store in self.stores if store.takes_texts]
             if not scope:
@@ -389,7 +391,7 @@ class MemoryManager:
                         problem = "has no add method" if store.writable else "is not writable"
                         raise InvalidInput("add_tool.stores", f"memory store '{store.name}' {problem}")
             made.append(self._add_tool(adding, scope))
-        return made
+        return distinct(made)
 
     def _allowed(self, field: str, given: Sequence[Any]) -> list[NamedStore]:
         """Stores by name or as they are, each once."""
@@ -399,6 +401,8 @@ class MemoryManager:
             if not same:
                 raise InvalidInput(field, f"memory store {one if isinstance(one, str) else type(one).__name__!r} not found")
             found[same[0].name] = same[0]
+        if not found:
+            raise InvalidInput(field, "names no store; leave it out for all of them")
         return list(found.values())
 
     def _search_tool(self, settings: SearchTool, scope: list[NamedStore]) -> Tool:

@@ -90,23 +90,26 @@ class JsonStore:
         try:
             records = json.loads(self._path.read_text(encoding="utf-8"))
         except ValueError as error:
-            raise CorruptRecord(str(self._path), "-", f"no JSON: {error}") from None
+            raise self._damaged(None, f"no JSON: {error}") from None
         if not isinstance(records, list):
-            raise CorruptRecord(str(self._path), "-", f"must be a list of records, not {type(records).__name__}")
+            raise self._damaged(None, f"must be a list of records, not {type(records).__name__}")
         return [self._checked(number, record) for number, record in enumerate(records)]
 
     def _checked(self, number: int, record: object) -> dict[str, Any]:
         """A record as a hand may have left it: without an id, a moment or metadata."""
         if not isinstance(record, dict) or not isinstance(record.get("content"), str):
-            raise CorruptRecord(str(self._path), str(number), "a record must be an object with a content that is text")
+            raise self._damaged(number, "a record must be an object with a content that is text")
         if not isinstance(record.get("metadata"), dict | None):
-            raise CorruptRecord(str(self._path), str(number), f"metadata must be an object, not {type(record['metadata']).__name__}")
+            raise self._damaged(number, f"metadata must be an object, not {type(record['metadata']).__name__}")
         given = {"id": str(uuid.uuid5(uuid.NAMESPACE_OID, record["content"])), "metadata": None, "created_at": "1970-01-01T00:00:00+00:00", **record}
         try:
             datetime.fromisoformat(given["created_at"])
         except (TypeError, ValueError):
-            raise CorruptRecord(str(self._path), str(number), "created_at must be a moment in ISO 8601") from None
+            raise self._damaged(number, "created_at must be a moment in ISO 8601") from None
         return given
+
+    def _damaged(self, number: int | None, problem: str) -> CorruptRecord:
+        return CorruptRecord(str(self._path), number, problem, "; nothing was changed: correct the file by hand, or move it away to begin anew")
 
     def _write(self, records: list[dict[str, Any]]) -> None:
         if self._path is None:
@@ -154,6 +157,7 @@ class MarkdownStore:
 
 
 def _found(texts: Sequence[_Text], query: str, limit: int, strategy: Strategy | None) -> list[StoreEntry]:
+    limit = door.whole_limit(limit, default=len(texts))
     if strategy is None:
         asked = _words(query)
         scored = [(float(len(asked & _words(text.content))), text) for text in texts]

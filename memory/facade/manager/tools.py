@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -34,6 +35,25 @@ class Tool:
     def schema(self, shape: Shape = "openai") -> dict[str, Any]:
         """The tool as OpenAI's API takes it, or Anthropic's."""
         return tool_as(self.name, self.description, self.parameters, shape)
+
+
+_NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
+"""What APIs take as a tool's name."""
+
+
+def tool_name(field: str, name: object) -> str:
+    """The name of a tool of the manager's own, checked."""
+    if not isinstance(name, str) or _NAME.fullmatch(name) is None:
+        raise InvalidInput(field, "must have 1 to 64 of A-Z, a-z, 0-9, _ and - and nothing else")
+    return name
+
+
+def distinct(tools: Sequence[Any]) -> list[Any]:
+    """The tools, no two of one name: an API refuses them, and only the first would ever be called."""
+    names = [tool.name for tool in tools]
+    if twice := next((name for name in names if names.count(name) > 1), None):
+        raise InvalidInput("tools", f"two are named {twice!r}: give one another name (SearchTool(name=…), AddTool(name=…))")
+    return list(tools)
 
 
 SEARCH = "Search long-term memory for what is known: facts, preferences, decisions and events of earlier conversations."

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import ClassVar
 
-from memory.domain.errors import InvalidInput
+from memory.domain import door
 from memory.domain.message import Message
 from memory.facade.memory import Memory
 from memory.facade.providers.provider import Held, Messages, SessionProvider, spoken
@@ -33,8 +33,8 @@ class BufferProvider(SessionProvider):
         seed: Mapping[str, Messages] | None = None,
     ) -> None:
         super().__init__(memory, namespace=namespace)
-        self._max_messages = whole("max_messages", max_messages)
-        self._max_tokens = None if max_tokens is None else whole("max_tokens", max_tokens)
+        self._max_messages = door.whole("max_messages", max_messages)
+        self._max_tokens = None if max_tokens is None else door.whole("max_tokens", max_tokens)
         self._seed = {session_id: spoken(messages) for session_id, messages in (seed or {}).items()}
 
     async def session_count(self) -> int:
@@ -68,9 +68,3 @@ async def fitting(session: Session, messages: Sequence[Message], budget: int, *,
     kept = {message.id for message in context.messages}
     shown = [block for block in blocks(messages) if messages[block[0]].id in kept]
     return [messages[at] for block in shown for at in block]
-
-
-def whole(name: str, value: object) -> int:
-    if isinstance(value, bool) or not isinstance(value, int) or value < 0:
-        raise InvalidInput(name, "must be a whole number, not below 0")
-    return value

@@ -138,8 +138,9 @@ class CompositeProvider(TakesTurns):
         return [entry for part in able for entry in await part.entries(session_id)]
 
     def _raise_where(self, call: str, results: Sequence[object], *, of: Sequence[Any] | None = None, all_of_them: bool = False) -> None:
-        pairs = zip(self._parts if of is None else of, results, strict=True)
-        failed = [(_name(part), error) for part, error in pairs if isinstance(error, BaseException)]
+        names = [_name(part) for part in (self._parts if of is None else of)]
+        told = [name if names.count(name) == 1 else f"{name} {number}" for number, name in enumerate(names, 1)]
+        failed = [(name, error) for name, error in zip(told, results, strict=True) if isinstance(error, BaseException)]
         if failed and (not all_of_them or len(failed) == len(results)):
             raise PartsFailed(call, {name: str(error) for name, error in failed}) from failed[0][1]
 

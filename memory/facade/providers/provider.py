@@ -42,7 +42,10 @@ class Provider(Protocol):
 
 @dataclass(frozen=True, slots=True, repr=False)
 class ProviderEntry(Shown):
-    """One session of a provider (C7). `id` and `created_at` stay when it is written again; `tags` and `agent` are those of the latest write (C8)."""
+    """One session of a provider (C7). `id` and `created_at` stay when it is written again; `tags` and `agent` are those of the latest write (C8).
+
+    `accessed_at` is when it was last read (C9), `token_count` what its messages take, a summary aside (C32, C40).
+    """
 
     id: str
     session_id: str
@@ -199,7 +202,8 @@ class SessionProvider(TakesTurns):
         held = self._held.get(session_id)
         moments = [info.accessed_at, None if held is None else held.accessed_at]
         accessed_at = max((moment for moment in moments if moment is not None), default=None)
-        return ProviderEntry(info.id, session_id, context.messages, info.created_at, accessed_at, info.agent, info.tags, sum(context.tokens))
+        active = sum(tokens for message, tokens in zip(context.messages, context.tokens, strict=True) if not message.is_summary)  # C40
+        return ProviderEntry(info.id, session_id, context.messages, info.created_at, accessed_at, info.agent, info.tags, active)
 
 
 def spoken(messages: Messages) -> list[Message]:

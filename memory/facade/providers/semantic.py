@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import ClassVar
 
+from memory.domain import door
 from memory.domain.message import Message
 from memory.facade.memory import Memory
-from memory.facade.providers.buffer import whole
 from memory.facade.providers.provider import HELD, Held, SessionProvider
 from memory.orchestrator.conversations.conversation import Conversation
 from memory.orchestrator.conversations.replacing import AT_ONCE
@@ -24,8 +24,8 @@ class SemanticProvider(SessionProvider):
 
     def __init__(self, memory: Memory, *, namespace: str | None = None, last: int = 10, found: int = 10) -> None:
         super().__init__(memory, namespace=namespace)
-        self._last = whole("last", last)
-        self._found = whole("found", found)
+        self._last = door.whole("last", last)
+        self._found = door.whole("found", found)
 
     async def _shown(self, held: Held, query: str | None) -> list[Message]:
         window = await self._window(held.session)

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import ClassVar
 
+from memory.domain import door
 from memory.domain.message import Message
 from memory.facade.memory import Memory
-from memory.facade.providers.buffer import fitting, whole
+from memory.facade.providers.buffer import fitting
 from memory.facade.providers.provider import HELD, Held, SessionProvider
 from memory.orchestrator.conversations.conversation import Conversation
 from memory.policies.aligning import behind
@@ -23,8 +24,8 @@ class SlidingWindowProvider(SessionProvider):
 
     def __init__(self, memory: Memory, *, namespace: str | None = None, max_turns: int = 50, max_tokens: int | None = 4_000) -> None:
         super().__init__(memory, namespace=namespace)
-        self._max_turns = whole("max_turns", max_turns)
-        self._max_tokens = None if max_tokens is None else whole("max_tokens", max_tokens)
+        self._max_turns = door.whole("max_turns", max_turns)
+        self._max_tokens = None if max_tokens is None else door.whole("max_tokens", max_tokens)
 
     async def stats(self, session_id: str = "default") -> dict[str, int] | None:
         """How many turns are stored, and what they take (C32); None where there is no such session."""

@@ -8,10 +8,10 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import ClassVar, TypeAlias
 
-from memory.domain.errors import CompactionError
+from memory.domain import door
+from memory.domain.errors import CompactionError, InvalidInput
 from memory.domain.message import Message, Role
 from memory.facade.memory import Memory
-from memory.facade.providers.buffer import whole
 from memory.facade.providers.provider import HELD, Held, SessionProvider
 from memory.facade.session import Session
 from memory.orchestrator.conversations.conversation import Conversation
@@ -65,9 +65,11 @@ class SummarizingProvider(SessionProvider):
         prompt: str = PROMPT,
     ) -> None:
         super().__init__(memory, namespace=namespace)
+        if not callable(summarise):
+            raise InvalidInput("summarise", f"must be a function from SummaryAsked to text, not {type(summarise).__name__}")
         self._summarise = summarise
-        self._active_tokens = whole("active_tokens", active_tokens)
-        self._summary_tokens = whole("summary_tokens", summary_tokens)
+        self._active_tokens = door.whole("active_tokens", active_tokens)
+        self._summary_tokens = door.whole("summary_tokens", summary_tokens)
         self._prompt = prompt
 
     async def summary(self, session_id: str = "default") -> str | None:

@@ -90,7 +90,8 @@ class Conversation(Compacting):
     async def append(self, messages: Sequence[Message], *, in_history: bool = True) -> list[Message]:
         """The messages as stored: new ones at the end, in order; one whose id is there replaces what it said, where it stands (B20 to B23)."""
         messages = [copy_of(message) for message in messages]
-        given = {message.id: message for message in messages if message.id is not None}
+        given = {message.id: message for message in messages if message.id is not None}  # of one id several times the last, where the first stands
+        in_order = {message.id or id(message): given[message.id] if message.id else message for message in messages}.values()
         if SYSTEM in given:
             raise InvalidInput("id", "'system' is the id of a session's system message: update it")
         patience = Patience(self._placement, self.id)
@@ -98,7 +99,7 @@ class Conversation(Compacting):
             state = (self._log.seen or await self._log.load()).state
             known, self._known = state.place, state.window if self._known is None else self._known
             found = {message_id: await self._log.find(message_id, as_seen=True) for message_id in given}
-            new = [message for message in messages if message.id is None or (found[message.id] is None and given[message.id] is message)]
+            new = [message for message in in_order if message.id is None or found[message.id] is None]
             late = await self._stand_ins(new)
             try:
                 events = await self._log.append(self._drafts(new, in_history, known, late)) if new else []
@@ -301,10 +302,14 @@ class Conversation(Compacting):
         return made.as_stored(told)
 
     async def mend_tool_calls(self) -> list[Message]:
-        """Answer each call of the window that was never answered, once, with a result that says so (B53)."""
-        calls = [found.call.id for found in (await self._window()).arranged.interrupted]
+        """Answer each call of the window that was never answered, once, with a result that says so, and take out results that answer none (B53)."""
+        arranged = (await self._window()).arranged
+        calls = [found.call.id for found in arranged.interrupted]
         made = [Message(id=_stand_in(call), role=Role.TOOL, content=INTERRUPTED, tool_call_id=call, is_error=True) for call in calls]
-        return await self.append(made) if made else []
+        answered = await self.append(made) if made else []
+        for at in arranged.invalid_response:
+            await self.exclude(str(arranged.messages[at].id), "invalid_response")
+        return answered
 
     # -- its life -----------------------------------------------------------------------------------------------------
 

@@ -51,7 +51,7 @@ class _Noted:
 
 def _notes_all(prompt: Prompt) -> str:
     """The model: it notes every line."""
-    return f"Noted: {json.dumps(prompt.user.splitlines()[1:])}."
+    return f"Noted: {json.dumps([{'content': line} for line in prompt.user.splitlines()[1:]])}."
 
 
 def _managing(memory: Memory, learnt: Learnt, down: Sequence[str]) -> MemoryManager:

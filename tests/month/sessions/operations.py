@@ -156,10 +156,14 @@ async def stream(run: Run, op: Operation) -> None:
 async def mend(run: Run, op: Operation) -> None:
     """Calls that were never answered are, once each."""
     talk = _talk(run, op)
-    calls = [call for _, call in arranged(talk.window).open_calls]
+    found = arranged(talk.window)
+    calls = [call for _, call in found.open_calls]
     made = [{"id": f"interrupted:{call}", "role": "tool", "content": UNANSWERED, "tool_call_id": call, "is_error": True} for call in calls]
     said = await _ask(run, op, "mend_tool_calls", talk)
     talk.appended(said, [given(message) for message in made], [f"{op.number}.{n}" for n in range(len(made))])
+    if not made or talk.status == "active":
+        for line in found.orphans:
+            line.leaves("invalid_response")
 
 
 @operation

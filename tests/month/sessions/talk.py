@@ -193,10 +193,15 @@ class Talk:
         return line
 
     def appended(self, said: Said, messages: Sequence[Shown], refs: Sequence[str | None], *, in_history: bool = True) -> list[Line]:
-        """Messages that were appended: new ones at the end; one whose id is there says this instead, where it stands."""
+        """Messages that were appended: new ones at the end; one whose id is there says this instead, where it stands.
+
+        One that is given several times stands where it is given first, and says what it says last.
+        """
         last = {message["id"]: n for n, message in enumerate(messages) if message["id"] is not None}
         there = {name: line for name in last if (line := self.find(name)) is not None}
-        new = [n for n, message in enumerate(messages) if message["id"] is None or (message["id"] not in there and last[message["id"]] == n)]
+        first = {message["id"]: n for n, message in reversed(list(enumerate(messages)))}
+        firsts = [n for n, message in enumerate(messages) if message["id"] is None or (message["id"] not in there and first[message["id"]] == n)]
+        new = [n if messages[n]["id"] is None else last[messages[n]["id"]] for n in firsts]
         if new and self.status != "active":
             said.refused("Conflict")
             return []

@@ -234,6 +234,12 @@ async def test_a_function_that_fails_shows_nothing_and_breaks_nothing(settings: 
     assert "nothing of memory was shown to the model: RuntimeError: broken" in caplog.text
 
 
+@pytest.mark.behaviour("E43", "E57")
+async def test_a_format_that_answers_no_text_shows_nothing(caplog: pytest.LogCaptureFixture) -> None:
+    assert await injected([user("x")], format=lambda _: None) == [user("x")]
+    assert "format: must be text, not NoneType" in caplog.text
+
+
 @pytest.mark.behaviour("E47", "E57", "E58", "AC-E23")
 async def test_where_nothing_is_known_or_shown_the_messages_are_as_they_were() -> None:
     assert await injected([user("x")], format=lambda _: " \n") == [user("x")]

@@ -93,10 +93,13 @@ def test_the_tool_that_adds_reaches_the_stores_it_is_given_and_no_others() -> No
         ([Kept()], "'Kept' not found"),
         (["other"], "'other' is not writable"),
         (["messages-only"], "'messages-only' has no add method"),
+        ([], "names no store"),
     ]
     for given, said in wrong:
         with pytest.raises(InvalidInput, match=said):
             MemoryManager(stores, add_tool=AddTool(stores=given))
+    with pytest.raises(InvalidInput, match=r"search_tool\.stores: names no store"):
+        MemoryManager(stores, search_tool=SearchTool(stores=[]))
     right: list[list[Any]] = [[kept], [stores[0]], ["personal", kept, stores[0]]]
     for given in right:
         (only,) = MemoryManager(stores, search_tool=False, add_tool=AddTool(stores=given)).tools
@@ -116,6 +119,22 @@ def test_searching_and_injection_are_on_and_adding_is_off_unless_told() -> None:
     assert MemoryManager([store], search_tool=False).tools == []
     both = MemoryManager([store], search_tool=SearchTool(name="recall"), add_tool=AddTool(name="keep"))
     assert [tool.name for tool in both.tools] == ["recall", "keep"]
+
+
+@pytest.mark.behaviour("E7", "E31", "E40")
+async def test_a_tool_has_a_name_that_apis_take_and_no_other_has() -> None:
+    for wrong in ("", "look it up", "x" * 65, None):
+        with pytest.raises(InvalidInput, match=r"search_tool\.name: must have 1 to 64"):
+            MemoryManager([named(Kept())], search_tool=SearchTool(name=wrong))  # type: ignore[arg-type]
+    with pytest.raises(InvalidInput, match="tools: two are named 'memory'"):
+        MemoryManager([named(Kept(), writable=True)], search_tool=SearchTool(name="memory"), add_tool=AddTool(name="memory"))
+
+    class Brings(Kept):
+        def get_tools(self) -> list[Tool]:
+            return [Tool("search_memory", "another", {"type": "object", "properties": {}}, lambda: None)]
+
+    with pytest.raises(InvalidInput, match="tools: two are named 'search_memory'"):
+        await MemoryManager([named(Brings())]).open()
 
 
 # -- searching --------------------------------------------------------------------------------------------------------
@@ -305,7 +324,7 @@ def test_the_blocking_twin_does_all_of_it_without_an_event_loop() -> None:
             (said,) = manager.inject([{"role": "user", "content": "tea?"}])
             assert "Ada likes tea" in said["content"]
         learns = NamedStore("bob", memory.scoped("user:bob"), writable=True, extraction=True)
-        with BlockingMemoryManager([learns], memory=memory, model=lambda _: '["Bob sails"]') as manager:
+        with BlockingMemoryManager([learns], memory=memory, model=lambda _: '[{"content": "Bob sails"}]') as manager:
             session = memory.session("s1")
             recording = manager.record(session)
             session.append({"role": "user", "content": "I sail"})

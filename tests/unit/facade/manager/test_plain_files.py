@@ -77,7 +77,18 @@ def test_a_file_that_a_hand_broke_says_where_and_is_left_alone(text: str, said: 
         JsonStore(path).search("x")
     with pytest.raises(CorruptRecord, match=said):
         JsonStore(path).add("y")
+    with pytest.raises(CorruptRecord, match="correct the file by hand"):
+        JsonStore(path).search("x")
     assert path.read_text() == text
+
+
+@pytest.mark.behaviour("E21", "E88")
+@pytest.mark.parametrize("limit", [0, -1, True, 1_001, "3"])
+def test_a_limit_that_is_none_is_refused(limit: Any, tmp_path: Path) -> None:
+    for store in (JsonStore(), MarkdownStore(tmp_path)):
+        store.add("tea")
+        with pytest.raises(InvalidInput, match="limit: must be"):
+            store.search("tea", limit=limit)
 
 
 @pytest.mark.behaviour("E89", "E91", "AC-E43")
