@@ -13,12 +13,12 @@ from memory.ports.embedder import Fingerprint
 
 
 class Counting:
-    """An embedder that notes what it was asked, waits for the gate, and fails over some texts."""
+    """An embedder that notes what it was asked, never answers what it holds, and fails over some texts."""
 
     def __init__(self) -> None:
         self.calls: list[list[str]] = []
-        self.gate = asyncio.Event()
-        self.gate.set()
+        self.begun = asyncio.Event()
+        self.holds: set[str] = set()
         self.fails: set[str] = set()
         self.loses: set[str] = set()
 
@@ -27,7 +27,9 @@ class Counting:
 
     async def embed(self, texts: Sequence[str]) -> list[bytes]:
         self.calls.append(list(texts))
-        await self.gate.wait()
+        self.begun.set()
+        if self.holds & set(texts):
+            await asyncio.Event().wait()
         if self.fails & set(texts):
             raise OSError("no answer")
         return [text.encode() for text in texts if text not in self.loses]
@@ -48,13 +50,15 @@ async def test_who_asks_in_the_same_turn_shares_a_call_and_each_gets_its_own() -
 
 async def test_nobody_waits_for_a_call_that_is_under_way() -> None:
     shared = SharedEmbedder(counting := Counting())
-    counting.gate.clear()
-    first = asked(shared, ["a", "b"])
-    while not counting.calls:
-        await asyncio.sleep(0)
-    counting.gate.set()
-    assert await asyncio.gather(*asked(shared, ["c"])) == [[b"c"]]
-    assert await asyncio.gather(*first) == [[b"a"], [b"b"]]
+    counting.holds = {"a"}
+    hanging = asked(shared, ["a", "b"])
+    await counting.begun.wait()
+    async with asyncio.timeout(5):
+        assert await asyncio.gather(*asked(shared, ["c"])) == [[b"c"]]
+        assert await asyncio.gather(*asked(shared, ["d", "e"])) == [[b"d"], [b"e"]]
+    for task in asyncio.all_tasks() - {asyncio.current_task()}:
+        task.cancel()
+    await asyncio.gather(*hanging, return_exceptions=True)
 
 
 @pytest.mark.parametrize("leaves", [0, 1, 2])
@@ -80,10 +84,9 @@ async def test_one_text_that_fails_fails_no_other() -> None:
 
 async def test_an_event_loop_that_ends_leaves_nobody_waiting() -> None:
     shared = SharedEmbedder(counting := Counting())
-    counting.gate.clear()
+    counting.holds = {"a"}
     tasks = asked(shared, ["a", "b", "c"])
-    while not counting.calls:
-        await asyncio.sleep(0)
+    await counting.begun.wait()
     for task in asyncio.all_tasks() - {*tasks, asyncio.current_task()}:
         task.cancel()
     answers = await asyncio.gather(*tasks, return_exceptions=True)
