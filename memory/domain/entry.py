@@ -80,12 +80,12 @@ class Entry(BaseModel):
     _artifact: Artifact | None = PrivateAttr(default=None)
 
     @classmethod
-    def as_stored(cls, **values: Any) -> Entry:
-        """The entry with these values, one for each field, unchecked: what `model_construct` makes, which spends most of a page's time on asking
-        each field whether it has an alias or a default."""
+    def as_stored(cls, values: dict[str, Any]) -> Entry:
+        """The entry with these values, one for each field, unchecked, and theirs from now on: what `model_construct` makes, which spends most of a
+        page's time on asking each field whether it has an alias or a default. All share the set of fields, which no entry changes."""
         made = cls.__new__(cls)
         object.__setattr__(made, "__dict__", values)
-        object.__setattr__(made, "__pydantic_fields_set__", set(values))
+        object.__setattr__(made, "__pydantic_fields_set__", _FIELDS)
         object.__setattr__(made, "__pydantic_extra__", None)
         object.__setattr__(made, "__pydantic_private__", {"_checked": None, "_artifact": None})
         return made
@@ -127,6 +127,8 @@ class Entry(BaseModel):
         """Whether its window contains now (decision D32)."""
         return self.valid_from <= now and (self.valid_to is None or now < self.valid_to)
 
+
+_FIELDS = set(Entry.model_fields)
 
 WHERE_SAID = ("conversation_id", "number_in_conversation", "speaker")
 """In which conversation an entry was said, the how-manieth it was there, and by whom. A promotion keeps it too."""

@@ -243,12 +243,12 @@ def _place(record: Record, asked: Asked) -> tuple[datetime, str]:
 def _add(found: dict[str, Record], rows: Iterable[Record], asked: Asked) -> None:
     """Add what stands behind `asked.after`, of each entry the copy that counts."""
     for row in rows:
-        place = _place(row, asked)
+        _, name = place = _place(row, asked)
         if asked.after is not None and not (place < asked.after if asked.order == "newest" else place > asked.after):
             continue
-        there = found.get(entry_id(row))
+        there = found.get(name)
         if there is None or outranks(row, there, asked.known_at):
-            found[entry_id(row)] = row
+            found[name] = row
 
 
 def outranks(row: Record | Head, other: Record | Head, known_at: datetime | None = None) -> bool:

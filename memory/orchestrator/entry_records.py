@@ -43,29 +43,34 @@ def entry_of(record: Record) -> Entry:
     fields: Mapping[str, Any] = record.fields
     contributors = body.get("contributors")
     return Entry.as_stored(
-        id=fields.get("entry_id") or record.key.id,
-        tenant=record.key.tenant,
-        scope=_scope(record.scope),
-        type=EntryType(str(fields["type"])),
-        title=record.texts.get("title"),
-        content=record.texts.get("content", ""),
-        source=fields.get("source"),
-        tags=list(fields.get("tags") or ()),
-        metadata=copied(body.get("metadata") or {}),
-        created_at=record.created_at,
-        updated_at=record.updated_at,
-        expires_at=record.expires_at,
-        valid_from=fields["valid_from"],
-        valid_to=fields.get("valid_to"),
-        promoted_from_id=fields.get("promoted_from_id"),
-        compacted_from_ids=None if body.get("compacted_from_ids") is None else list(body["compacted_from_ids"]),
-        contributors=None if contributors is None else [Contributor(**copied(c)) for c in contributors],
-        **{name: fields.get(name) for name in CARRIED},
-        agent=fields.get("agent"),
-        run=fields.get("run"),
-        origins=None if fields.get("origins") is None else list(fields["origins"]),
-        version=record.version,
-        tier=record.tier,
+        {
+            "id": fields.get("entry_id") or record.key.id,
+            "tenant": record.key.tenant,
+            "scope": _scope(record.scope),
+            "type": _TYPES[fields["type"]],
+            "title": record.texts.get("title"),
+            "content": record.texts.get("content", ""),
+            "source": fields.get("source"),
+            "tags": list(fields.get("tags") or ()),
+            "metadata": copied(body.get("metadata") or {}),
+            "created_at": record.created_at,
+            "updated_at": record.updated_at,
+            "expires_at": record.expires_at,
+            "valid_from": fields["valid_from"],
+            "valid_to": fields.get("valid_to"),
+            "promoted_from_id": fields.get("promoted_from_id"),
+            "compacted_from_ids": None if body.get("compacted_from_ids") is None else list(body["compacted_from_ids"]),
+            "contributors": None if contributors is None else [Contributor(**copied(c)) for c in contributors],
+            "artifact_id": fields.get("artifact_id"),
+            "conversation_id": fields.get("conversation_id"),
+            "number_in_conversation": fields.get("number_in_conversation"),
+            "speaker": fields.get("speaker"),
+            "agent": fields.get("agent"),
+            "run": fields.get("run"),
+            "origins": None if fields.get("origins") is None else list(fields["origins"]),
+            "version": record.version,
+            "tier": record.tier,
+        }
     )
 
 
@@ -327,6 +332,8 @@ def confidence_of(metadata: dict[str, Any]) -> float | None:
     return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else None
 
 
+_HOLDS = (dict, list, tuple)
+_TYPES = {one.value: one for one in EntryType}
 _scope = lru_cache(maxsize=4_096)(Scope.parse)
 """The scope of a record: one for all that have the text, which was checked when they were written."""
 
@@ -334,5 +341,5 @@ _scope = lru_cache(maxsize=4_096)(Scope.parse)
 def copied(value: Any) -> Any:
     """JSON of the caller's own: what a store holds in memory is not handed out."""
     if isinstance(value, dict):
-        return {name: copied(inner) for name, inner in value.items()}
+        return {name: copied(inner) if isinstance(inner, _HOLDS) else inner for name, inner in value.items()}
     return [copied(inner) for inner in value] if isinstance(value, list | tuple) else value

@@ -112,6 +112,8 @@ def accepting(asked: Asked, collection: Collection, now: datetime) -> Callable[[
 
 def notes(record: Record, wanted: Sequence[tuple[str, Scalar]]) -> bool:
     """Whether the entry's metadata hold each of these keys with exactly its value: 1 is 1.0, and neither is true."""
+    if not wanted:
+        return True
     metadata: Any = record.body.get("metadata") or {}
     return all(name in metadata and _same(metadata[name], value) for name, value in wanted)
 

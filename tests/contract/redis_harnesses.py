@@ -53,6 +53,7 @@ class Redis(Served):
 
         small = Thresholds(
             page=2,
+            beyond=1,
             least_in_order=1,
             least_in_portions=1,
             indexes_at_once=3,

@@ -197,6 +197,13 @@ def listed_in(value: bytes) -> tuple[str, str] | None:
     return (value[74:106].decode(), value[58:74].decode()) if _content_start(value) is not None else None
 
 
+def changed_in(value: bytes) -> bytes | None:
+    """When a record changed last, as indexes sort it; None of anything else, and where the value is not as it was written."""
+    start = _content_start(value)
+    sound = start is not None and _digest(value[start:]) == value[122:138].decode("latin-1")
+    return value[154:HEAD] if sound and _TYPES.get(value[17]) == RECORD else None
+
+
 def is_quarantined(value: bytes) -> bool:
     """Whether this is the note in the place of a value that could not be read."""
     return value[17:18] == b"c" and _content_start(value) is not None

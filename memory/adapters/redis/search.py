@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterable, Sequence
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from memory.adapters.redis.codec import sort_key
+from memory.adapters.redis.codec import changed_in, sort_key
 from memory.adapters.redis.connection import Connections
 from memory.adapters.redis.indexes import Entry, Reader, Source
 from memory.domain.errors import InvalidInput
@@ -35,14 +35,17 @@ class Question:
     """One query over the indexes of one collection."""
 
     def __init__(self, connections: Connections, query: Query) -> None:
-        self._query, self._beyond = query, connections.config.thresholds.page
+        self._query, self._beyond = query, connections.config.thresholds.beyond
         self._position = None if query.cursor is None else decode_cursor(query.cursor, query.order)
         self._wants_records = RowType.RECORD in query.types
         self._roles = tuple(query.roles)  # found by identity: an enum's hash takes longer than comparing all four
         self._lets_through = condition(query.filter)
         self._in_order = self._has_index()
-        backwards = self._in_order and bool(query.order) and query.order[0].descending
+        self._by_change = not isinstance(query.where, Everywhere) and bool(query.order) and query.order[0].field == "updated_at"
+        backwards = (self._in_order or self._by_change) and bool(query.order) and query.order[0].descending
         self._reader = Reader(connections, backwards)
+        self._end: bytes | None = None
+        """When the record behind a page that is full changed last, where that is the order."""
         self.rows: dict[Key, Row] = {}
         """Those of the records on the page."""
 
@@ -109,16 +112,35 @@ class Question:
         return found[-1].key.id != found[limit - 1].key.id
 
     async def _first_of_all(self) -> tuple[list[Standing], list[Match]]:
-        """Reads everything and keeps what the page may need: memory is bounded by the limit, time is not."""
+        """Reads everything and keeps what the page may need: memory is bounded by the limit, time is not.
+
+        In the order of last changes a header tells that a record lies behind a page that is full: its content is checked then, and not read.
+        """
         limit = self._query.limit
+        beyond = max(limit, self._beyond)
         found: dict[Key, Standing] = {}
         corrupt: list[Match] = []
-        async for matches in self.matching():
-            found |= {standing.key: standing for standing in self._kept(matches, corrupt)}
-            if len(found) > limit + self._beyond:
-                found = {standing.key: standing for standing in leading(list(found.values()), self._query)}
-                self.rows = {key: self.rows[key] for key in found}
+        async for portion in self._reader.in_portions(await self._sources(None)):
+            for start in range(0, len(portion), beyond):
+                matches = await self.matches(portion[start : start + beyond])
+                found |= {standing.key: standing for standing in self._kept(matches, corrupt)}
+                if len(found) > limit + beyond:
+                    found = self._leading(found)
         return list(found.values()), corrupt
+
+    def _leading(self, found: Mapping[Key, Standing]) -> dict[Key, Standing]:
+        """Of these what the page may need."""
+        first = leading(list(found.values()), self._query)
+        if self._by_change and len(first) > self._query.limit and isinstance(last := first[-1], Record):
+            self._end = sort_key(micros(last.updated_at)).encode()
+        self.rows = {standing.key: self.rows[standing.key] for standing in first}
+        return {standing.key: standing for standing in first}
+
+    def _is_behind(self, value: bytes) -> bool:
+        """Whether this is a record that lies behind a page that is full."""
+        if self._end is None or (changed := changed_in(value)) is None:
+            return False
+        return changed < self._end if self._query.order[0].descending else changed > self._end
 
     def _kept(self, matches: Sequence[Match], corrupt: list[Match]) -> list[Standing]:
         """Those that can be read; the others go among the corrupt."""
@@ -135,6 +157,8 @@ class Question:
         """Those of the entries that match or cannot be read."""
         found = []
         async for entry in paced(entries):
+            if self._is_behind(entry.value):
+                continue
             row, stands = entry.read(self._query.collection)
             if isinstance(stands, Corrupt) or (self._is_asked(stands) and self._lets_through(stands)):
                 found.append(Match(entry, row, stands))

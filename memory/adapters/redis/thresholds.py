@@ -9,7 +9,9 @@ from dataclasses import dataclass
 @dataclass(frozen=True, slots=True)
 class Thresholds:
     page: int = 500
-    """The most records one step of a script reads from one index, and so many beyond its limit an unordered question keeps until it sorts them."""
+    """The most records one step of a script reads from one index."""
+    beyond: int = 64
+    """So many beyond its limit an unordered question keeps until it sorts them, or as many as its limit where that is more."""
     least_in_order: int = 8
     least_in_portions: int = 16
     """The fewest that are read from each of several indexes at first."""

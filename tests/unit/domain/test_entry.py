@@ -12,6 +12,9 @@ from pydantic import ValidationError
 
 from memory import Entry, EntryType, Scope
 from memory.domain.checked import Checked
+from memory.domain.entry import EntryDraft
+from memory.orchestrator.entry_records import entry_of, record_of
+from memory.ports.record import Key
 
 AT = datetime(2026, 11, 25, tzinfo=UTC)
 VALUES: dict[str, Any] = {
@@ -30,7 +33,7 @@ VALUES: dict[str, Any] = {
 
 
 def test_an_entry_as_stored_is_the_one_that_is_constructed_or_checked() -> None:
-    made = Entry.as_stored(**VALUES)
+    made = Entry.as_stored({**VALUES})
     for other in (Entry.model_construct(**VALUES), Entry(**VALUES)):
         assert made == other
         assert repr(made) == repr(other)
@@ -39,7 +42,7 @@ def test_an_entry_as_stored_is_the_one_that_is_constructed_or_checked() -> None:
 
 
 def test_an_entry_as_stored_is_copied_pickled_and_changed_as_any() -> None:
-    made = Entry.as_stored(**VALUES)
+    made = Entry.as_stored({**VALUES})
     for other in (made.model_copy(), copy.deepcopy(made), pickle.loads(pickle.dumps(made)), Entry.model_validate(made.model_dump())):  # noqa: S301
         assert other == made
         other.content = "coffee"
@@ -48,3 +51,8 @@ def test_an_entry_as_stored_is_copied_pickled_and_changed_as_any() -> None:
         made.colour = "red"  # type: ignore[attr-defined]
     told = made.with_check(Checked(note="near"))
     assert (told.checked, made.checked) == (Checked(note="near"), None)
+
+
+def test_what_is_made_of_a_record_says_every_field() -> None:
+    record = record_of(EntryDraft(scope=Scope.user("ada"), content="tea"), key=Key("acme", VALUES["id"]), version=5, now=AT, tier="mid")
+    assert vars(entry_of(record)).keys() == Entry.model_fields.keys()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -104,3 +106,21 @@ async def test_a_record_copied_over_another_is_not_served_as_that_one(store: Red
         client.set(names[1], client.get(names[0]) or b"")
     assert isinstance(await found(store, 2), Corrupt)
     assert isinstance(await found(store, 1), Record)
+
+
+@pytest.mark.parametrize("descending", [False, True])
+async def test_what_lies_behind_a_page_by_last_change_is_not_shown_and_not_passed_over_where_it_is_damaged(
+    store: RedisStore, server: Server, prefix: str, descending: bool
+) -> None:
+    changes = {n: T0 + timedelta(seconds=n * 37 % 151) for n in range(150)}
+    await done(store, *[put(record(n, created_at=T0, updated_at=at)) for n, at in changes.items()])
+    inorder = sorted(changes, key=changes.__getitem__, reverse=descending)
+    damage(server, prefix, inorder[-1], -1)
+    damage(server, prefix, inorder[-2], 160)
+    for where in (within(HERE), Tenant("acme")):
+        query = Query(SAMPLES, where, order=(Order("updated_at", descending),), limit=3)
+        first = await store.query(query)
+        assert [r.key for r in first.records] == [key_of(n) for n in inorder[:3]]
+        assert set(first.corrupt) == {key_of(inorder[-1]), key_of(inorder[-2])}
+        second = await store.query(replace(query, limit=200, cursor=first.cursor))
+        assert [r.key for r in second.records] == [key_of(n) for n in inorder[3:-2]]
