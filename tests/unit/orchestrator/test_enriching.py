@@ -280,6 +280,30 @@ async def test_one_that_was_linked_and_then_gave_way_to_another_is_not_linked_an
     await other.close()
 
 
+@pytest.mark.parametrize("stands", [True, False], ids=["an edit", "its end by hand"])
+async def test_one_that_changes_just_as_it_is_linked_is_not_linked_any_more(advised: World, stands: bool) -> None:
+    old = await advised.write("Ada lives in Lisbon")
+    await advised.flush()
+    advised.mid.fails_before.add("relate.home")
+    asked = Superseded([old.id], SESSION, {old.id: old.version})
+    await advised.engine.superseding.write(TENANT, EntryDraft(scope=SESSION, content="Ada lives in Porto"), asked)
+    advised.heal()
+    advised.clock.advance()
+    other = await advised.another_process()
+
+    async def change() -> None:
+        if stands:
+            await other.entries.update(TENANT, old.id, {"content": "Ada lives in Lisboa"})
+        else:
+            await other.entries.invalidate(TENANT, old.id, None)
+
+    advised.mid.before["relate.home"] = change
+    await advised.engine.maintenance.sweep()
+    assert sorted(await advised.browse()) == [*["Ada lives in Lisboa"][:stands], "Ada lives in Porto"]
+    assert await advised.rows(advised.mid, RELATIONS) == []
+    await other.close()
+
+
 async def test_of_two_that_carry_the_step_out_at_once_neither_takes_the_others_link_away(advised: World) -> None:
     old = await advised.write("Ada lives in Lisbon")
     await advised.flush()
@@ -488,12 +512,6 @@ SLIPS: dict[str, tuple[ModuleType, str, str, str]] = {
     ),
     "too-many-tags": (enrichment, "merged", "return both if len(both) <= MAX_TAGS else None", "return both"),
     "retired-without-a-link": (superseding, "Superseding._supersede", "await self._relations.make(source", "await asyncio.sleep(0); (source"),
-    "a-link-stays-where-nothing-gave-way": (
-        superseding,
-        "Superseding._supersede",
-        "if not retired and version is not None and",
-        "if not retired and version is None and",
-    ),
     "it-is-forgotten-by-whoever-dies": (enriching, "Enriching._found_owing", "self.hear(pending)\n    return False", "return True"),
 }
 
