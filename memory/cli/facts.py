@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
 EntryId = Annotated[str, typer.Argument(metavar="ID", help="Its id, or its number: #42 or 42.")]
+Depth = Annotated[int, typer.Option("--depth", help="In one step or two; more are two, and fewer one.")]
 
 
 def register(app: typer.Typer) -> None:
@@ -102,7 +103,7 @@ async def unrelate(cli: Cli, relation_id: Annotated[str, typer.Argument(metavar=
 async def related(
     cli: Cli,
     entry_id: EntryId,
-    depth: Annotated[int, typer.Option("--depth", help="In one step or two.")] = 1,
+    depth: Depth = 1,
     scope: OptionalScope = None,
 ) -> None:
     """What is linked to an entry, in both directions."""
@@ -125,7 +126,7 @@ async def graph(
     cli: Cli,
     entry_id: EntryId,
     out: Annotated[Path | None, typer.Option("--out", "-o", metavar="FILE.svg", help="Write it to this file instead of standard output.")] = None,
-    depth: Annotated[int, typer.Option("--depth", min=1, max=2, help="In one step or two.")] = 1,
+    depth: Depth = 1,
     scope: OptionalScope = None,
 ) -> None:
     """Draw what is linked to an entry, as SVG. What it superseded, or what superseded it, is drawn dimmed where that is retired."""

@@ -21,6 +21,8 @@ _ID = re.compile(rf"#? ?(?:0*([0-9]{{1,18}})|({_UUID}))", re.IGNORECASE)
 _DEPTH = re.compile(r"depth=(-?)([0-9]+)")
 MOST_STEPS = 2
 SHARED, RERANK, ARTIFACT, SUPERSEDES = "--shared", "--rerank", "--artifact", "--supersedes"
+_FLAG = re.compile(r"--[a-z]", re.IGNORECASE)
+"""How an option begins, also one that nobody knows: a title that speaks of one puts it in quotes, and a query may say anything (D62)."""
 
 USAGE: Mapping[str, str] = {
     "entries": "/mem entries [type,type] [tag=x]",
@@ -32,7 +34,7 @@ USAGE: Mapping[str, str] = {
     "add link": "/mem add link <id> <relation> <id>",
     "invalidate": "/mem invalidate <id>",
     "read": "/mem read <artifact id>",
-    "write": "/mem write [--shared] <text>, or /mem write, then the text, then a line /endmem",
+    "write": "/mem write [--shared] <text>; of several lines the text goes on up to a line /endmem",
     "scratchpad": "/mem scratchpad [--shared]",
     "clear": "/mem clear [--shared]",
 }
@@ -236,7 +238,7 @@ def _expand(line: _Line) -> Command:
 
 
 def _add_entry(line: _Line) -> Command:
-    flags = [at for at, word in enumerate(line.words) if word.startswith((ARTIFACT, SUPERSEDES))]
+    flags = [at for at, word in enumerate(line.words) if _FLAG.match(word)]
     of_title = line.words[1 : flags[0]] if flags else line.words[1:]
     if not of_title:
         raise _Misused
@@ -265,6 +267,8 @@ def _add_link(line: _Line) -> Command:
 
 def _write(line: _Line, has_body: bool) -> Command:
     shared = line.words[:1] == [SHARED]
+    if not shared and line.words and _FLAG.match(line.words[0]):  # what was to be shared would be nobody else's
+        raise _Misused
     begins = " ".join(line.words[1:] if shared else line.words)
     if not has_body:
         return Write(line.said, begins, shared)

@@ -75,7 +75,7 @@ class Commands:
         that must be there. What is read, linked to, superseded or counted is of `reads`: of that scope unless told, of scopes that are named, or with
         `reads="tenant"` of all. `agent` is also whose scratchpad it is; without, it is the one that all share. `profile` says what a search does by
         itself; `advisor` is asked by it in place of the memory's own,
-        which is the one that enriches what is added.
+        which is the one that enriches what is added; of a `scope` that may not be read none is asked to have older entries give way.
         """
         if not isinstance(text, str):
             raise InvalidInput("text", f"must be text, not {type(text).__name__}")

@@ -190,15 +190,24 @@ class MemoryReach:
             "artifact_id": artifact,
             **self.enriched,
         }
+        unasked = []
+        if self.reads is not None and self.scope not in self.reads:
+            unasked, options["auto_supersede"] = self._unasked(options), False
         written = await self.access.remember(content, self.scope, options, None)
-        return written.entry, await self._told(written)
+        return written.entry, [*await self._told(written), *unasked]
+
+    def _unasked(self, options: WriteOptions) -> list[str]:
+        """That nobody is asked what gives way to an entry where its scope may not be read, if somebody was to be."""
+        engine, wanted = self.access.engine, options.get("auto_supersede", self.access.config.enrichment.auto_supersede)
+        asks = wanted and not options["supersedes"] and engine.enriching.owed(["auto_supersede"])
+        return [f"nobody was asked what it takes the place of: {self.scope.text} is not read"] if asks else []
 
     async def _told(self, written: Written) -> list[str]:
-        """What was done for an entry that was added (D109), without what tells of entries that may not be read."""
+        """What was done for an entry that was added (D109)."""
         lines = []
         if written.auto_tag is not None:
             lines.append(f"tags by {written.auto_tag.model}: {', '.join(written.auto_tag.added) or written.auto_tag.note}")
-        if written.supersede is not None and self._may_read(written.entry):
+        if written.supersede is not None:
             gone = written.supersede.invalidated
             numbers = await self.numbers(gone)
             named = ", ".join(f"#{numbers[one]}" if one in numbers else one for one in gone)

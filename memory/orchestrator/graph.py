@@ -131,7 +131,7 @@ class Graphs:
         return Expansion(tuple(walk.nodes.values()), tuple(walk.relations.values()), tuple(notices), frozenset(walk.retired & walk.nodes.keys()))
 
     async def density(self, tenant: str, entry_id: str, *, scopes: frozenset[str] | None = None) -> Density:
-        """See `Density`. Of its neighbours the first 50 are looked behind (D118)."""
+        """See `Density`. Of its neighbours the first 50 are looked behind, and a notice says where there are more (D118)."""
         walk, budget = _Walk(await self._begin(tenant, entry_id), None, now=self._placement.now()), _Budget(MOST_READ)
         await self._step(tenant, walk, 1, scopes, budget)
         own, near = list(walk.relations.values()), len(walk.nodes) - 1
@@ -140,7 +140,9 @@ class Graphs:
         verdict: Verdict = "isolated" if near == 0 else "sparse" if near + far < DENSE else "dense"
         outgoing = sum(relation.source_id == entry_id for relation in own)
         labels = tuple(sorted({relation.label for relation in own}))
-        return Density(outgoing, len(own) - outgoing, labels, near, far, verdict, (*walk.notices, *budget.notices()))
+        notices = [f"more than {LINKS_A_SIDE} entries are linked; the first {LINKS_A_SIDE} were looked behind"] * (near > LINKS_A_SIDE)
+        notices += [*walk.notices, *budget.notices()]
+        return Density(outgoing, len(own) - outgoing, labels, near, far, verdict, tuple(notices))
 
     async def _begin(self, tenant: str, entry_id: str, *, retired: bool = False) -> Entry:
         entry = await self._entries.get(tenant, entry_id)

@@ -523,7 +523,10 @@ async def test_an_advisor_tags_what_is_added_and_says_what_gives_way(config: dic
         manual = await said(memory, add.replace("coffee\n", f"coffee --supersedes {a}\n", 1), profile={"auto_supersede": True})
         assert manual.startswith("ERR: "), "it gave way already"
         unread = (await said(memory, add, profile={"auto_supersede": True}, reads=OTHER_USER)).splitlines()
-        assert len(unread) == 1, "of entries that may not be read nothing is told"
+        assert unread[1:] == [f"nobody was asked what it takes the place of: {USER} is not read"]
+        assert len(await memory.retrieve(USER)) == 2, "what may not be read is not retired either"
+        for quiet in ({}, {"auto_tag": False}):
+            assert len((await said(memory, add, profile=quiet, reads=OTHER_USER)).splitlines()) == 1, "nothing was to be asked"
     async with Memory(config, clock=clock) as memory:
         answered = (await said(memory, add, profile={"auto_tag": True, "auto_supersede": True})).splitlines()
         assert len(answered) == 1, "without an advisor a toggle does nothing"

@@ -376,10 +376,13 @@ class Manifests:
         """The room of what a session had that was deleted, of its lives before this generation."""
         kind, _, session_id = partition.scope.partition(":")
         if kind == CONVERSATION:
-            for reservation in await self._reservations.of_session(partition, session_id, generation):
-                if reservation.fields.get("artifact_id") is not None:
-                    await self.on_gone(partition.tenant, str(reservation.fields["artifact_id"]))
-                await self._reservations.give_back(partition.tenant, str(reservation.fields["upload"]))
+            found = await self._reservations.of_session(partition, session_id, generation)
+            for start in range(0, len(found), ASKED_AT_ONCE):
+                portion = found[start : start + ASKED_AT_ONCE]
+                for reservation in portion:
+                    if reservation.fields.get("artifact_id") is not None:
+                        await self.on_gone(partition.tenant, str(reservation.fields["artifact_id"]))
+                await self._reservations.give_all_back(partition.tenant, [str(reservation.fields["upload"]) for reservation in portion])
 
     # -- reading ------------------------------------------------------------------------------------------------------
 

@@ -31,6 +31,7 @@ from memory.orchestrator.conversations.balances import (
     balance_key,
     bytes_of,
     is_readable,
+    upload_of,
     uploads_named,
 )
 from memory.orchestrator.conversations.life import Life
@@ -187,26 +188,51 @@ class Reservations:
     ) -> Tombstone | None:
         """Return what an upload takes; None where it takes nothing any more, or, with `at`, where its reservation is of another version. The
         tombstone that is left of the reservation owes `owed`, and says whether a manifest that `stood` had named the upload."""
-        key, patience = reservation_key(tenant, upload), Patience(self._placement, upload)
+        gone = await self.give_all_back(tenant, [upload], at, owed, stood=stood)
+        return gone[0] if gone else None
+
+    async def give_all_back(
+        self, tenant: str, uploads: Sequence[str], at: int | None = None, owed: tuple[Owed, ...] = (), *, stood: bool = False
+    ) -> list[Tombstone]:
+        """Return what these uploads take, all together; see `give_back`. The tombstones of those that took something yet."""
+        patience, gone = Patience(self._placement, f"the room of uploads of tenant {tenant}"), list[Tombstone]()
         while True:
-            balance = await self._balances.of(tenant)
-            there = await self._at(key)
-            if not isinstance(there, Record) or (at is not None and there.version != at):
-                if isinstance(there, Tombstone) and upload in balance.under_way:
-                    await self._balances.change(tenant, lambda balance: balance.without(upload, 0))
-                return None
-            if await self._balances.put(tenant, balance.leaving(there, self._placement.now())):
-                until = None if owed else self._placement.tombstone_until()
-                version = self._placement.next_version(there.version)
-                note: dict[str, JsonValue] = {STOOD: True} if stood else {}
-                gone = Delete(RESERVATIONS, key, version, AtVersion(there.version), owed, note, until, settles=LOOKS)
-                outcome = await self._placement.write_one("artifacts.return", self._store, gone)
-                if (error := refused(self._store, outcome)) is not None:
-                    raise error
-                if outcome.applied:
-                    await self._balances.change(tenant, lambda balance: balance.without(upload, 0))
-                    return Tombstone(key, version, owed)
+            leaving = balance = await self._balances.of(tenant)
+            rows = dict(zip(uploads, await self._all_at([reservation_key(tenant, upload) for upload in uploads]), strict=True))
+            there = [row for row in rows.values() if isinstance(row, Record) and at in (None, row.version)]
+            for row in there:
+                leaving = leaving.leaving(row, self._placement.now())
+            went = await self._return(there, owed, stood=stood) if there and await self._balances.put(tenant, leaving) else []
+            gone += went
+            if len(went) == len(there):
+                before = [upload for upload, row in rows.items() if isinstance(row, Tombstone) and upload in balance.under_way]
+                await self._returned(tenant, [*before, *map(upload_of, there)])
+                return gone
             await patience.wait()
+
+    async def _returned(self, tenant: str, uploads: Sequence[str]) -> None:
+        """These uploads take nothing any more."""
+
+        def returned(balance: Balance) -> Balance:
+            for upload in uploads:
+                balance = balance.without(upload, 0)
+            return balance
+
+        if uploads:
+            await self._balances.change(tenant, returned)
+
+    async def _return(self, reservations: Sequence[Record], owed: tuple[Owed, ...], *, stood: bool) -> list[Tombstone]:
+        """Delete them; what is left of those that nobody changed meanwhile."""
+        until, note = None if owed else self._placement.tombstone_until(), dict[str, JsonValue]({STOOD: True} if stood else {})
+        deletes = [
+            Delete(RESERVATIONS, row.key, self._placement.next_version(row.version), AtVersion(row.version), owed, note, until, settles=LOOKS)
+            for row in reservations
+        ]
+        outcomes = await self._placement.write("artifacts.return", self._store, *deletes)
+        for outcome in outcomes:
+            if (error := refused(self._store, outcome)) is not None:
+                raise error
+        return [Tombstone(one.key, one.version, owed) for one, outcome in zip(deletes, outcomes, strict=True) if outcome.applied]
 
     async def find(self, tenant: str, upload: str) -> Record | None:
         """The reservation of an upload; None where there is none."""
@@ -345,11 +371,16 @@ class Reservations:
             await patience.wait()
 
     async def _at(self, key: Key) -> Stored | None:
-        with step("artifacts.reserved"):
-            (there,) = await self._store.get(RESERVATIONS, [key])
-        if isinstance(there, Corrupt):
-            raise CorruptRecord(self._store.name, key.id, there.problem)
+        (there,) = await self._all_at([key])
         return there
+
+    async def _all_at(self, keys: Sequence[Key]) -> Sequence[Stored | None]:
+        with step("artifacts.reserved"):
+            found = await self._store.get(RESERVATIONS, keys)
+        for there in found:
+            if isinstance(there, Corrupt):
+                raise CorruptRecord(self._store.name, there.key.id, there.problem)
+        return found
 
     async def _settle_noted(self, pending: Pending, owed: Owed) -> bool:
         """Set right what the balance counts for uploads whose way has ended, or never began."""

@@ -36,9 +36,9 @@ SLIPS: dict[str, Slip] = {
     "two-change-the-balance-over-each-other": Slip(balances, "Balances._put", "AtVersion(stands) if stands else Absent()", f"{_WRITES}.Always()"),
     "room-is-returned-and-counted-still": Slip(
         reservations,
-        "Reservations.give_back",
-        "balance.without(upload, 0))\n                return Tombstone",
-        "balance.without(upload, bytes_of(there)))\n                return Tombstone",
+        "Reservations._returned",
+        "balance.without(upload, 0)",
+        "balance.without(upload, balance.under_way[upload].counted if upload in balance.under_way else 0)",
     ),
     "the-chunks-of-what-is-replaced-stay": Slip(manifests, "Manifests._manifest", "(*owed, _to_drop(before))", "owed"),
     "the-chunks-of-what-is-replaced-go-too-soon": Slip(

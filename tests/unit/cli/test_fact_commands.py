@@ -77,7 +77,10 @@ def test_what_is_linked_to_a_fact_is_drawn(memory: CommandLine) -> None:
     assert (memory.folder / "again.svg").read_text(encoding="utf-8") == drawn
     assert memory.json("graph", old)["retired"] == [old], "a retired one is drawn too, with what superseded it"
     assert memory("graph", "unknown").exit_code == 1
-    assert memory("graph", new, "--depth", "3").exit_code == 2
+    for command in ("graph", "related"):
+        steps = [memory.json(command, new, "--depth", str(depth))["nodes"] for depth in (0, 1, 2, 3)]
+        assert [len(found) for found in steps][:1] == [len(steps[1])], f"{command}: fewer than one are one (D117)"
+        assert steps[2] == steps[3] != steps[1], f"{command}: more than two are two"
     database = (memory.folder / "memory.db").read_bytes()
     assert memory("graph", new, "--out", "memory.db").exit_code == 2
     assert (memory.folder / "memory.db").read_bytes() == database

@@ -72,6 +72,8 @@ def test_a_uuid_is_an_id_in_any_case() -> None:
         ("/mem search a --rerank b", Search("/mem search a --rerank b", "a b", True)),
         ("/mem search a --rerank --rerank", Search("/mem search a --rerank --rerank", "a", True)),
         ("/mem search --reranked", Search("/mem search --reranked", "--reranked")),
+        ("/mem write it says --force", Write("/mem write it says --force", "it says --force")),
+        ("/mem write -- a note", Write("/mem write -- a note", "-- a note")),
         ("/mem expand 4", Expand("/mem expand 4", "4", 1)),
         ("/mem expand # 4 depth=2", Expand("/mem expand # 4 depth=2", "4", 2)),
         ("/mem expand 4 depth=0", Expand("/mem expand 4 depth=0", "4", 1)),
@@ -121,6 +123,10 @@ def test_a_line_says_what_is_meant(text: str, meant: Command) -> None:
         "/mem add entry user title --artifact 1 --artifact 2",
         "/mem add entry user title --supersedes=1",
         "/mem add entry user title --supersedes 1 more",
+        "/mem add entry user title --supersede 1",
+        "/mem add entry user --Artefact 1 title",
+        "/mem add entry user title --supersedes 1 --pinned",
+        "/mem write --share a note",
         "/mem scratchpad all",
         "/mem clear everything",
     ],
@@ -158,6 +164,8 @@ def test_a_body_is_what_stands_between_to_the_letter() -> None:
     said = "/mem add entry learning How to deploy --supersedes #3,#4, # 5,3 --artifact # 7"
     assert added == AddEntry(said, "learning", "How to deploy", " first\r\n\n  last ", "7", ("3", "4", "5"))
     assert listed == ListEntries("/mem entries")
+    titled = "/mem add entry user git -- what `--force` does"
+    assert one(f"{titled}\nx\n/endmem") == AddEntry(titled, "user", "git -- what `--force` does", "x"), "in quotes it is no option"
     for body, meant in {"": "", "\n": "", "\n\n": "\n", "\\/endmem\n": "/endmem", "\\\\/endmem\n": "\\/endmem", "x /endmem\n": "x /endmem"}.items():
         assert one(f"/mem add entry user t\n{body}/endmem") == AddEntry("/mem add entry user t", "user", "t", meant)
 

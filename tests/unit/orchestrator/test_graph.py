@@ -70,7 +70,8 @@ async def test_of_one_entry_the_newest_fifty_links_count(world: World) -> None:
     await link(world, [(hub, one) for one in others])
     density = await world.engine.graphs.density(TENANT, hub.id)
     assert (density.outgoing, density.incoming, density.one_step) == (50, 1, 51)
-    assert density.notices == (f"more than 50 links lead from entry {hub.id}; the newest 50 count",)
+    cut = f"more than 50 links lead from entry {hub.id}; the newest 50 count"
+    assert density.notices == ("more than 50 entries are linked; the first 50 were looked behind", cut)
     assert found(await world.engine.graphs.expand(TENANT, hub.id)) == ["hub", *[one.content for one in reversed(others)][:49]]
 
 
@@ -100,6 +101,7 @@ async def test_density_looks_behind_fifty_neighbours(world: World) -> None:
     await link(world, zip(near, far, strict=True))
     density = await world.engine.graphs.density(TENANT, hub.id)
     assert (density.one_step, density.two_steps) == (60, 50)
+    assert density.notices == ("more than 50 entries are linked; the first 50 were looked behind",)
 
 
 def _another(link: Record, number: int) -> Record:

@@ -184,6 +184,21 @@ async def test_what_a_session_a_user_or_a_tenant_had_is_returned(world: World) -
     assert await reserved(world) == 0
 
 
+async def test_the_room_of_many_uploads_is_returned_in_portions(world: World) -> None:
+    """The end of a session asks of the balance and its reservations as often for nine uploads as for two."""
+    asked = []
+    for many in (2, 9):
+        session = await world.engine.conversations.create(TENANT, SessionDraft("s1"))
+        await session.append([user(text("a", 100), f"u{n}") for n in range(many)])
+        assert await reserved(world) == 100 * many
+        world.mid.steps.clear()
+        await world.engine.conversations.sessions.delete(TENANT, "s1")
+        assert await reserved(world) == 0
+        asked.append([one for one in world.mid.steps if one in ("artifacts.reserved", "artifacts.balance", "artifacts.return")])
+    assert asked[0] == asked[1]
+    assert asked[0].count("artifacts.return") == 1
+
+
 async def test_who_is_refused_for_another_reason_takes_no_room_either(world: World) -> None:
     """The session is ended by another process once the text is stored."""
     session = await begun(world.engine)
