@@ -15,7 +15,6 @@ from typing import Any
 from memory.domain import ids
 from memory.domain.errors import ConfigError, EmbedderMismatch, StoreError
 from memory.orchestrator.collections import MODEL, SETTINGS, SETTINGS_SCOPE, SYSTEM_TENANT
-from memory.orchestrator.embedding import SharedEmbedder
 from memory.orchestrator.entry_records import meaning_of
 from memory.orchestrator.placement import Placement
 from memory.orchestrator.steps import step
@@ -51,7 +50,7 @@ class Meaning:
 
     def __init__(self, placement: Placement, embedder: Embedder | None) -> None:
         self._placement = placement
-        self._embedder = None if embedder is None else SharedEmbedder(embedder)
+        self._embedder = embedder
         self._mine: Fingerprint | None = None
         self._noted: Noted | None = None
         """What the archive noted when it was looked at last."""

@@ -11,7 +11,6 @@ from memory.adapters.sql import reading
 from memory.adapters.sql.partitions import Directory
 from memory.adapters.sql.reading import Deletion
 from memory.adapters.sql.several import portions
-from memory.adapters.sql.sharing import Sharing, is_fresh
 from memory.adapters.sql.table import Table, Unreadable
 from memory.adapters.sql.thresholds import SqlThresholds
 from memory.ports.base import BaseStore
@@ -20,7 +19,6 @@ from memory.ports.due import Due
 from memory.ports.quarantine import quarantined, sound
 from memory.ports.query import Count, Everywhere, Page, Query, Tenant
 from memory.ports.record import Key, Partition, Stored
-from memory.ports.writes import Outcome, Write
 
 MOST_PROBLEMS = 100
 """An audit tells of no more."""
@@ -32,9 +30,6 @@ T = TypeVar("T")
 
 class SqlStore(BaseStore, Generic[C, R]):
     """Records in a SQL database: `C` is a connection, `R` a table, as the dialect has them."""
-
-    _sharing: Sharing
-    """Made when it opens: what an event loop that has ended left waiting is nobody's any more."""
 
     def __init__(self, name: str, directory: Directory[C], thresholds: SqlThresholds) -> None:
         super().__init__(name)
@@ -71,15 +66,6 @@ class SqlStore(BaseStore, Generic[C, R]):
     @abstractmethod
     async def _move(self, collection: Collection, unreadable: Sequence[Unreadable]) -> None:
         """Move rows that still cannot be read into the quarantine."""
-
-    @abstractmethod
-    async def _carry_out(self, writes: Sequence[Write], together: bool) -> list[Outcome]:
-        """As `apply`."""
-
-    # -- writing ------------------------------------------------------------------------------------------------------
-
-    async def _apply(self, writes: Sequence[Write], together: bool) -> list[Outcome]:
-        return [await self._sharing.put(writes[0])] if is_fresh(writes) else await self._carry_out(writes, together)
 
     # -- reading, and deleting what matches ---------------------------------------------------------------------------
 

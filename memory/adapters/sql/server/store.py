@@ -14,16 +14,16 @@ from dataclasses import dataclass
 from typing import Any, Generic, Protocol, TypeVar
 
 from memory.adapters.sql.server.partitions import ServerDirectory
-from memory.adapters.sql.server.pool import Lending, Link, Pool, PoolClosed, PoolTimeout
+from memory.adapters.sql.server.pool import Lending, Link, Pool, PoolClosed
+from memory.adapters.sql.server.sharing import Sharing, is_fresh
 from memory.adapters.sql.server.thresholds import ServerThresholds
-from memory.adapters.sql.sharing import Sharing
 from memory.adapters.sql.store import MOST_PROBLEMS, SqlStore
 from memory.adapters.sql.table import Table, Unreadable
 from memory.domain.errors import InvalidInput, MemoryTiersError, NotOpen, StoreUnavailable
 from memory.ports.batch import Collided, NotTogether
 from memory.ports.collections import Collection
 from memory.ports.store import Audit, Health
-from memory.ports.writes import Outcome, Put
+from memory.ports.writes import Outcome, Put, Write
 
 ATTEMPTS = 12
 """How often a call is tried that others get in the way of."""
@@ -67,16 +67,12 @@ class Busy(Exception):
     """Others kept changing what a write is about."""
 
 
-def is_silent(error: Exception) -> bool:
-    """Whether the server did not answer, or lent no connection, for as long as that may take."""
-    return isinstance(error, TimeoutError | PoolTimeout)
-
-
 class ServerStore(SqlStore[C, R], Generic[C, R]):
     """Records on a database server: `C` is a connection, `R` a table, as the dialect has them."""
 
     _directory: ServerDirectory[C]
     _thresholds: ServerThresholds
+    _sharing: Sharing
 
     def __init__(self, name: str, directory: ServerDirectory[C], thresholds: ServerThresholds) -> None:
         super().__init__(name, directory, thresholds)
@@ -101,7 +97,7 @@ class ServerStore(SqlStore[C, R], Generic[C, R]):
         self._patience = config.command_timeout
         patience, connect_patience, call_patience = config.pool_timeout, config.connect_timeout, config.command_timeout
         self._pool = Pool(Lending(config.pool_size, patience, connect_patience, call_patience, connect, greet, goodbye, still_good))
-        self._sharing = Sharing(lambda puts: self._put_shared(puts), self._is_undone, is_silent, self._thresholds.writes_shared)
+        self._sharing = Sharing(lambda puts: self._put_shared(puts), self._is_undone, self._thresholds.writes_shared)
 
     async def _close(self) -> None:
         pool, self._pool = self._pool, None
@@ -123,6 +119,13 @@ class ServerStore(SqlStore[C, R], Generic[C, R]):
         """How the store is, as the server says."""
 
     # -- writes -------------------------------------------------------------------------------------------------------
+
+    async def _apply(self, writes: Sequence[Write], together: bool) -> list[Outcome]:
+        return [await self._sharing.put(writes[0])] if is_fresh(writes) else await self._carry_out(writes, together)
+
+    @abstractmethod
+    async def _carry_out(self, writes: Sequence[Write], together: bool) -> list[Outcome]:
+        """As `apply`."""
 
     async def _put_shared(self, puts: Sequence[Put]) -> list[Outcome]:
         """As `apply`, of several callers' puts. It may be refused where some would wait for others' locks: then each is put by itself."""

@@ -10,13 +10,12 @@ from typing import Any, ClassVar, TypeVar
 
 from memory.adapters.sql import reading
 from memory.adapters.sql.migrate import FORM
-from memory.adapters.sql.sharing import Sharing
 from memory.adapters.sql.sqlite.audit import audit
 from memory.adapters.sql.sqlite.batch import carry_out
 from memory.adapters.sql.sqlite.candidates import candidates
 from memory.adapters.sql.sqlite.config import CLAIMS, THRESHOLDS, Thresholds, parse
 from memory.adapters.sql.sqlite.connection import SqliteDriver
-from memory.adapters.sql.sqlite.errors import is_busy, is_damage, translate
+from memory.adapters.sql.sqlite.errors import is_damage, translate
 from memory.adapters.sql.sqlite.members import MemberCache
 from memory.adapters.sql.sqlite.migrate import make_ready, tables_there
 from memory.adapters.sql.sqlite.partitions import SqliteDirectory
@@ -76,9 +75,6 @@ class SqliteStore(SqlStore[Session, SqliteTable]):
 
     async def _open(self, collections: Sequence[Collection]) -> None:
         self._cache = MemberCache(self._config.cache_bytes)
-        self._sharing = Sharing(
-            lambda puts: self._carry_out(puts, together=False), lambda error: not is_busy(error), is_busy, self._config.thresholds.writes_together
-        )
         if self._config.path is None:
             self._run = secrets.token_hex(8)
         await self._driver.open(
@@ -134,7 +130,7 @@ class SqliteStore(SqlStore[Session, SqliteTable]):
             return Corrupt(key, "the file is damaged where it was")
         return answers[0]
 
-    async def _carry_out(self, writes: Sequence[Write], together: bool) -> list[Outcome]:
+    async def _apply(self, writes: Sequence[Write], together: bool) -> list[Outcome]:
         try:
             return await self._within(lambda session: carry_out(session, writes, together))
         except NotTogether as undone:

@@ -9,8 +9,7 @@ import pytest
 
 from memory.adapters.in_memory import InMemoryStore
 from memory.adapters.sql.server.pool import PoolTimeout
-from memory.adapters.sql.server.store import is_silent
-from memory.adapters.sql.sharing import AT_ONCE, Sharing, is_fresh
+from memory.adapters.sql.server.sharing import AT_ONCE, Sharing, is_fresh
 from memory.ports.contract.collections import DECLARED, SAMPLES
 from memory.ports.contract.support import delete, key_of, put, record
 from memory.ports.writes import Absent, Newer, Outcome, Put
@@ -38,7 +37,7 @@ class Server:
         self.fails: dict[int, Exception] = {}
         self.gate = asyncio.Event()
         self.gates: dict[int, asyncio.Event] = {}
-        self.sharing = Sharing(self.carry_out, lambda error: isinstance(error, Refused), is_silent, MOST)
+        self.sharing = Sharing(self.carry_out, lambda error: isinstance(error, Refused), MOST)
 
     async def carry_out(self, puts: Sequence[Put]) -> Sequence[Outcome]:
         numbers = [int(one.record.texts["content"]) for one in puts]
@@ -109,6 +108,16 @@ async def test_one_whom_the_server_refuses_fails_no_other(server: Server) -> Non
     answers = await asyncio.gather(*tasks, return_exceptions=True)
     assert [n for n, one in enumerate(answers) if isinstance(one, Refused)] == [3]
     assert await server.stand(range(8)) == [n != 3 for n in range(8)]
+
+
+async def test_one_who_left_during_a_call_that_is_refused_is_not_put_again(server: Server) -> None:
+    server.fails[3] = Refused()
+    tasks = await server.begun(range(8))
+    tasks[2].cancel()
+    await asyncio.sleep(0)
+    server.gate.set()
+    await asyncio.gather(*tasks, return_exceptions=True)
+    assert await server.stand(range(8)) == [n not in (2, 3) for n in range(8)]
 
 
 async def test_what_may_have_been_kept_is_not_put_again_and_fails_those_alone_who_shared_the_call(server: Server) -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from memory.adapters.sql.migrate import FORM
 from memory.adapters.sql.postgresql.store import PostgresStore
-from memory.adapters.sql.sharing import AT_ONCE
+from memory.adapters.sql.server.sharing import AT_ONCE
 from memory.domain.errors import ConfigError
 from memory.ports.contract.collections import DECLARED, SAMPLES
 from memory.ports.contract.support import HERE, asked, delete, done, found, id_of, key_of, live, one, put, record, searched

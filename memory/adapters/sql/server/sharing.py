@@ -1,4 +1,4 @@
-"""New records that wait to be put at the same time go as one call: a database takes many for little more than one."""
+"""New records that wait to be put at the same time go as one call: a server takes many for little more than one."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
 from typing import TypeAlias, TypeGuard
 
+from memory.adapters.sql.server.pool import PoolTimeout
 from memory.ports.writes import Absent, Outcome, Put, Write
 
 AT_ONCE = 2
@@ -25,16 +26,16 @@ class Sharing:
     """Puts what several callers bring, at most so many in a call, in the order they came.
 
     Who is cancelled before its put is sent leaves nothing; later, that may land, as of any call that was cut off. The others' are whole. Where a call
-    failed and `undone` says that nothing of it was kept, each is put by itself, so that none fails for another. Where `silent` says that the database
-    was, for as long as a call may take, and it was to everybody, those who wait are told so too: none waits for several such calls.
+    failed and `undone` says that nothing of it was kept, each is put by itself, so that none fails for another. Where the server was silent for as
+    long as a call may take, to everybody, those who wait are told so too: none waits for several such calls.
     """
 
-    def __init__(self, carry_out: CarryOut, undone: Callable[[Exception], bool], silent: Callable[[Exception], bool], most: int) -> None:
-        self._carry_out, self._undone, self._silent, self._most = carry_out, undone, silent, most
+    def __init__(self, carry_out: CarryOut, undone: Callable[[Exception], bool], most: int) -> None:
+        self._carry_out, self._undone, self._most = carry_out, undone, most
         self._waiting: deque[Waiting] = deque()
         self._tasks: set[asyncio.Task[None] | None] = set()
         self._answers = 0
-        """Calls that the database answered."""
+        """Calls that the server answered."""
 
     async def put(self, put: Put) -> Outcome:
         """What became of it."""
@@ -62,9 +63,9 @@ class Sharing:
             outcomes = await self._carry_out([put for put, _ in some]) if some else ()
         except Exception as error:  # noqa: BLE001 - it is raised to those who wait
             if len(some) > 1 and self._undone(error):
-                await asyncio.gather(*[self._do([one]) for one in some])
+                await asyncio.gather(*[self._do([one]) for one in some if not one[1].cancelled()])
                 return
-            silent = self._silent(error) and self._answers == before
+            silent = isinstance(error, TimeoutError | PoolTimeout) and self._answers == before
             for _, answer in (*some, *(self._taken(len(self._waiting)) if silent else ())):
                 if not answer.cancelled():
                     answer.set_exception(error)
