@@ -47,7 +47,7 @@ def entry_of(record: Record) -> Entry:
             "id": fields.get("entry_id") or record.key.id,
             "tenant": record.key.tenant,
             "scope": _scope(record.scope),
-            "type": _TYPES[fields["type"]],
+            "type": EntryType(fields["type"]),
             "title": record.texts.get("title"),
             "content": record.texts.get("content", ""),
             "source": fields.get("source"),
@@ -333,7 +333,6 @@ def confidence_of(metadata: dict[str, Any]) -> float | None:
 
 
 _HOLDS = (dict, list, tuple)
-_TYPES = {one.value: one for one in EntryType}
 _scope = lru_cache(maxsize=4_096)(Scope.parse)
 """The scope of a record: one for all that have the text, which was checked when they were written."""
 

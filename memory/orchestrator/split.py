@@ -358,7 +358,7 @@ class SplitStore:
     async def audit(self, *, repair: bool = False) -> Audit:
         audits = await each_at_once(part.audit(repair=repair) for part in self.parts)
         problems, damaged = ([said for a in audits for said in getattr(a, of)] for of in ("problems", "damaged"))
-        return Audit(sum(a.checked for a in audits), tuple(problems), tuple(damaged))
+        return Audit(sum(a.checked for a in audits), tuple(problems[:100]), tuple(damaged[:100]))
 
     @_to_its_end
     async def vacuum(self) -> int:

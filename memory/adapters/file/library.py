@@ -26,7 +26,7 @@ from memory.adapters.file.names import UNSEEN, Place, Table, encoded, place_in
 from memory.adapters.file.partitions import Partitions
 from memory.adapters.file.records import Look, Records
 from memory.adapters.file.tables import Entry, Loaded, Tables, outline
-from memory.domain.errors import StoreError
+from memory.domain.errors import StoreError, StoreUnavailable
 from memory.ports.collections import Collection
 from memory.ports.record import Key, Standing
 
@@ -153,7 +153,11 @@ class Library:
     # -- looking ------------------------------------------------------------------------------------------------------
 
     def look(self, collection: Collection, keys: Sequence[Key], deadline: float) -> list[Look]:
-        """What stands under the keys at one moment. Takes the lock only to restore or to quarantine, and where others write all the while."""
+        """What stands under the keys at one moment. Takes the lock only to restore or to quarantine, and where others write all the while.
+
+        Where there is only something to quarantine, and the lock is not to be had, it is left to the next: its neighbours are served.
+        """
+        looks: list[Look] = []
         for _ in range(self.thresholds.looks):
             self.steady(deadline)
             looks = [self._find(collection, key) for key in keys]
@@ -162,8 +166,13 @@ class Library:
             alone = len(keys) == 1 and looks[0].standing is not None  # it is whole: bytes that lie apart are those that its file says
             if alone or not self.changes.any():
                 return looks
-        with self.locked(deadline):
-            return [self.find_locked(collection, key) for key in keys]
+        try:
+            with self.locked(deadline):
+                return [self.find_locked(collection, key) for key in keys]
+        except StoreUnavailable:
+            if not looks or any(look.before is not None for look in looks) or self.changes.any():
+                raise
+            return looks
 
     def find_locked(self, collection: Collection, key: Key) -> Look:
         """What stands under the key; what must be restored or quarantined is. With the lock."""

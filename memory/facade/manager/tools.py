@@ -50,6 +50,8 @@ def tool_name(field: str, name: object) -> str:
 
 def distinct(tools: Sequence[Any]) -> list[Any]:
     """The tools, no two of one name: an API refuses them, and only the first would ever be called."""
+    if other := next((tool for tool in tools if not isinstance(getattr(tool, "name", None), str)), None):
+        raise InvalidInput("tools", f"what a store's get_tools returns must be Tools, each with a name, not {type(other).__name__}")
     names = [tool.name for tool in tools]
     if twice := next((name for name in names if names.count(name) > 1), None):
         raise InvalidInput("tools", f"two are named {twice!r}: give one another name (SearchTool(name=…), AddTool(name=…))")

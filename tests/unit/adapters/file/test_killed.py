@@ -20,10 +20,10 @@ from memory.domain.errors import StoreFull, StoreUnavailable
 from memory.ports.contract.collections import MORE_SAMPLES, SAMPLES
 from memory.ports.contract.support import HERE, asked, done, found, id_of, key_of, live, one, put, record
 from memory.ports.query import MAX_LIMIT, Query, within
-from memory.ports.record import FieldValue, Record, Tombstone
+from memory.ports.record import Corrupt, FieldValue, Record, Tombstone
 from memory.ports.writes import Absent, RaiseGeneration, Write
 from tests.support.processes import finished, started
-from tests.unit.adapters.file.helping import opened
+from tests.unit.adapters.file.helping import file_of, opened, quarantined
 
 pytestmark = pytest.mark.backend("file")
 
@@ -149,6 +149,23 @@ with Lock("holder", Path(sys.argv[1])).held(time.monotonic() + 10):
     time.sleep(600)
 """
 )
+
+
+async def test_where_the_lock_is_not_to_be_had_a_damaged_record_waits_for_its_quarantine_and_its_neighbours_are_served(folder: Path) -> None:
+    store = await opened(folder, lock_timeout=0.5)
+    await done(store, *[put(record(n)) for n in range(3)])
+    file_of(folder, 1).write_bytes(b"{ not whole")
+    with started(HOLDER, folder) as holder:
+        try:
+            assert holder.stdout is not None
+            assert (await asyncio.to_thread(holder.stdout.readline)).strip() == "held"
+            assert [type(one) for one in await store.get(SAMPLES, [key_of(n) for n in range(3)])] == [Record, Corrupt, Record]
+            assert quarantined(folder) == []
+        finally:
+            holder.kill()
+    assert [type(one) for one in await store.get(SAMPLES, [key_of(n) for n in range(3)])] == [Record, Corrupt, Record]
+    assert [one.read_bytes() for one in quarantined(folder)] == [b"{ not whole"]
+    await store.close()
 
 
 @pytest.mark.parametrize("frozen", [True, False], ids=["frozen", "busy"])

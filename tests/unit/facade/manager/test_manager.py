@@ -268,6 +268,13 @@ async def test_stores_are_initialized_once_in_order_and_their_tools_come_behind(
         assert await manager.dispatch("b1") == "b1"
 
 
+@pytest.mark.behaviour("E40")
+async def test_what_a_store_brings_that_is_no_tool_is_refused() -> None:
+    lives = Lives("a", [], [{"type": "function", "function": {"name": "a1"}}])  # type: ignore[list-item]
+    with pytest.raises(InvalidInput, match="get_tools returns must be Tools, each with a name, not dict"):
+        await MemoryManager([named(lives, "a")]).open()
+
+
 @pytest.mark.behaviour("E6")
 async def test_a_store_that_cannot_be_initialized_ends_the_opening() -> None:
     class Fails(Kept):
