@@ -105,7 +105,7 @@ async def stand_in(messages: list[dict[str, Any]], tools: list[dict[str, Any]]) 
     last = str(messages[-1]["content"])
     if "transcript" in last.partition("\n")[0]:  # asked for facts: what the user says and does not ask
         lines = [line.removeprefix("user: ") for line in last.splitlines() if line.startswith("user: ") and not line.endswith("?")]
-        yield json.dumps(lines)
+        yield json.dumps([{"content": line} for line in lines])
         return
     asked = _words(last.rpartition("</memory>")[2])
     if tools and "look" in asked and messages[-1]["role"] == "user":

@@ -97,7 +97,7 @@ def model() -> Iterator[tuple[str, list[Any]]]:
 def answers(request: dict[str, Any]) -> list[dict[str, Any]]:
     """Pieces of what the model behind the endpoint says, in the stream's form: it notes a fact, then calls the tool, then answers."""
     if "tools" not in request:
-        return [{"content": '["Ada lives in Porto '}, {"content": 'with two cats."]'}]
+        return [{"content": '[{"content": "Ada lives in Porto '}, {"content": 'with two cats."}]'}]
     if request["messages"][-1]["role"] == "tool":
         return [{"content": "In "}, {"content": "Porto."}]
     called = {"index": 0, "id": "c9", "function": {"name": "search_memory", "arguments": ""}}
