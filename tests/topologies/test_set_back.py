@@ -54,12 +54,12 @@ def _keys(url: str) -> SetBack:
     prefix = parse_qs(urlsplit(url).query)["prefix"][0]
     port = redis_servers.durable().port
     with redis.Redis(port=port) as client:
-        kept = {key: client.dump(key) for key in client.scan_iter(f"*{prefix}*")}
+        kept = {key: client.dump(key) for key in client.keys(f"*{prefix}*")}
     assert kept
 
     def restore() -> None:
         with redis.Redis(port=port) as client:
-            for key in list(client.scan_iter(f"*{prefix}*")):
+            for key in client.keys(f"*{prefix}*"):
                 client.delete(key)
             for key, value in kept.items():
                 client.restore(key, 0, value)

@@ -18,7 +18,7 @@ pytestmark = [pytest.mark.backend("redis"), *NEEDS_SERVER]
 
 def _named(client: Any, prefix: str, index: str) -> bytes:
     """An index of samples that has members."""
-    return max(client.scan_iter(f"*{prefix}*:{index}:samples*"), key=client.zcard)  # type: ignore[no-any-return]
+    return max(client.keys(f"*{prefix}*:{index}:samples*"), key=client.zcard)  # type: ignore[no-any-return]
 
 
 def _one_member_less(index: str) -> Callable[[Any, str], object]:
@@ -38,7 +38,7 @@ def _one_due_that_is_not(client: Any, prefix: str) -> None:
 
 def _due(client: Any, prefix: str) -> bytes:
     """The set of what is due that has members."""
-    return max(client.scan_iter(f"*{prefix}*:d"), key=client.zcard)  # type: ignore[no-any-return]
+    return max(client.keys(f"*{prefix}*:d"), key=client.zcard)  # type: ignore[no-any-return]
 
 
 def _one_in_another_place(client: Any, prefix: str) -> None:
@@ -52,13 +52,13 @@ DAMAGE: dict[str, Callable[[Any, str], object]] = {
     "the index of marks and tombstones lost one": _one_member_less("g"),
     "a partition's index is gone": lambda client, prefix: client.delete(_named(client, prefix, "t")),
     "a partition's index is about to go": lambda client, prefix: client.expire(_named(client, prefix, "t"), 100),
-    "the names of partitions are gone": lambda client, prefix: client.delete(*client.scan_iter(f"*{prefix}*:e")),
-    "a partition's collections are gone": lambda client, prefix: client.delete(*client.scan_iter(f"*{prefix}*:s:*")),
-    "a partition's collections are about to go": lambda client, prefix: client.expire(next(client.scan_iter(f"*{prefix}*:s:*")), 100),
+    "the names of partitions are gone": lambda client, prefix: client.delete(*client.keys(f"*{prefix}*:e")),
+    "a partition's collections are gone": lambda client, prefix: client.delete(*client.keys(f"*{prefix}*:s:*")),
+    "a partition's collections are about to go": lambda client, prefix: client.expire(client.keys(f"*{prefix}*:s:*")[0], 100),
     "what is due lost one": lambda client, prefix: client.zpopmin(_due(client, prefix)),
     "what expires lost one": _one_member_less("x"),
     "what is not due stands among what is": _one_due_that_is_not,
-    "a partition's marks are gone": lambda client, prefix: client.delete(*client.scan_iter(f"*{prefix}*:m:*")),
+    "a partition's marks are gone": lambda client, prefix: client.delete(*client.keys(f"*{prefix}*:m:*")),
     "a live record stands among the dead": _one_member_for_another,
     "a record stands in two places": _one_in_another_place,
 }

@@ -34,7 +34,7 @@ def damage(server: Server, prefix: str, n: int, at: int) -> bytes:
 
 def quarantine(server: Server, prefix: str) -> list[Any]:
     with redis.Redis(port=server.port) as client:
-        return [value for name in client.scan_iter(f"*{prefix}*:q:*") for value in client.hvals(name)]
+        return [value for name in client.keys(f"*{prefix}*:q:*") for value in client.hvals(name)]
 
 
 # the format, the seal, the kind, the role, the version, the creation, the partition, the digest, the sizes, the content

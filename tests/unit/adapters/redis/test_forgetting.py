@@ -19,7 +19,7 @@ pytestmark = [pytest.mark.backend("redis"), *NEEDS_SERVER]
 async def test_dead_scopes_leave_no_key_behind(store: RedisStore, server: Server, prefix: str) -> None:
     async def counted() -> object:
         with redis.Redis(port=server.port, socket_timeout=10) as client:
-            keys = list(client.scan_iter(f"*{prefix}*"))
+            keys = client.keys(f"*{prefix}*")  # SCAN may name a key twice while the server makes its table smaller
             kinds = Counter(key.decode().split("}:")[1].split(":")[0] for key in keys)
             return kinds, sum(client.zcard(key) for key in keys if key.endswith((b":e", b":i")))
 

@@ -223,7 +223,7 @@ async def test_questions_cut_off_anywhere_leave_what_is_kept_as_it_is(server: Se
 async def test_a_full_server_is_asked_all_the_same(store: RedisStore, server: Server, prefix: str) -> None:
     await done(store, put(lantern(1)))
     with redis.Redis(port=server.port) as client:
-        client.delete(*client.scan_iter(f"*{prefix}*:c:*"))
+        client.delete(*client.keys(f"*{prefix}*:c:*"))
     redis_servers.limit(server.port, -1_000)
     try:
         assert await lanterns(store) == await lanterns(store) == ids(1)
@@ -246,11 +246,11 @@ async def test_nothing_is_left_of_a_server_that_was_emptied(store: RedisStore, s
 def set_back(server: Server, prefix: str) -> Callable[[], None]:
     """What sets the server back to what it holds now, as a snapshot does."""
     with redis.Redis(port=server.port) as client:
-        held = {key: client.dump(key) for key in client.scan_iter(f"*{prefix}*")}
+        held = {key: client.dump(key) for key in client.keys(f"*{prefix}*")}
 
     def back() -> None:
         with redis.Redis(port=server.port) as client:
-            for key in client.scan_iter(f"*{prefix}*"):
+            for key in client.keys(f"*{prefix}*"):
                 client.delete(key)
             for key, value in held.items():
                 client.restore(key, 0, value)
@@ -339,14 +339,14 @@ async def test_what_cannot_be_read_is_quarantined_on_the_way(store: RedisStore, 
         value[at] ^= 1
         client.set(name, bytes(value))
         assert await lanterns(store) == ids(2)
-        assert [kept for key in client.scan_iter(f"*{prefix}*:q:*") for kept in client.hvals(key)] == [bytes(value)]
+        assert [kept for key in client.keys(f"*{prefix}*:q:*") for kept in client.hvals(key)] == [bytes(value)]
     assert await lanterns(store) == ids(2)
 
 
 async def test_a_repaired_index_tells_what_it_had_lost(store: RedisStore, other: RedisStore, server: Server, prefix: str) -> None:
     await done(store, put(lantern(1)), put(lantern(2)))
     with redis.Redis(port=server.port) as client:
-        index = next(client.scan_iter(f"*{prefix}*:t:samples*"))
+        index = client.keys(f"*{prefix}*:t:samples*")[0]
         client.zpopmin(index)
     assert await lanterns(store) == ids(2)
     assert (await other.audit(repair=True)).problems
@@ -412,7 +412,7 @@ async def test_nothing_is_left_on_the_server_of_partitions_that_are_empty(store:
         await done(store, delete(1), delete(2))
         assert await lanterns(store) == set()
         with redis.Redis(port=server.port) as client:
-            assert list(client.scan_iter(f"*{prefix}*:c:*")) == []
+            assert client.keys(f"*{prefix}*:c:*") == []
         await done(store, Purge(SAMPLES, key_of(1), 100), Purge(SAMPLES, key_of(2), 100))
 
 
@@ -421,5 +421,5 @@ async def test_the_list_of_changes_does_not_grow(store: RedisStore, server: Serv
         await store.apply([put(record(n, version=version)) for n in range(100)])
     assert (await one(store, put(record(1, version=99)))).applied
     with redis.Redis(port=server.port) as client:
-        (changes,) = client.scan_iter(f"*{prefix}*:c:*")
+        (changes,) = client.keys(f"*{prefix}*:c:*")
         assert client.llen(changes) <= 2 * THRESHOLDS.changes_told

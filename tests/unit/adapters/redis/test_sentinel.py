@@ -47,7 +47,7 @@ async def test_the_master_of_a_service_is_found_and_used(sentinel: Server, prefi
         assert await asked(store) == [id_of(1), id_of(2)]
         assert "main" in (await store.check()).detail
         with driver.Redis(port=redis_servers.durable().port) as master:
-            assert list(master.scan_iter(f"*{prefix}*:r:*"))
+            assert master.keys(f"*{prefix}*:r:*")
     finally:
         await store.close()
         redis_servers.emptied(redis_servers.durable().port)

@@ -263,7 +263,7 @@ async def test_what_expired_leaves_nothing_behind(server: Server, prefix: str) -
         await _poll(gone)
         assert await _cached(store, Tenant("acme")) == []
         with raw(server) as client:
-            assert set(client.scan_iter(f"*{prefix}*")) <= {f"{{{prefix}}}:schema".encode(), *client.scan_iter(f"*{prefix}*:a:*")}
+            assert set(client.keys(f"*{prefix}*")) <= {f"{{{prefix}}}:schema".encode(), *client.keys(f"*{prefix}*:a:*")}
 
 
 async def test_an_index_forgets_what_expired_and_keeps_what_did_not(server: Server, prefix: str) -> None:
@@ -278,7 +278,7 @@ async def test_an_index_forgets_what_expired_and_keeps_what_did_not(server: Serv
         assert await _cached(store) == [id_of(n) for n in range(0, 10, 2)]
         with raw(server) as client:
             for index in ("t", "a"):
-                (name,) = client.scan_iter(f"*{prefix}*:{index}:samples*")
+                (name,) = client.keys(f"*{prefix}*:{index}:samples*")
                 assert client.zcard(name) == 5
 
 
@@ -297,7 +297,7 @@ async def test_a_cached_copy_that_becomes_a_home_is_not_forgotten(server: Server
         await done(store, put(record(role=Role.CACHED, expires_at=datetime.now(UTC) - timedelta(minutes=1))))
         await done(store, Annotate(SAMPLES, key_of(1), 1, role=Role.HOME))
         with raw(server) as client:
-            assert [client.ttl(name) for name in client.scan_iter(f"*{prefix}*:[rts]:*")] == [-1, -1, -1]
+            assert [client.ttl(name) for name in client.keys(f"*{prefix}*:[rts]:*")] == [-1, -1, -1]
 
 
 async def test_a_cached_copy_outlives_its_end_by_the_grace(server: Server, prefix: str) -> None:
@@ -305,7 +305,7 @@ async def test_a_cached_copy_outlives_its_end_by_the_grace(server: Server, prefi
         await done(store, put(record(role=Role.CACHED, expires_at=datetime.now(UTC) - timedelta(minutes=1))))
         assert isinstance(await found(store, 1), Record)
         with raw(server) as client:
-            (name,) = client.scan_iter(f"*{prefix}*:r:*")
+            (name,) = client.keys(f"*{prefix}*:r:*")
             assert 3500_000 < client.pttl(name) < 3600_000
 
 
