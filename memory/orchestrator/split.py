@@ -43,7 +43,7 @@ from memory.ports.query import (
 from memory.ports.questions import check_limit
 from memory.ports.record import Corrupt, JsonValue, Key, Partition, Record, Standing, Stored, Tombstone
 from memory.ports.scanning import follow
-from memory.ports.store import Audit, Health, Store
+from memory.ports.store import MOST_NAMED, Audit, Health, Store
 from memory.ports.writes import Delete, Newer, Outcome, Purge, Put, RaiseGeneration, Write
 
 P = ParamSpec("P")
@@ -358,7 +358,7 @@ class SplitStore:
     async def audit(self, *, repair: bool = False) -> Audit:
         audits = await each_at_once(part.audit(repair=repair) for part in self.parts)
         problems, damaged = ([said for a in audits for said in getattr(a, of)] for of in ("problems", "damaged"))
-        return Audit(sum(a.checked for a in audits), tuple(problems[:100]), tuple(damaged[:100]))
+        return Audit(sum(a.checked for a in audits), tuple(problems[:MOST_NAMED]), tuple(damaged[:MOST_NAMED]))
 
     @_to_its_end
     async def vacuum(self) -> int:

@@ -43,11 +43,10 @@ from memory.ports.questions import check_candidates, check_limit, check_order, c
 from memory.ports.record import Key, Partition, Record, Role, Stored
 from memory.ports.rows import row_of, size_of
 from memory.ports.scanning import follow
-from memory.ports.store import Audit, Health
+from memory.ports.store import MOST_NAMED, Audit, Health
 from memory.ports.writes import Always, Outcome, Put, RaiseGeneration, Status, Write
 
 AUDITED_AT_ONCE = 500
-MOST_DAMAGED = 100
 
 T = TypeVar("T")
 Question = TypeVar("Question", Query, Search, Candidates)
@@ -201,7 +200,8 @@ class BaseStore(ABC):
         """What the adapter compares; and whatever else cannot be read, which a query for everything meets."""
         self._must_be_open()
         found = await self._translated(self._audit(repair))
-        return replace(found, damaged=await self._damaged()) if self.capabilities.tenant_wide else found
+        damaged = await self._damaged() if self.capabilities.tenant_wide else found.damaged
+        return replace(found, problems=found.problems[:MOST_NAMED], damaged=damaged[:MOST_NAMED])
 
     async def _damaged(self) -> tuple[str, ...]:
         named: dict[str, None] = {}
@@ -210,7 +210,7 @@ class BaseStore(ABC):
             everything = Query(collection, Everywhere(), limit=limit, roles=frozenset(Role), types=frozenset(RowType))
             async for page in follow(self.query, everything):
                 named |= dict.fromkeys(f"{collection.name} {key.id} of tenant {key.tenant}" for key in page.corrupt)
-        return tuple(named)[:MOST_DAMAGED]
+        return tuple(named)
 
     async def vacuum(self) -> int:
         self._must_be_open()

@@ -36,12 +36,16 @@ class Health:
     quarantined: int = 0
 
 
+MOST_NAMED = 100
+"""How many problems, and how many damaged records, an audit names."""
+
+
 @dataclass(frozen=True, slots=True)
 class Audit:
     """What came of comparing what a store derives with the records it derives it from.
 
-    `checked` is how many records were looked at; `problems` says what differed, a sentence each, at most 100, with no text of any record. `damaged`
-    names the records that cannot be read, at most 100, each by collection, id and tenant: nothing makes them anew but a write in their place.
+    `checked` is how many records were looked at; `problems` says what differed, a sentence each, with no text of any record. `damaged` names the
+    records that cannot be read, each by collection, id and tenant: nothing makes them anew but a write in their place. Of each at most `MOST_NAMED`.
     """
 
     checked: int = 0

@@ -18,8 +18,6 @@ from memory.ports.query import RowType
 from memory.ports.record import Partition, Record
 from memory.ports.store import Audit
 
-_MOST = 100
-
 
 class Upkeep:
     """One call. `deadline` says until when a step that begins now waits for the lock."""
@@ -40,7 +38,7 @@ class Upkeep:
                     loaded, found = self._table(table, collection, repair)
                 checked += len(loaded.entries)
                 problems += found
-        return Audit(checked, tuple(problems[:_MOST]))
+        return Audit(checked, tuple(problems))
 
     def _staged(self, repair: bool) -> list[str]:
         with self._library.locked(self._deadline()):

@@ -49,7 +49,6 @@ T = TypeVar("T")
 
 log = logging.getLogger(__name__)
 
-_MOST_PROBLEMS = 100
 _TURNS = 3
 """How many times as long as one operation a call may take that others get in the way of."""
 
@@ -259,7 +258,7 @@ class MongoStore(BaseStore):
         for table in backing.tables.values():
             checked += await audit_words(table, problems, repair=repair)
         await audit_copies(backing.quarantine, backing.tables, problems, self._config.thresholds.audited_at_once, repair=repair)
-        return Audit(checked, tuple(problems[:_MOST_PROBLEMS]))
+        return Audit(checked, tuple(problems))
 
     async def _idle_partitions(self, limit: int) -> list[tuple[Partition, int]]:
         return await self._to_its_end(self._idle().find(limit))

@@ -28,7 +28,6 @@ from memory.ports.pace import paced
 from memory.ports.rows import RECORD, Row
 from memory.ports.store import Audit
 
-MOST_PROBLEMS = 100
 _NOT_COMPARED = (REALS, "checksum", "token", "lineage")
 _CLOSE = 1e-5
 """Vectors are kept as 32-bit floats."""
@@ -63,7 +62,7 @@ async def audit(engine: Engine, collections: Mapping[str, Collection], repair: b
             if repair and changes:
                 await engine.commit(changes)
         if after is None:
-            return Audit(checked, tuple(problems[:MOST_PROBLEMS]))
+            return Audit(checked, tuple(problems))
         await asyncio.sleep(0)
 
 

@@ -20,9 +20,6 @@ from memory.ports.quarantine import quarantined, sound
 from memory.ports.query import Count, Everywhere, Page, Query, Tenant
 from memory.ports.record import Key, Partition, Stored
 
-MOST_PROBLEMS = 100
-"""An audit tells of no more."""
-
 C = TypeVar("C")
 R = TypeVar("R", bound=Table[Any])
 T = TypeVar("T")

@@ -21,7 +21,7 @@ from typing import Any, Literal
 from memory.domain import ids
 from memory.domain.artifact import Artifact, ArtifactPage
 from memory.domain.errors import Conflict, CorruptRecord, InvalidInput, MemoryTiersError, NotFound, QuotaExceeded, StoreError, StoreUnavailable
-from memory.orchestrator.collections import ARTIFACTS, MANIFESTS, RESERVATIONS
+from memory.orchestrator.collections import ARTIFACTS, MANIFESTS
 from memory.orchestrator.conversations.balances import bytes_of
 from memory.orchestrator.conversations.life import Life
 from memory.orchestrator.conversations.reservations import LOOK, Lapsed, Reservations
@@ -311,12 +311,9 @@ class Manifests:
 
     async def _drop_given_up(self, reservation: Record) -> None:
         """Give an upload up that is of this version still, and delete its chunks."""
-        tenant, name = reservation.key.tenant, str(reservation.fields["upload"])
-        scope = scope_of(str(reservation.fields["session_id"]))
-        owed = (Owed(DROP_CHUNKS, DROP_CHUNKS, {"scope": scope, "upload": name, "bytes": bytes_of(reservation)}),)
-        gone = await self._reservations.give_back(tenant, name, reservation.version, owed)
-        if gone is not None:
-            await self._outbox.finish(Pending(RESERVATIONS, self._store, gone))
+        scope, upload = scope_of(str(reservation.fields["session_id"])), str(reservation.fields["upload"])
+        chunks = {"scope": scope, "upload": upload, "bytes": bytes_of(reservation)}
+        await self._reservations.give_up(reservation, Owed(DROP_CHUNKS, DROP_CHUNKS, chunks))
 
     async def _look_noted(self, pending: Pending, owed: Owed) -> bool:
         """What a writer that died, or is slow, has left."""

@@ -75,6 +75,7 @@ class Reservations:
         self._placement = placement
         self._balances = balances
         self._quotas = tuple(quotas)
+        self._outbox = outbox
         outbox.register(SETTLE, self._settle_noted)
 
     @property
@@ -190,6 +191,12 @@ class Reservations:
         tombstone that is left of the reservation owes `owed`, and says whether a manifest that `stood` had named the upload."""
         gone = await self.give_all_back(tenant, [upload], at, owed, stood=stood)
         return gone[0] if gone else None
+
+    async def give_up(self, reservation: Record, *owed: Owed) -> None:
+        """Return what an upload takes whose reservation is of this version still, and do what is owed for it."""
+        gone = await self.give_back(reservation.key.tenant, str(reservation.fields["upload"]), reservation.version, owed)
+        if gone is not None:
+            await self._outbox.finish(Pending(RESERVATIONS, self._store, gone))
 
     async def give_all_back(
         self, tenant: str, uploads: Sequence[str], at: int | None = None, owed: tuple[Owed, ...] = (), *, stood: bool = False

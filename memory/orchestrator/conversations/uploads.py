@@ -23,7 +23,7 @@ from datetime import datetime
 from memory.domain.errors import Contended, MemoryTiersError, QuotaExceeded, StoreError, StoreUnavailable
 from memory.domain.message import Message
 from memory.domain.time import moment
-from memory.orchestrator.collections import ARTIFACTS, MESSAGES, RESERVATIONS
+from memory.orchestrator.collections import ARTIFACTS, MESSAGES
 from memory.orchestrator.conversations.artifacts import (
     Artifact,
     Artifacts,
@@ -190,10 +190,7 @@ class Uploads:
     async def _give_up(self, reservation: Record) -> None:
         """Give an upload up that is of this version still, and delete its chunks."""
         for look in reservation.owed:
-            owed = (Owed(DROP, DROP, look.data),)
-            gone = await self._reservations.give_back(reservation.key.tenant, str(reservation.fields["upload"]), reservation.version, owed)
-            if gone is not None:
-                await self._outbox.finish(Pending(RESERVATIONS, self._store, gone))
+            await self._reservations.give_up(reservation, Owed(DROP, DROP, look.data))
 
     async def _look_noted(self, pending: Pending, owed: Owed) -> bool:
         """What a writer that died, or is slow, has left."""

@@ -24,6 +24,7 @@ from memory.ports.contract.collections import DECLARED, PLAIN, SAMPLES
 from memory.ports.contract.support import FOREIGN, HERE, delete, done, id_of, key_of, put, record
 from memory.ports.query import MAX_LIMIT, Everywhere, Order, Query, RowType, Tenant, within
 from memory.ports.record import Key, Partition, Record, Tombstone
+from memory.ports.store import MOST_NAMED
 from memory.ports.writes import Outcome, Purge, RaiseGeneration, Write
 from tests.unit.orchestrator.world import DAY, DURABLE, Clock, Flaky
 
@@ -307,3 +308,19 @@ async def test_a_split_tier_is_passed_over_once_none_of_its_parts_answers() -> N
     refuse_away(parts["rest"], names - {"rest"})
     with pytest.raises(StoreUnavailable, match="'rest'"):
         refuse_away(parts["rest"], {"rest"})
+
+
+async def test_an_audit_names_no_more_of_a_store_in_parts_than_of_one() -> None:
+    whole, parts = await split()
+    apart = {"rest": HERE, "umbrella": FOREIGN}
+    for name, at in apart.items():
+        await done(whole, *[put(record(n, at)) for n in range(MOST_NAMED - 10)])
+        for n in range(MOST_NAMED - 10):
+            parts[name].state.damage(SAMPLES.name, key_of(n, at))
+    named = (await whole.audit()).damaged
+    assert len(named) == len(set(named)) == MOST_NAMED
+    assert {one.rpartition(" ")[2] for one in named} == {"acme", "umbrella"}
+    for n in range(MOST_NAMED - 10):
+        await done(parts["rest"], put(record(1_000 + n)))
+        parts["rest"].state.damage(SAMPLES.name, key_of(1_000 + n))
+    assert len((await parts["rest"].audit()).damaged) == MOST_NAMED

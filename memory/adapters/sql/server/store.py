@@ -17,7 +17,7 @@ from memory.adapters.sql.server.partitions import ServerDirectory
 from memory.adapters.sql.server.pool import Lending, Link, Pool, PoolClosed
 from memory.adapters.sql.server.sharing import Sharing, is_fresh
 from memory.adapters.sql.server.thresholds import ServerThresholds
-from memory.adapters.sql.store import MOST_PROBLEMS, SqlStore
+from memory.adapters.sql.store import SqlStore
 from memory.adapters.sql.table import Table, Unreadable
 from memory.domain.errors import InvalidInput, MemoryTiersError, NotOpen, StoreUnavailable
 from memory.ports.batch import Collided, NotTogether
@@ -151,7 +151,7 @@ class ServerStore(SqlStore[C, R], Generic[C, R]):
                     after = found.after
                     if after is None:
                         break
-        return Audit(checked, tuple(problems[:MOST_PROBLEMS]))
+        return Audit(checked, tuple(problems))
 
     @abstractmethod
     def _audit_steps(self, table: R, repair: bool) -> Sequence[Callable[[C, Any], Awaitable[Audited]]]:

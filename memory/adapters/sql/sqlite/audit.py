@@ -14,13 +14,12 @@ from memory.adapters.sql.sqlite.session import Session
 from memory.adapters.sql.sqlite.table import LENGTH, NUMBER, SqliteTable, partition_of, table_of
 from memory.adapters.sql.sqlite.transaction import Transaction
 from memory.adapters.sql.sqlite.words import IS_DOUBTED, TRUSTED, Counts, Posting, WordIndex
-from memory.adapters.sql.store import MOST_PROBLEMS
 from memory.adapters.sql.table import Columns
 from memory.ports import lexical
 from memory.ports.collections import Collection
 from memory.ports.record import Partition
 from memory.ports.rows import CORRUPT
-from memory.ports.store import Audit
+from memory.ports.store import MOST_NAMED, Audit
 
 _PARTITIONS = "SELECT number, tenant, scope FROM memory_partitions"
 _FORGOTTEN = "partition_no NOT IN (SELECT number FROM memory_partitions)"
@@ -42,12 +41,12 @@ def audit(session: Session, collections: Sequence[Collection], repair: bool) -> 
         if repair:
             one.mend()
     problems += _left_over(session, collections, repair)
-    return Audit(checked, tuple(problems[:MOST_PROBLEMS]))
+    return Audit(checked, tuple(problems))
 
 
 def _indexes(session: Session, repair: bool) -> list[str]:
     """SQLite's own view of tables and indexes. It names these and numbers of rows, never what they hold."""
-    said = [str(line) for (line,) in session.rows(f"PRAGMA integrity_check({MOST_PROBLEMS})")]
+    said = [str(line) for (line,) in session.rows(f"PRAGMA integrity_check({MOST_NAMED})")]
     if said == ["ok"]:
         return []
     if repair:

@@ -23,7 +23,7 @@ from memory.adapters.sql.sqlite.search import search
 from memory.adapters.sql.sqlite.session import Session
 from memory.adapters.sql.sqlite.table import SqliteTable, table_of
 from memory.adapters.sql.sqlite.worker import driven
-from memory.adapters.sql.store import MOST_PROBLEMS, SqlStore
+from memory.adapters.sql.store import SqlStore
 from memory.adapters.sql.table import Unreadable
 from memory.domain.errors import InvalidInput, MemoryTiersError
 from memory.ports.batch import NotTogether
@@ -160,7 +160,7 @@ class SqliteStore(SqlStore[Session, SqliteTable]):
         cached = await self._driver.read(lambda session: self._cache.differing(session, repair))
         if repair and found.problems:
             await self._driver.write(lambda session: audit(session, collections, repair=True))
-        return Audit(found.checked, (found.problems + tuple(cached))[:MOST_PROBLEMS])
+        return Audit(found.checked, found.problems + tuple(cached))
 
     async def _vacuum(self) -> int:
         return await self._driver.shrink()
