@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -84,10 +85,14 @@ class SweepReport(Shown):
 
 
 class Watcher(Protocol):
-    """Hears how sweeps end. See `Telemetry`."""
+    """Hears how sweeps end, and how many damaged records there are then. See `Telemetry`."""
 
     def swept(self, outcome: str) -> None:
         """One has ended so (see `SweepReport.outcome`), or "failed" as a whole; not one that was cut off."""
+        ...
+
+    def quarantined(self, store: str, records: int) -> None:
+        """So many damaged records are in quarantine in a store, behind a sweep that reached every store."""
         ...
 
 
@@ -141,7 +146,19 @@ class Maintenance:
             self._ended("failed")
             raise
         self._ended(report.outcome)
+        if report.ran and not report.waiting:
+            await self._count_damaged()
         return report
+
+    async def _count_damaged(self) -> None:
+        """Tell the watcher, if there is one, what is in quarantine: every store is asked once more for it."""
+        if self.watcher is None:
+            return
+        for store in self._placement.topology.stores:
+            with suppress(StoreError):
+                health = await store.check()
+                if health.ok:
+                    self.watcher.quarantined(store.name, health.quarantined)
 
     def _ended(self, outcome: str) -> None:
         if self.watcher is not None:

@@ -111,14 +111,19 @@ class DeliveryMetrics:
 
 class MaintenanceMetrics:
     """How rounds of maintenance end in this process: `memory.maintenance.rounds` by `memory.maintenance.outcome`, as `SweepReport.outcome` has it, or
-    "failed"."""
+    "failed". And how many damaged records each store has in quarantine behind the last round that reached every store: `memory.store.quarantined`
+    by `gen_ai.memory.store.id`."""
 
     def __init__(self, *, meters: MeterProvider | None = None) -> None:
         meter = metrics.get_meter(SCOPE, meter_provider=meters)
         self._rounds = meter.create_counter("memory.maintenance.rounds", "{round}", "Rounds of maintenance, by how they ended")
+        self._quarantined = meter.create_gauge("memory.store.quarantined", "{record}", "Damaged records of all tenants in quarantine in a store")
 
     def swept(self, outcome: str) -> None:
         self._rounds.add(1, {"memory.maintenance.outcome": outcome})
+
+    def quarantined(self, store: str, records: int) -> None:
+        self._quarantined.set(records, {"gen_ai.memory.store.id": store})
 
 
 class EnrichmentMetrics:

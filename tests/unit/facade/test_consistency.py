@@ -14,8 +14,11 @@ from opentelemetry.sdk.metrics.export import InMemoryMetricReader
 
 from memory import BlockingMemory, Memory
 from memory.adapters.wrappers.telemetry import DeliveryMetrics, MaintenanceMetrics
-from memory.domain.errors import ConfigError, InvalidInput, StoreUnavailable
+from memory.domain.errors import ConfigError, CorruptRecord, InvalidInput, StoreUnavailable
+from memory.orchestrator.collections import ENTRIES
 from memory.orchestrator.maintenance import SweepReport
+from memory.ports.record import Key
+from tests.support.damaging import damage
 
 ADA = "user:ada"
 
@@ -162,6 +165,27 @@ async def test_telemetry_counts_how_rounds_of_maintenance_end(tmp_path: Path, mo
                 await memory.admin.sweep()
     ended = {point.attributes["memory.maintenance.outcome"]: point.value for point in points(reader, "memory.maintenance.rounds")}
     assert ended == {"done": 1, "waiting": 1, "failed": 1}
+
+
+async def test_telemetry_tells_what_is_in_quarantine_behind_a_round_that_reached_every_store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    reader = InMemoryMetricReader()
+    async with Memory(three_files(tmp_path, durations={"sweep_every": "0s"})) as memory:
+        maintenance = memory._engine.maintenance
+        maintenance.watcher = MaintenanceMetrics(meters=MeterProvider([reader]))
+        entry = await memory.write("one", scope=ADA)
+        await damage(memory._engine.topology.archive, f"sqlite:///{tmp_path / 'mid'}.db", ENTRIES, Key("default", entry.id))
+        with pytest.raises(CorruptRecord):
+            await memory.get(entry.id)
+        with monkeypatch.context() as failing:
+            failing.setattr(maintenance._dangling, "drop", away)
+            await memory.maintain()
+        assert points(reader, "memory.store.quarantined") == []
+        await memory.maintain()
+        await memory.delete(entry.id)
+        told = {point.attributes["gen_ai.memory.store.id"]: point.value for point in points(reader, "memory.store.quarantined")}
+        assert told == {"sqlite": 0, "sqlite-2": 1, "sqlite-3": 0}
+        await memory.maintain()
+        assert {point.value for point in points(reader, "memory.store.quarantined")} == {0}
 
 
 @pytest.mark.parametrize(
