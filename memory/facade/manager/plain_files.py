@@ -11,6 +11,7 @@ import os
 import re
 import threading
 import time
+import unicodedata
 import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -138,7 +139,7 @@ class MarkdownStore:
         """
         heading, _, rest = content_of(content).strip().partition("\n")
         with self._turn:
-            path = self._folder / f"{_slug(heading)}.md"
+            path = self._folder / f"{_slug(heading) or self._unnamed()}.md"
             before = path.read_text(encoding="utf-8") if path.exists() else f"{heading}\n"
             said = f"{before.rstrip()}\n{rest.strip()}\n" if rest.strip() else before
             if not path.exists() or said != before:
@@ -147,6 +148,13 @@ class MarkdownStore:
                 if self._strategy is not None:
                     self._strategy.index(path.name, said)
         return path.name
+
+    def _unnamed(self) -> str:
+        """A name that no note has, for one whose first line makes none."""
+        at = time.time_ns() // 1_000_000
+        while (self._folder / f"entry-{at}.md").exists():
+            at += 1
+        return f"entry-{at}"
 
     def search(self, query: str, *, limit: int = 10) -> list[StoreEntry]:
         """Whole notes by how many words of the query they have, among equals the one written last."""
@@ -169,13 +177,20 @@ def _found(texts: Sequence[_Text], query: str, limit: int, strategy: Strategy | 
 
 
 def _words(text: str) -> set[str]:
-    return set(re.findall(r"\w+", text.casefold()))
+    return set(_in_order(text))
+
+
+def _in_order(text: str) -> list[str]:
+    """The words of a text, each whole: a mark, as a vowel sign of Devanagari, belongs to its letter (E90)."""
+    kept = " "
+    for c in unicodedata.normalize("NFC", text.casefold()):
+        kept += c if c == "_" or c.isalnum() or (kept[-1] != " " and unicodedata.category(c)[0] == "M") else " "
+    return kept.split()
 
 
 def _slug(heading: str) -> str:
-    """A file's name of a first line (E93)."""
-    words = re.findall(r"\w+", heading.lstrip("#").casefold())
-    return "-".join(words)[:50].strip("-") or f"entry-{time.time_ns() // 1_000_000}"
+    """A file's name of a first line (E93); empty where there is no word in it."""
+    return "-".join(_in_order(heading.lstrip("#")))[:50].strip("-")
 
 
 def _replace(path: Path, text: str) -> None:

@@ -115,6 +115,20 @@ def test_the_more_words_of_the_query_the_better_then_the_newer() -> None:
             store.add(wrong)  # type: ignore[arg-type]
 
 
+@pytest.mark.behaviour("E90", "E93")
+def test_a_word_is_whole_with_its_marks_however_it_is_written(tmp_path: Path) -> None:
+    store = JsonStore()
+    for text in ("हद", "हिन्दी", "cafe\u0301", "snake_case"):
+        store.add(text)
+    assert found(store, "हिन्दी") == ["हिन्दी"]
+    assert found(store, "caf\u00e9") == ["cafe\u0301"]
+    assert found(store, "cafe") == found(store, "snake") == []
+    store.add("\u2615\ufe0f hot")
+    assert found(store, "\u2764\ufe0f") == [], "a mark on what is no letter is no word"
+    notes = MarkdownStore(tmp_path)
+    assert (notes.add("हिन्दी"), notes.add("हनद")) == ("हिन्दी.md", "हनद.md")
+
+
 @pytest.mark.behaviour("E92", "AC-E43")
 def test_many_at_once_are_all_kept(tmp_path: Path) -> None:
     for store in (JsonStore(tmp_path / "notes.json"), MarkdownStore(tmp_path)):
@@ -150,6 +164,18 @@ def test_what_begins_alike_is_one_note(tmp_path: Path) -> None:
     assert found(store, "gil") == ["Python is great\nFast prototyping\nBut it has a GIL."]
     note.write_text("by hand")
     assert found(store, "hand") == ["by hand"]
+
+
+@pytest.mark.behaviour("E92", "E93", "AC-E45")
+def test_notes_that_have_no_word_in_their_first_line_are_each_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("time.time_ns", lambda: 1_795_799_792_114_000_000)
+    store = MarkdownStore(tmp_path)
+    with ThreadPoolExecutor(10) as pool:
+        names = list(pool.map(store.add, [f"{'!' * n}\ntext {n}" for n in range(1, 11)] + ["?", "???"]))
+    assert len(set(names)) == 12
+    assert all(name.startswith("entry-17957997921") for name in names)
+    assert len(store.search("text", limit=100)) == 10
+    assert {path.read_text() for path in (tmp_path / "notes").iterdir()} >= {"?\n", "???\n"}
 
 
 @pytest.mark.behaviour("E93", "AC-E45")
