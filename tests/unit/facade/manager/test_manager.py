@@ -287,6 +287,27 @@ async def test_a_store_that_cannot_be_initialized_ends_the_opening() -> None:
             await manager.open()
 
 
+@pytest.mark.behaviour("E6")
+async def test_an_opening_that_is_tried_again_initializes_none_twice() -> None:
+    class Slow(Kept):
+        tries = 0
+
+        async def initialize(self) -> None:
+            self.tries += 1
+            if self.tries == 1:
+                raise OSError("not yet")
+
+    life: list[str] = []
+    slow = Slow()
+    manager = MemoryManager([named(Lives("a", life, []), "a"), named(slow, "slow"), named(Lives("b", life, []), "b")])
+    with pytest.raises(OSError, match="not yet"):
+        await manager.open()
+    assert life == ["a"]
+    await manager.open()
+    await manager.open()
+    assert (life, slow.tries) == (["a", "b"], 2)
+
+
 # -- over a memory, and blocking --------------------------------------------------------------------------------------
 
 
