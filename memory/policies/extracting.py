@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from hashlib import sha256
 from typing import Any
 
+from memory.domain import door
 from memory.domain.errors import InvalidInput
 from memory.domain.message import Message, Role
 from memory.policies.advice import in_one_line
@@ -88,7 +89,23 @@ def read_facts(reply: object) -> list[Extracted]:
     if not isinstance(items, list):
         log.warning("what a model answered holds no JSON array of facts: nothing was extracted")
         return []
-    return [one for item in items if isinstance(item, Mapping) and (one := fact_of(item)) is not None]
+    read = [one for item in items if isinstance(item, Mapping) and (one := fact_of(item)) is not None]
+    return [one for fact in read if (one := _keepable(fact)) is not None]
+
+
+def _keepable(fact: Extracted) -> Extracted | None:
+    """A fact without metadata that nobody may keep, None where its content is such: refused once it would be refused for ever, and whatever was said
+    behind it would never be learnt."""
+    try:
+        content = door.text("content", fact.content, max_bytes=door.MAX_CONTENT_BYTES)
+    except InvalidInput as error:
+        log.warning("a fact that a model answered cannot be kept, and is left out: %s", error)
+        return None
+    try:
+        return Extracted(content, door.json_object("metadata", fact.metadata))
+    except InvalidInput as error:
+        log.warning("metadata that a model answered cannot be kept, and the fact is kept without: %s", error)
+        return Extracted(content)
 
 
 def fact_of(item: object) -> Extracted | None:

@@ -350,6 +350,39 @@ async def test_an_answer_that_is_no_list_says_nothing(reply: Any, caplog: pytest
     assert await recording.close(), "it was told all the same"
 
 
+@pytest.mark.behaviour("E71", "E84")
+@pytest.mark.parametrize(
+    ("wrong", "left"),
+    [
+        ({"content": "a\0b"}, []),
+        ({"content": "a\ud800b"}, []),
+        ({"content": "x" * 65_537}, []),
+        ({"content": "Ada", "metadata": {"a": float("nan")}}, [("Ada", None)]),
+        ({"content": "Ada", "metadata": {"a": 2**64}}, [("Ada", None)]),
+        ({"content": "Ada", "metadata": {"a": "\0"}}, [("Ada", None)]),
+        ({"content": "Ada", "metadata": {"a": "x" * 65_536}}, [("Ada", None)]),
+    ],
+    ids=["NUL", "surrogate", "long", "NaN", "large number", "NUL in metadata", "long metadata"],
+)
+async def test_what_no_store_may_keep_is_left_out_and_holds_up_nothing(
+    wrong: dict[str, Any], left: list[Any], caplog: pytest.LogCaptureFixture
+) -> None:
+    store = Kept()
+    asked: list[Prompt] = []
+
+    def model(prompt: Prompt) -> str:
+        asked.append(prompt)
+        return json.dumps([wrong, {"content": "Bob", "metadata": {"n": 1}}])
+
+    manager = MemoryManager([named(store, writable=True, extraction=EVERY)], model=model)
+    recording = await manager.record()
+    await turn(manager, recording, "hello")
+    assert store.added == [*left, ("Bob", {"n": 1})]
+    assert "cannot be kept" in caplog.text
+    await recording.flush()
+    assert len(asked) == 1, "the batch is not told again"
+
+
 @pytest.mark.behaviour("E85", "E86", "E87")
 async def test_the_store_s_own_model_comes_first_then_the_manager_s_then_the_agent_s() -> None:
     def saying(text: str) -> Any:
