@@ -90,7 +90,7 @@ class JsonStore:
             return list(self._held)
         try:
             records = json.loads(self._path.read_text(encoding="utf-8"))
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             raise self._damaged(None, f"no JSON: {error}") from None
         if not isinstance(records, list):
             raise self._damaged(None, f"must be a list of records, not {type(records).__name__}")
@@ -165,7 +165,7 @@ class MarkdownStore:
 
 
 def _found(texts: Sequence[_Text], query: str, limit: int, strategy: Strategy | None) -> list[StoreEntry]:
-    limit = door.whole_limit(limit, default=len(texts))
+    query, limit = door.text("query", query), door.whole_limit(limit, default=len(texts))
     if strategy is None:
         asked = _words(query)
         scored = [(float(len(asked & _words(text.content))), text) for text in texts]

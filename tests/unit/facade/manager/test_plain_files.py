@@ -64,6 +64,7 @@ def test_a_name_is_a_file_in_the_home_folder_and_nowhere_else(name: str, file: s
     ("text", "said"),
     [
         ("not json{", "no JSON"),
+        pytest.param("[" * 100_000, "no JSON", id="deep"),
         ("{}", "must be a list of records, not dict"),
         ('[{"foo": 1}]', "record 0 .*content that is text"),
         ('[{"content": "x"}, {"content": "x", "metadata": "oops"}]', "record 1 .*metadata must be an object, not str"),
@@ -113,6 +114,14 @@ def test_the_more_words_of_the_query_the_better_then_the_newer() -> None:
     for wrong in ("", " \n", 3):
         with pytest.raises(InvalidInput, match="content"):
             store.add(wrong)  # type: ignore[arg-type]
+
+
+@pytest.mark.behaviour("E90")
+@pytest.mark.parametrize("query", [None, 3, "a\0", "\ud800"], ids=repr)
+def test_a_query_that_is_no_text_is_refused(query: Any, tmp_path: Path) -> None:
+    for store in (JsonStore(), MarkdownStore(tmp_path)):
+        with pytest.raises(InvalidInput, match="query"):
+            store.search(query)
 
 
 @pytest.mark.behaviour("E90", "E93")
