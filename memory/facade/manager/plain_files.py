@@ -16,6 +16,7 @@ import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from hashlib import sha256
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -24,6 +25,7 @@ from memory.domain.errors import CorruptRecord, InvalidInput
 from memory.facade.manager.stores import StoreEntry, content_of
 
 FOLDER = Path("~/.memory-tiers")
+LONGEST_SLUG = 50
 _UNFIT = re.compile(r"\.\.+|[^\w.-]", re.ASCII)
 
 
@@ -126,9 +128,9 @@ class MarkdownStore:
     """
 
     def __init__(self, folder: Path | str, namespace: str = "notes", *, strategy: Strategy | None = None) -> None:
-        if not _UNFIT.sub("", door.identifier("namespace", namespace)).strip("."):
+        if not any(map(str.isalnum, door.identifier("namespace", namespace))):
             raise InvalidInput("namespace", "must have a letter or a digit")
-        self._folder = Path(folder).expanduser() / _UNFIT.sub("_", namespace).lstrip(".")
+        self._folder = Path(folder).expanduser() / _folder_of(namespace)
         self._strategy = strategy
         self._turn = threading.Lock()
 
@@ -141,7 +143,8 @@ class MarkdownStore:
         with self._turn:
             path = self._folder / f"{_slug(heading) or self._unnamed()}.md"
             before = path.read_text(encoding="utf-8") if path.exists() else f"{heading}\n"
-            said = f"{before.rstrip()}\n{rest.strip()}\n" if rest.strip() else before
+            more = _lines_to_add(heading, rest.strip(), before)
+            said = f"{before.rstrip()}\n{more}\n" if more else before
             if not path.exists() or said != before:
                 self._folder.mkdir(parents=True, exist_ok=True)
                 _replace(path, said)
@@ -188,9 +191,27 @@ def _in_order(text: str) -> list[str]:
     return kept.split()
 
 
+def _folder_of(namespace: str) -> str:
+    """A folder's name that no other namespace has: where some of it no folder may have, a digest of all of it stands behind the rest."""
+    fit = _UNFIT.sub("_", namespace).lstrip(".")
+    return fit if fit == namespace else f"{fit}-{sha256(namespace.encode()).hexdigest()[:8]}"
+
+
 def _slug(heading: str) -> str:
     """A file's name of a first line (E93); empty where there is no word in it."""
-    return "-".join(_in_order(heading.lstrip("#")))[:50].strip("-")
+    return _named(heading)[:LONGEST_SLUG].strip("-")
+
+
+def _named(heading: str) -> str:
+    return "-".join(_in_order(heading.lstrip("#")))
+
+
+def _lines_to_add(heading: str, rest: str, note: str) -> str:
+    """What a text adds to the note of its name: the lines behind the first, and the first too where only its beginning is the note's name and the
+    note has it not."""
+    named = _named(heading)
+    is_there = len(named) <= LONGEST_SLUG or any(_named(line) == named for line in note.splitlines())
+    return rest if is_there else f"{heading}\n{rest}".strip()
 
 
 def _replace(path: Path, text: str) -> None:

@@ -193,9 +193,30 @@ def test_stores_of_different_names_do_not_see_each_other(tmp_path: Path) -> None
     one.add("tea")
     other.add("rum")
     assert (found(one, "rum"), found(other, "tea")) == ([], [])
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["__other", "one"]
+    other_folder, one_folder = sorted(path.name for path in tmp_path.iterdir())
+    assert (other_folder[:8], one_folder) == ("__other-", "one")
     with pytest.raises(InvalidInput, match="namespace"):
         MarkdownStore(tmp_path, "..")
+
+
+@pytest.mark.behaviour("E93", "AC-E45")
+def test_no_two_namespaces_are_taken_for_one(tmp_path: Path) -> None:
+    names = ["a_b", "a/b", "a b", ".a_b", "日本", "中国", "café", "cafè", "..a"]
+    stores = [MarkdownStore(tmp_path, name) for name in names]
+    for name, store in zip(names, stores, strict=True):
+        store.add(f"of {name}")
+    assert [found(store, "of") for store in stores] == [[f"of {name}"] for name in names]
+    assert len(list(tmp_path.iterdir())) == len(names)
+    assert found(MarkdownStore(tmp_path, "a/b"), "of") == ["of a/b"]
+
+
+@pytest.mark.behaviour("E93")
+def test_of_two_long_first_lines_that_begin_alike_neither_is_lost(tmp_path: Path) -> None:
+    store = MarkdownStore(tmp_path)
+    begins = "The user prefers dark mode in the editor and also at"
+    for text in (f"{begins} night", f"{begins} noon", f"# {begins} NIGHT", f"{begins} sea\nbut not ashore"):
+        assert store.add(text) == "the-user-prefers-dark-mode-in-the-editor-and-also.md"
+    assert found(store, "noon") == [f"{begins} night\n{begins} noon\n{begins} sea\nbut not ashore"]
 
 
 # -- another way to search --------------------------------------------------------------------------------------------
