@@ -140,6 +140,8 @@ class NamedStore:
         """What it finds, stamped with its name; at most `limit`, or what is configured, or 3 (E21)."""
         most = limit or self.limit or LIMIT
         found = await self.call("search", query, limit=most)
+        if isinstance(found, str | bytes | Mapping):
+            raise InvalidInput("search", f"store '{self.name}' returned a {type(found).__name__}, not a list of what it found")
         return [_entry_of(one, self.name) for one in list(found)[:most]]
 
 
