@@ -9,7 +9,7 @@ from typing import Any
 
 from memory.domain import door
 from memory.domain.checked import Checked
-from memory.domain.errors import InvalidInput, Unsupported
+from memory.domain.errors import Conflict, InvalidInput, Unsupported
 from memory.domain.provenance import UNSAID, Provenance
 from memory.domain.shown import Shown
 from memory.facade.manager.extraction import Extraction, resolved
@@ -165,14 +165,28 @@ def _writes_to(view: Any) -> Callable[..., Any]:
     async def add(
         content: str, metadata: Mapping[str, Any] | None = None, *, key: str | None = None, provenance: Provenance = UNSAID, **checking: Any
     ) -> Any:
-        return await view.write(content, metadata=metadata, key=key, **provenance.to_arguments(), **checking)
+        try:
+            return await view.write(content, metadata=metadata, key=key, **provenance.to_arguments(), **checking)
+        except Conflict as error:
+            if not _is_kept(error, key):
+                raise
 
     def add_blocking(
         content: str, metadata: Mapping[str, Any] | None = None, *, key: str | None = None, provenance: Provenance = UNSAID, **checking: Any
     ) -> Any:
-        return view.write(content, metadata=metadata, key=key, **provenance.to_arguments(), **checking)
+        try:
+            return view.write(content, metadata=metadata, key=key, **provenance.to_arguments(), **checking)
+        except Conflict as error:
+            if not _is_kept(error, key):
+                raise
 
     return add if inspect.iscoroutinefunction(view.write) else add_blocking
+
+
+def _is_kept(error: Conflict, key: str | None) -> bool:
+    """Whether the same words stand under the key already, with other metadata: a key is of the words alone (decision E71), and a model that reads the
+    same again may say another thing of them."""
+    return key is not None and error.existing_id is not None and error.deleted_at is None
 
 
 def _own(store: Any, name: str) -> Callable[..., Any] | None:
