@@ -14,13 +14,21 @@ async def called(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any
     try:
         if is_async(function):
             return await function(*args, **kwargs)
-        made = await asyncio.to_thread(function, *args, **kwargs)
+        made = await asyncio.to_thread(_in_a_thread, function, *args, **kwargs)
         return await made if inspect.isawaitable(made) else made
     except asyncio.CancelledError as error:
         task = asyncio.current_task()
         if task is None or task.cancelling():
             raise
         raise RuntimeError("it was cancelled from within") from error
+
+
+def _in_a_thread(function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
+    """What a function returns. No future takes a `StopIteration`: whoever waited would wait for ever."""
+    try:
+        return function(*args, **kwargs)
+    except StopIteration as error:
+        raise RuntimeError("it raised StopIteration") from error
 
 
 def is_async(function: Callable[..., Any]) -> bool:

@@ -383,6 +383,20 @@ async def test_what_no_store_may_keep_is_left_out_and_holds_up_nothing(
     assert len(asked) == 1, "the batch is not told again"
 
 
+@pytest.mark.behaviour("E72", "E78", "E87")
+async def test_a_model_that_has_nothing_more_to_say_has_failed_and_keeps_nobody_waiting(caplog: pytest.LogCaptureFixture) -> None:
+    replies = iter(['[{"content": "Bob"}]'])
+    store = Kept()
+    manager = MemoryManager([named(store, writable=True, extraction=EVERY)], model=lambda _: next(replies))
+    recording = await manager.record()
+    async with asyncio.timeout(10):
+        for said in ("one", "two"):
+            await turn(manager, recording, said)
+        await recording.flush()
+    assert store.added == [("Bob", None)]
+    assert "it raised StopIteration" in caplog.text
+
+
 @pytest.mark.behaviour("E85", "E86", "E87")
 async def test_the_store_s_own_model_comes_first_then_the_manager_s_then_the_agent_s() -> None:
     def saying(text: str) -> Any:
