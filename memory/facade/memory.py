@@ -695,7 +695,7 @@ class Memory:
             id_of(entry_id),
             scope_of(to),
             overrides=overrides,
-            delete_original=delete_original,
+            delete_original=flag("delete_original", delete_original),
             consistency=consistency_of(consistency),
         )
 
@@ -723,7 +723,7 @@ class Memory:
             target_scope=None if target_scope is None else scope_of(target_scope),
             tags=patch.get("tags"),
             metadata=patch.get("metadata"),
-            delete_sources=delete_sources,
+            delete_sources=flag("delete_sources", delete_sources),
             consistency=consistency_of(consistency),
         )
 
