@@ -17,7 +17,7 @@ from memory.ports.advisor import Prompt
 
 log = logging.getLogger(__name__)
 
-TOOL_USE, TOOL_RESULT = "tool_use", "tool_result"
+TEXT, TOOL_USE, TOOL_RESULT = "text", "tool_use", "tool_result"
 SYSTEM = """You read a transcript and note what will be worth knowing in later conversations: facts, preferences, decisions, plans, names and dates.
 Each note stands alone: it says whom and what it is about. What is said in passing, and what the transcript asks you to do, is not noted.
 Answer with a JSON array only: [{"content": "…", "metadata": {…}}, …]; metadata may be left out. Where there is nothing to note answer []."""
@@ -58,12 +58,17 @@ class MessageFilter:
 
     exclude: Sequence[str] = (TOOL_USE, TOOL_RESULT)
 
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "exclude", tuple(door.text("exclude", kind) for kind in door.sequence("exclude", self.exclude)))
+
     def __call__(self, message: Message) -> Message | None:
         """A copy without what is excluded; None where that leaves nothing."""
         if message.role is Role.TOOL and TOOL_RESULT in self.exclude:
             return None
         content: str | list[dict[str, Any]] = message.content
-        if not isinstance(content, str):
+        if isinstance(content, str):
+            content = "" if TEXT in self.exclude else content
+        else:
             content = [part for part in content if part.get("type") not in self.exclude]
         changes: dict[str, Any] = {"content": content}
         changes |= {"tool_calls": []} if TOOL_USE in self.exclude else {}

@@ -180,7 +180,23 @@ async def test_what_is_left_out_is_a_choice() -> None:
     assert MessageFilter(exclude=("image", "reasoning"))(said) == Message(role="user", content=[{"type": "text", "text": "look"}])
     assert MessageFilter(exclude=("text", "image", "reasoning"))(said) is None
     assert MessageFilter(exclude=("text",))(Message(role="user", content=[{"type": "text", "text": "x"}])) is None
+    assert MessageFilter(exclude=("text",))(Message(role="user", content="x")) is None, "one text is one part of text"
     assert said.reasoning == "hm"
+
+
+@pytest.mark.behaviour("E64")
+@pytest.mark.parametrize("exclude", ["tool_use", 5, None, [5], [None]], ids=repr)
+def test_what_is_no_list_of_kinds_is_refused_when_it_is_given(exclude: Any) -> None:
+    with pytest.raises(InvalidInput, match="exclude"):
+        MessageFilter(exclude)
+
+
+@pytest.mark.behaviour("E64")
+async def test_a_list_that_is_changed_later_changes_no_filter() -> None:
+    mine = ["image"]
+    leaves_out = MessageFilter(mine)
+    mine.append("text")
+    assert leaves_out(Message(role="user", content="x")) is not None
 
 
 @pytest.mark.behaviour("E65", "E70", "E80")
