@@ -379,10 +379,12 @@ class MemoryManager:
         made = []
         if searching is not None:
             tool_name("search_tool.name", searching.name)
+            door.text("search_tool.description", searching.description)
             scope = self.stores if searching.stores is None else self._allowed("search_tool.stores", searching.stores)
             made.append(self._search_tool(searching, scope))
         if adding is not None:
             tool_name("add_tool.name", adding.name)
+            door.text("add_tool.description", adding.description)
             flag("wait_for_writes", adding.wait_for_writes)
             scope = [store for store in self.stores if store.takes_texts]
             if not scope:

@@ -322,6 +322,14 @@ async def test_stores_are_initialized_once_in_order_and_their_tools_come_behind(
         assert await manager.dispatch("b1") == "b1"
 
 
+@pytest.mark.behaviour("E31")
+@pytest.mark.parametrize("more", [{"search_tool": SearchTool(description=None)}, {"add_tool": AddTool(description=5)}], ids=["search", "add"])  # type: ignore[arg-type]
+@pytest.mark.parametrize("described", [None, "What Ada likes"])
+def test_a_tool_s_description_is_text(more: dict[str, Any], described: str | None) -> None:
+    with pytest.raises(InvalidInput, match=r"_tool\.description: must be text"):
+        MemoryManager([named(Kept(), writable=True, description=described)], **more)
+
+
 @pytest.mark.behaviour("E40")
 async def test_what_a_store_brings_that_is_no_tool_is_refused() -> None:
     lives = Lives("a", [], [{"type": "function", "function": {"name": "a1"}}])  # type: ignore[list-item]
