@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping, Sequence
+from copy import deepcopy
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -124,6 +125,7 @@ class NamedStore:
     ) -> Checked | None:
         """Keep one text, with what the store takes of its provenance and its key. Of a scope of a memory what was near it and what came of that,
         where that is asked for and something was."""
+        metadata = None if metadata is None else deepcopy(dict(metadata))  # its own: what it does to them is no matter of another's
         more: dict[str, Any] = {"provenance": provenance} if self.takes_provenance else {}
         more |= {"key": key} if key is not None else {}
         if not (check and _is_view(self.store)):

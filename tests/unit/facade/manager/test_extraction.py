@@ -199,6 +199,33 @@ async def test_a_list_that_is_changed_later_changes_no_filter() -> None:
     assert leaves_out(Message(role="user", content="x")) is not None
 
 
+@pytest.mark.behaviour("E64", "E67", "E74")
+async def test_a_store_or_a_filter_that_changes_what_it_is_told_changes_it_for_nobody() -> None:
+    told: list[list[str]] = []
+
+    class Changes(Searched):
+        async def add_messages(self, messages: list[Message], context: Mapping[str, Any]) -> None:
+            told.append([message.text for message in messages])
+            for message in messages:
+                message.content = "changed"
+            messages.clear()
+            if len(told) == 1:
+                raise OSError("down")
+
+    def shouts(message: Message) -> Message:
+        message.content = f"{message.content}!"
+        return message
+
+    other = Heard()
+    changes = named(Changes(), "a", writable=True, extraction=Extraction(EveryTurn(), filter=shouts))
+    manager = MemoryManager([changes, named(other, "b", writable=True, extraction=Extraction(EveryTurn(), filter=lambda message: message))])
+    recording = await manager.record()
+    await turn(manager, recording, "tea")
+    await recording.flush()
+    assert told == [["tea!"], ["tea!"]]
+    assert other.heard == ["tea"]
+
+
 @pytest.mark.behaviour("E65", "E70", "E80")
 async def test_each_message_is_told_once_and_then_let_go() -> None:
     (a, first), (b, second) = heard("a"), heard("b", Extraction(EveryNTurns(3)))

@@ -287,6 +287,21 @@ async def test_a_store_that_fails_keeps_no_other_from_it_and_is_named() -> None:
         await manager.add("tea")
 
 
+@pytest.mark.behaviour("E27")
+async def test_each_store_has_metadata_of_its_own() -> None:
+    class Changes(Kept):
+        async def add(self, content: str, metadata: Any = None) -> None:
+            await super().add(content, dict(metadata))
+            metadata["tags"].append("changed")
+            metadata["more"] = True
+
+    mine = {"tags": ["a"]}
+    a, b = Changes(), Changes()
+    await MemoryManager([named(a, "a", writable=True), named(b, "b", writable=True)]).add("tea", mine)
+    assert (mine, b.added[0][1]) == ({"tags": ["a"]}, {"tags": ["a", "changed"]}), "changed once, by itself"
+    assert a.added[0][1] == {"tags": ["a", "changed"]}
+
+
 # -- its life ---------------------------------------------------------------------------------------------------------
 
 
