@@ -332,3 +332,20 @@ async def test_a_switch_is_on_or_off_and_nothing_is_deleted_for_another_word(mem
         await memory.search("kept", scope=USER, explain=wrong)
     assert [entry.content for entry in await memory.retrieve(SESSION)] == ["kept"]
     assert await memory.retrieve(USER) == []
+
+
+@pytest.mark.behaviour("A1", "A2", "A38")
+@pytest.mark.parametrize("wrong", [5, None, b"ada"], ids=repr)
+async def test_what_is_no_id_of_a_scope_is_refused_by_the_name_of_that_id(memory: Memory, wrong: Any) -> None:
+    for kind in ("session", "user", "workspace", "org"):
+        with pytest.raises(InvalidInput, match=f"^{kind}_id: must be text"):
+            getattr(Scope, kind)(wrong)
+    with pytest.raises(InvalidInput, match=r"^object_id: must be text"):
+        Scope.object("ticket", wrong)
+    with pytest.raises(InvalidInput, match=r"^object_type: "):
+        Scope.object(wrong, "t1")
+    with pytest.raises(InvalidInput, match=r"^scope: must be text"):
+        Scope.parse(wrong)
+    if wrong is not None:
+        with pytest.raises(InvalidInput, match=r"^session_id: must be text"):
+            await memory.retrieve(USER, include_narrower=True, session_id=wrong)
