@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
+from datetime import timedelta
 from typing import Any, ClassVar, Protocol
 
 from memory.ports.contract.collections import DECLARED
@@ -27,6 +28,7 @@ class Served(Harness):
     """A store on a server; implement `running`, `hurried` and what every harness needs. Waiting for the server does not hold up the store."""
 
     remote = True
+    patience = timedelta(seconds=30)  # a busy machine's: what hangs does not end in them either
 
     def running(self) -> Mortal:
         raise NotImplementedError(f"{type(self).__name__} must implement running()")

@@ -214,7 +214,7 @@ async def test_a_store_is_closed_in_time_whatever_its_server_does(harness: Harne
             answer = await _in_time(harness, "close", hurried.close())
             assert answer is None or isinstance(answer, StoreUnavailable)
         await hurried.close()
-        await hurried.open(DECLARED)
+        await _patiently(harness, lambda: hurried.open(DECLARED))
         await _works_again(harness, hurried)
 
 

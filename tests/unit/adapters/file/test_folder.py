@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from memory.adapters.file.codec import seal
+from memory.adapters.file.disk import FIRST_DELAY
 from memory.adapters.file.library import SCHEMA
 from memory.adapters.file.store import FileStore
 from memory.adapters.file.thresholds import Thresholds
@@ -113,7 +114,8 @@ async def test_a_refused_rename_is_tried_again_five_times_each_time_later(store:
     await done(store, put(record(1)))
     assert refused == 5
     waited = [later - earlier for earlier, later in itertools.pairwise(at)]
-    assert waited == sorted(waited)
+    assert all(wait >= FIRST_DELAY * 2**n for n, wait in enumerate(waited)), "a busy machine adds to each what it likes"
+    assert len(waited) == 5
     refused = -100
     with pytest.raises(StoreUnavailable, match="refuses"):
         await store.apply([put(record(2))])

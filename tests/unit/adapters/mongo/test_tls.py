@@ -48,13 +48,13 @@ def certified(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Server
     server.stop()
 
 
-def store(host: str, port: int, **asked_for: str) -> MongoStore:
-    return MongoStore(f"mongodb://{host}:{port}/tls?{'&'.join(f'{name}={quote(value)}' for name, value in asked_for.items())}", timeout=3)
+def store(host: str, port: int, *, patience: float = 3, **asked_for: str) -> MongoStore:
+    return MongoStore(f"mongodb://{host}:{port}/tls?{'&'.join(f'{name}={quote(value)}' for name, value in asked_for.items())}", timeout=patience)
 
 
 async def test_a_server_whose_certificate_is_known_is_used(certified: tuple[Server, Path]) -> None:
     server, certificate = certified
-    known = store("localhost", server.port, tls="true", tlsCAFile=str(certificate))
+    known = store("localhost", server.port, patience=60, tls="true", tlsCAFile=str(certificate))
     await known.open(DECLARED)
     try:
         await done(known, put(record(1)))

@@ -73,18 +73,18 @@ def _answering(status: int, body: object) -> Serve:
     return serve
 
 
-def _store(port: int) -> QdrantStore:
-    return QdrantStore(f"qdrant://127.0.0.1:{port}?timeout=1", name="far", api_key=KEY)
+def _store(port: int, patience: int) -> QdrantStore:
+    return QdrantStore(f"qdrant://127.0.0.1:{port}?timeout={patience}", name="far", api_key=KEY)
 
 
-async def _failure(port: int) -> Exception:
+async def _failure(port: int, patience: int = 60) -> Exception:
     """What opening raises; its text never has the key in it."""
     begun = time.monotonic()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)  # qdrant-client warns of a key without TLS, rightly
         with pytest.raises((StoreError, ConfigError)) as caught:
-            await _store(port).open(DECLARED)
-    assert time.monotonic() - begun < 8
+            await _store(port, patience).open(DECLARED)
+    assert time.monotonic() - begun < 30
     assert KEY not in str(caught.value) + repr(caught.value)
     return caught.value
 
@@ -92,7 +92,7 @@ async def _failure(port: int) -> Exception:
 @pytest.mark.parametrize("serve", [_silent, _trickling], ids=["silent", "a byte at a time"])
 async def test_a_server_that_does_not_answer_is_a_timeout(serve: Serve) -> None:
     async with _server(serve) as port:
-        assert isinstance(await _failure(port), StoreTimeout)
+        assert isinstance(await _failure(port, patience=1), StoreTimeout)
 
 
 async def test_a_server_that_is_not_there_is_unavailable_and_may_be_there_later() -> None:

@@ -239,7 +239,7 @@ async def test_settings_that_changed_since_opening_are_found_by_a_check(server: 
 # -- expiry -----------------------------------------------------------------------------------------------------------
 
 
-async def _poll(condition: Callable[[], Awaitable[bool]], within_seconds: float = 10) -> None:
+async def _poll(condition: Callable[[], Awaitable[bool]], within_seconds: float = 60) -> None:
     deadline = time.monotonic() + within_seconds
     while not await condition():
         assert time.monotonic() < deadline, "it did not come about in time"
@@ -253,9 +253,9 @@ async def _cached(store: Store, where: Where | None = None) -> list[str]:
 
 async def test_what_expired_leaves_nothing_behind(server: Server, prefix: str) -> None:
     async with opened(server, prefix=prefix, grace=0) as store:
-        soon = datetime.now(UTC) + timedelta(seconds=0.5)
+        soon = datetime.now(UTC) + timedelta(seconds=2)
         await done(store, *[put(record(n, role=Role.CACHED, expires_at=soon)) for n in range(5)])
-        assert len(await _cached(store)) == 5
+        assert len(await _cached(store)) == 5 or datetime.now(UTC) > soon - timedelta(milliseconds=50), "before its time"
 
         async def gone() -> bool:
             return await store.get(SAMPLES, [key_of(n) for n in range(5)]) == [None] * 5

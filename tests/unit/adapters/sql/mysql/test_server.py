@@ -34,12 +34,9 @@ def own() -> MySqlServer:
 
 
 @pytest_asyncio.fixture
-async def impatient(own: MySqlServer) -> AsyncIterator[MySqlStore]:
-    await own.fresh("impatient")
-    store = MySqlStore(own.url("impatient", command_timeout=1, connect_timeout=1, pool_timeout=1, pool_size=2))
-    patient = MySqlStore(own.url("impatient"))
-    await patient.open(DECLARED)  # making the tables takes longer than a second
-    await patient.close()
+async def few(own: MySqlServer) -> AsyncIterator[MySqlStore]:
+    await own.fresh("few")
+    store = MySqlStore(own.url("few", pool_size=2))
     await store.open(DECLARED)
     yield store
     await store.close()
@@ -79,14 +76,14 @@ async def test_health_tells_settings_and_no_secret(store: MySqlStore, database: 
     assert "p@ss" not in repr(health)
 
 
-async def test_every_session_is_strict_whatever_the_server_is(own: MySqlServer, impatient: MySqlStore) -> None:
+async def test_every_session_is_strict_whatever_the_server_is(own: MySqlServer, few: MySqlStore) -> None:
     await own.run_sql("SET GLOBAL sql_mode = ''")
     await own.run_sql("SET GLOBAL time_zone = '+05:00'")
     try:
-        connection = await connect(impatient._config)
+        connection = await connect(few._config)
         row = await connection.fetchrow(
             "SELECT @@sql_mode, @@time_zone, @@tx_isolation"
-            if "MariaDB" in (await impatient.check()).version
+            if "MariaDB" in (await few.check()).version
             else "SELECT @@sql_mode, @@time_zone, @@transaction_isolation"
         )
         await connection.goodbye()
@@ -110,13 +107,13 @@ async def test_a_log_of_statements_is_refused_at_open_and_not_at_every_write() -
 
 @pytest.mark.parametrize(("flush", "window"), [(0, timedelta(seconds=1)), (2, timedelta(seconds=1))])
 async def test_a_server_that_does_not_wait_for_the_disk_is_not_durable(
-    own: MySqlServer, impatient: MySqlStore, flush: int, window: timedelta, caplog: pytest.LogCaptureFixture
+    own: MySqlServer, few: MySqlStore, flush: int, window: timedelta, caplog: pytest.LogCaptureFixture
 ) -> None:
-    assert impatient.capabilities.durable
-    assert impatient.epoch == ""
+    assert few.capabilities.durable
+    assert few.epoch == ""
     await own.run_sql(f"SET GLOBAL innodb_flush_log_at_trx_commit = {flush}")
     try:
-        hasty = MySqlStore(own.url("impatient"))
+        hasty = MySqlStore(own.url("few"))
         await hasty.open(DECLARED)
         assert not hasty.capabilities.durable
         assert hasty.capabilities.loss_window == window
@@ -129,10 +126,10 @@ async def test_a_server_that_does_not_wait_for_the_disk_is_not_durable(
         await own.run_sql("SET GLOBAL innodb_flush_log_at_trx_commit = 1")
 
 
-async def test_the_largest_packet_decides_the_largest_record(own: MySqlServer, impatient: MySqlStore) -> None:
+async def test_the_largest_packet_decides_the_largest_record(own: MySqlServer, few: MySqlStore) -> None:
     await own.run_sql(f"SET GLOBAL max_allowed_packet = {2 * 2**20}")
     try:
-        small = MySqlStore(own.url("impatient"))
+        small = MySqlStore(own.url("few"))
         await small.open(DECLARED)
         limit = small.capabilities.max_record_bytes
         assert limit == (2 * 2**20 - 65_536) * 3 // 4
@@ -273,7 +270,7 @@ async def test_a_put_waits_for_a_raise_under_way_and_is_judged_by_what_it_leaves
 
 async def _until_somebody_waits(server: MySqlServer) -> None:
     """Until the server says that a transaction waits for a lock. Who asks more often than every 0.1 s is told the same again and again."""
-    for _ in range(100):
+    for _ in range(400):
         if (await server.run_sql("SELECT COUNT(*) FROM information_schema.innodb_trx WHERE trx_state = 'LOCK WAIT'"))[0][0]:
             return
         await asyncio.sleep(0.15)
@@ -322,14 +319,14 @@ async def test_closing_ends_who_waits_for_a_connection_serves_who_has_one_and_le
     queued = [asyncio.ensure_future(found(narrow, 1)) for _ in range(3)]
     await asyncio.sleep(0.05)
     closing = asyncio.ensure_future(narrow.close())
-    assert [type(end) for end in await asyncio.wait_for(asyncio.gather(*queued, return_exceptions=True), 5)] == [NotOpen] * 3
+    assert [type(end) for end in await asyncio.wait_for(asyncio.gather(*queued, return_exceptions=True), 60)] == [NotOpen] * 3
     assert not closing.done()
     await other.rollback()
     await closing
     assert (await under_way).applied
     await other.goodbye()
     await store.close()
-    for _ in range(50):  # the server takes a moment to notice
+    for _ in range(300):  # the server takes a moment to notice
         left = await server.run_sql("SELECT id FROM information_schema.processlist WHERE db = %s", database)
         if not left:
             break
