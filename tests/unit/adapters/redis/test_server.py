@@ -60,37 +60,44 @@ async def opened(server: Server, **options: Any) -> AsyncIterator[RedisStore]:
 # -- no answer --------------------------------------------------------------------------------------------------------
 
 
-async def test_a_frozen_server_times_every_call_out_and_works_again_when_it_thaws(server: Server, prefix: str) -> None:
-    async with opened(server, prefix=prefix, timeout=0.5) as store:
-        await done(store, put(record()))
+async def test_a_frozen_server_times_every_call_out_and_works_again_when_it_thaws(store: RedisStore, server: Server, prefix: str) -> None:
+    await done(store, put(record()))
+    async with opened(server, prefix=prefix, timeout=0.5) as hurried:
+
+        async def works() -> bool:
+            try:
+                return isinstance(await found(hurried, 1), Record) and (await one(hurried, put(record(2)))).applied
+            except StoreTimeout:  # a busy machine takes its time too
+                return False
+
         server.freeze()
         try:
             for call in CALLS.values():
                 begun = time.monotonic()
                 with pytest.raises(StoreTimeout):
-                    await call(store)
-                assert time.monotonic() - begun < 3
-            assert not (await store.check()).ok
+                    await call(hurried)
+                assert time.monotonic() - begun < 10
+            assert not (await hurried.check()).ok
             with pytest.raises(StoreUnavailable):
                 await RedisStore(f"redis://127.0.0.1:{server.port}", timeout=0.5).open(DECLARED)
         finally:
             server.thaw()
-        assert isinstance(await found(store, 1), Record)
-        await done(store, put(record(2)))
+        await _poll(works)
 
 
 async def test_more_callers_than_connections_wait_their_turn_and_no_longer_than_the_time_limit(server: Server, prefix: str) -> None:
+    async with opened(server, prefix=prefix, timeout=60, connections=2) as patient:
+        await asyncio.gather(*(done(patient, put(record(n))) for n in range(40)))
+        assert len(await asked(patient)) == 40
     async with opened(server, prefix=prefix, timeout=0.7, connections=2) as store:
-        await asyncio.gather(*(done(store, put(record(n))) for n in range(40)))
         server.freeze()
         try:
             begun = time.monotonic()
-            results = await asyncio.gather(*(found(store, n) for n in range(20)), return_exceptions=True)
+            results = await asyncio.gather(*(found(store, n) for n in range(60)), return_exceptions=True)
             assert all(isinstance(r, StoreTimeout) for r in results)
-            assert time.monotonic() - begun < 4
+            assert time.monotonic() - begun < 15, "one after the other would take 21 s"
         finally:
             server.thaw()
-        assert len(await asked(store)) == 40
 
 
 @pytest.mark.parametrize("scheme", ["redis", "redis+cluster", "redis+sentinel"])
