@@ -236,6 +236,15 @@ async def test_a_buffer_keeps_the_newest_and_no_result_without_its_call(memory: 
     assert texts(await two.read("s2")) == ["b"]
 
 
+@pytest.mark.behaviour("C21")
+async def test_what_a_buffer_is_given_is_there_for_calls_at_once(memory: Memory) -> None:
+    provider = BufferProvider(memory, seed={name: [q(name)] for name in "abcdefgh"})
+    read = await asyncio.gather(*(provider.read(name) for name in "abcdefgh"))
+    assert [texts(messages) for messages in read] == [[name] for name in "abcdefgh"]
+    with pytest.raises(InvalidInput, match="seed"):
+        BufferProvider(memory, seed={"": [q("nobody's")]})
+
+
 @pytest.mark.behaviour("C24")
 async def test_a_buffer_s_budget_is_applied_when_it_is_read(memory: Memory) -> None:
     await BufferProvider(memory, max_tokens=10).write([r("aaaa"), q("bbbb"), r("cccc")])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping, Sequence
 from typing import ClassVar
 
@@ -35,7 +36,8 @@ class BufferProvider(SessionProvider):
         super().__init__(memory, namespace=namespace)
         self._max_messages = door.whole("max_messages", max_messages)
         self._max_tokens = None if max_tokens is None else door.whole("max_tokens", max_tokens)
-        self._seed = {session_id: spoken(messages) for session_id, messages in (seed or {}).items()}
+        self._seed = {door.identifier("seed", session_id): spoken(messages) for session_id, messages in (seed or {}).items()}
+        self._sowing = asyncio.Lock()
 
     async def session_count(self) -> int:
         """How many sessions there are (C25)."""
@@ -43,11 +45,15 @@ class BufferProvider(SessionProvider):
         return len([info async for info in self._infos()])
 
     async def _sow(self) -> None:
-        """Write the sessions that were given and are not there."""
-        while self._seed:
-            session_id, messages = self._seed.popitem()
-            if await self._memory.sessions.get(self._key(session_id)) is None:
-                await self.write(messages, session_id)
+        """Write the sessions that were given and are not there; of several calls at once the first does, and the others wait for it."""
+        if not self._seed:
+            return
+        async with self._sowing:
+            while self._seed:
+                session_id, messages = next(iter(self._seed.items()))
+                if await self._memory.sessions.get(self._key(session_id)) is None:
+                    await self._written(session_id, messages, {"tags": (), "agent": None}, False)
+                del self._seed[session_id]  # not before: other calls wait until it is written
 
     async def _before(self) -> None:
         await self._sow()
