@@ -246,7 +246,7 @@ class Session:
             ids=None if ids is None else [door.identifier("ids", one) for one in door.sequence("ids", ids, at_most=door.MAX_LIMIT)],
             first=_number("first", first),
             last=_number("last", last),
-            roles=[door.one_of("role", role, Role) for role in door.sequence("roles", roles, at_most=len(Role))],
+            roles=[door.one_of("roles", role, Role) for role in door.sequence("roles", roles, at_most=len(Role))],
             summaries=bool(summaries),
             archived_by=None if archived_by is None else door.identifier("archived_by", archived_by),
             descending=door.one_of("order", order, ("oldest", "newest")) == "newest",
@@ -277,7 +277,10 @@ class Session:
         if isinstance(keep_last, bool) or not isinstance(keep_last, int):
             raise InvalidInput("keep_last", "must be a whole number")
         return await (await self._conversation()).compact(
-            summarise, keep_last=keep_last, reason=door.text("reason", reason, min_chars=1, max_chars=200), trigger_id=trigger_id
+            summarise,
+            keep_last=keep_last,
+            reason=door.text("reason", reason, min_chars=1, max_chars=200),
+            trigger_id=None if trigger_id is None else door.identifier("trigger_id", trigger_id),
         )
 
     async def compact_if_needed(

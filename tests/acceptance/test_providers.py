@@ -383,6 +383,16 @@ async def test_a_failing_summariser_costs_no_message_and_no_run(memory: Memory) 
     assert (await provider.summary(), texts(await provider.read())[1:]) == ("of 1", ["r1", "q2", "q3"])
 
 
+@pytest.mark.behaviour("C42")
+@pytest.mark.parametrize("text", ["half a pair: \ud800", "a NUL: \0"])
+async def test_a_summary_that_no_message_can_say_is_a_note_and_nothing_has_changed(memory: Memory, text: str) -> None:
+    provider = SummarizingProvider(memory, lambda _: text, active_tokens=20)
+    (note,) = await provider.write([q("x" * 40), r("y" * 40), q("z")])
+    assert "there is no summary" in note
+    assert "content" in note
+    assert (texts(await provider.read()), await provider.summary()) == (["x" * 40, "y" * 40, "z"], None)
+
+
 @pytest.mark.behaviour("C43")
 async def test_one_message_that_is_too_long_is_kept_and_said(memory: Memory) -> None:
     model = Summariser()

@@ -9,7 +9,7 @@ from unittest.mock import patch
 
 import pytest
 
-from memory import Conflict, InvalidInput, Memory, Message, NotFound, Session
+from memory import CompactionError, Conflict, InvalidInput, Memory, Message, NotFound, Session
 from memory.facade.memory import Memory as Opened
 from memory.policies.compacting import CompactingSettings
 from memory.policies.thresholds import MessageThreshold, TurnThreshold
@@ -365,6 +365,22 @@ async def test_what_memory_finds_is_sent_along_under_the_same_budget(memory: Mem
     assert "recalled" not in tight.layers or tight.tokens[tight.layers.index("recalled")] <= 17
     nothing = await session.context(recall="zebra")
     assert (len(nothing.messages), "recalled" in nothing.layers) == (62, False)
+
+
+@pytest.mark.behaviour("B38")
+async def test_what_a_compaction_is_told_is_checked_and_a_summary_that_no_message_can_say_is_none(memory: Memory) -> None:
+    session = memory.session("s1", system=SYSTEM)
+    await session.append(user("u1", "u1"))
+    for wrong in ("", "\0", "\ud800", "x" * 513, 5):
+        with pytest.raises(InvalidInput, match="trigger_id"):
+            await session.compact(lambda _: "sum", keep_last=0, trigger_id=wrong)  # type: ignore[arg-type]
+    for text in ("\0", "\ud800"):
+        with pytest.raises(CompactionError, match=r"u1.*content"):
+            await session.compact(lambda _, text=text: text, keep_last=0)
+    with pytest.raises(InvalidInput, match="roles"):
+        await session.history(roles=["nobody"])
+    assert await window(session) == ["system", "u1"]
+    assert (await session.compact(lambda _: "sum", keep_last=0, trigger_id="u1")).trigger_id == "u1"
 
 
 @pytest.mark.behaviour("B52")

@@ -181,8 +181,10 @@ async def _summary(summarise: Summarise, archived: list[Message]) -> Message:
     except Exception as error:
         raise CompactionError(names, str(error) or type(error).__name__, "messages") from error
     try:
-        (summary,) = [Message(role=Role.SYSTEM, content=said)] if isinstance(said, str) else messages_of(said)
+        (summary,) = messages_of({"role": Role.SYSTEM.value, "content": said} if isinstance(said, str) else said)
     except ValueError as error:
+        if isinstance(said, str):
+            raise CompactionError(names, f"the summary is no text that a message can have: {error}", "messages") from error
         raise CompactionError(names, f"the summary must be text or one message, not {type(said).__name__}: {error}", "messages") from error
     if not summary.text.strip() or summary.tool_calls:
         earlier = next((message for message in reversed(archived) if message.is_summary), None)
