@@ -485,6 +485,24 @@ async def test_the_first_that_has_something_answers_and_those_before_it_are_fill
     assert (await first.read("s2"))[0].id == (await second.read("s2"))[0].id
 
 
+@pytest.mark.behaviour("C4", "C11", "C46")
+@pytest.mark.parametrize("way", ["first-hit", "merge"])
+async def test_parts_are_asked_nothing_that_is_refused_and_a_limit_holds_whatever_they_do(memory: Memory, way: Any) -> None:
+    bare = Bare()
+    both = CompositeProvider([bare, BufferProvider(memory)], read=way)
+    reads: list[dict[str, Any]] = [{"limit": 0}, {"limit": 1_001}, {"limit": True}, {"query": 1}, {"tags": "work"}]
+    for wrong in reads:
+        with pytest.raises(InvalidInput, match=next(iter(wrong))):
+            await both.read(**wrong)
+    writes: list[dict[str, Any]] = [{"tags": "work"}, {"agent": ""}, {"tags": ["\0"]}]
+    for wrong in writes:
+        with pytest.raises(InvalidInput, match=next(iter(wrong))):
+            await both.write([q("hello")], **wrong)
+    assert (bare.kept, await both.entries()) == ({}, [])
+    await both.write([q("m1"), r("m2"), q("m3")])
+    assert texts(await both.read(limit=2)) == ["m2", "m3"]
+
+
 @pytest.mark.behaviour("C15", "C50", "AC-C27")
 async def test_a_part_without_clear_and_entries_is_passed_over(memory: Memory) -> None:
     bare = Bare()

@@ -31,6 +31,10 @@ def summary(message_id: str) -> Callable[[list[Message]], Message]:
     return lambda _: Message(id=message_id, role="system", content="so far")
 
 
+def saying(text: str) -> Callable[[list[Message]], str]:
+    return lambda _: text
+
+
 async def window(session: Session) -> list[str]:
     return [str(message.id) for message in (await session.context()).messages]
 
@@ -374,9 +378,9 @@ async def test_what_a_compaction_is_told_is_checked_and_a_summary_that_no_messag
     for wrong in ("", "\0", "\ud800", "x" * 513, 5):
         with pytest.raises(InvalidInput, match="trigger_id"):
             await session.compact(lambda _: "sum", keep_last=0, trigger_id=wrong)  # type: ignore[arg-type]
-    for text in ("\0", "\ud800"):
+    for said in "\0", "\ud800":
         with pytest.raises(CompactionError, match=r"u1.*content"):
-            await session.compact(lambda _, text=text: text, keep_last=0)
+            await session.compact(saying(said), keep_last=0)
     with pytest.raises(InvalidInput, match="roles"):
         await session.history(roles=["nobody"])
     assert await window(session) == ["system", "u1"]
