@@ -252,6 +252,17 @@ async def test_a_buffer_s_budget_is_applied_when_it_is_read(memory: Memory) -> N
     assert texts(await BufferProvider(memory).read()) == ["aaaa", "bbbb", "cccc"]
 
 
+@pytest.mark.behaviour("C17", "C18", "C19", "C24", "AC-C13")
+@pytest.mark.parametrize(("most", "shown"), [(0, 0), (4, 0), (5, 1), (9, 1), (10, 2), (15, 3), (19, 3), (20, 4)])
+async def test_a_buffer_shows_the_newest_that_fit_and_nothing_that_does_not(memory: Memory, most: int, shown: int) -> None:
+    provider = BufferProvider(memory, max_tokens=most)
+    talk = [q("aaaa"), r("bbbb"), q("cccc"), r("dddd")]
+    await provider.write(talk)
+    assert texts(await provider.read()) == ["aaaa", "bbbb", "cccc", "dddd"][4 - shown :]
+    await provider.write([q("x" * 400), *talk[4 - shown :]], "long")
+    assert texts(await provider.read("long")) == ["aaaa", "bbbb", "cccc", "dddd"][4 - shown :]
+
+
 # -- sliding window ---------------------------------------------------------------------------------------------------
 
 

@@ -12,7 +12,7 @@ from memory.facade.memory import Memory
 from memory.facade.providers.provider import Held, Messages, SessionProvider, spoken
 from memory.facade.session import Session
 from memory.orchestrator.conversations.conversation import Conversation
-from memory.policies.window import blocks, newest
+from memory.policies.window import fitted, newest
 
 
 class BufferProvider(SessionProvider):
@@ -60,7 +60,7 @@ class BufferProvider(SessionProvider):
 
     async def _shown(self, held: Held, query: str | None) -> list[Message]:
         messages = await super()._shown(held, query)
-        return messages if self._max_tokens is None else await fitting(held.session, messages, self._max_tokens, by_turns=False)
+        return messages if self._max_tokens is None else await fitting(held.session, messages, self._max_tokens)
 
     async def _store(self, held: Held, conversation: Conversation, messages: list[Message], new: bool) -> list[str]:
         whole = [*await self._window(held.session), *messages] if new else messages
@@ -68,9 +68,9 @@ class BufferProvider(SessionProvider):
         return []
 
 
-async def fitting(session: Session, messages: Sequence[Message], budget: int, *, by_turns: bool) -> list[Message]:
-    """The newest of the messages that fit, as the session counts them, whole turns or whole blocks; the last user message always."""
-    context = await session.context(budget, by="turns" if by_turns else "blocks")
-    kept = {message.id for message in context.messages}
-    shown = [block for block in blocks(messages) if messages[block[0]].id in kept]
-    return [messages[at] for block in shown for at in block]
+async def fitting(session: Session, messages: Sequence[Message], budget: int) -> list[Message]:
+    """The newest of the messages that fit, as the session counts them, whole blocks, up to the first that does not (C17 to C19)."""
+    context = await session.context()
+    costs = dict(zip([message.id for message in context.messages], context.tokens, strict=True))
+    there = [message for message in messages if message.id in costs]
+    return [there[at] for at in fitted(there, [costs[message.id] for message in there], budget, keep_last_user=False).kept]
