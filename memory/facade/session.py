@@ -165,7 +165,10 @@ class Session:
         return await (await self._conversation()).checkpoint(None if name is None else door.identifier("name", name))
 
     async def roll_back(self, checkpoint: Checkpoint, reason: str = "manual") -> int:
-        """Take what was said since the checkpoint out of the window; the history keeps it (B52). How many messages."""
+        """Take what was said since the checkpoint out of the window; the history keeps it (B52). How many messages left it.
+
+        What a compaction since has taken out of the window comes back, as it was at the checkpoint; what was excluded since does not.
+        """
         if not isinstance(checkpoint, Checkpoint):
             raise InvalidInput("checkpoint", f"must be one that `checkpoint` returned, not {type(checkpoint).__name__}")
         return await (await self._conversation()).roll_back(checkpoint, door.text("reason", reason, min_chars=1, max_chars=200))

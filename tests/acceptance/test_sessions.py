@@ -398,6 +398,57 @@ async def test_a_roll_back_leaves_what_came_before(memory: Memory) -> None:
     assert [item.excluded for item in (await session.history()).items] == [None, None, "invalid_response", "invalid_response"]
 
 
+@pytest.mark.behaviour("B52", "B32", "B36")
+async def test_a_roll_back_over_a_compaction_brings_back_what_was_in_the_window_then(memory: Memory) -> None:
+    session = memory.session("s1", system=SYSTEM)
+    await session.append([user("m1", "m1"), assistant("m2", "m2")])
+    first = await session.compact(summary("sum1"), keep_last=1)
+    await session.append([user("m3", "m3"), assistant("m4", "m4"), user("m5", "m5")])
+    here = await session.checkpoint()
+    await session.append([assistant("m6", "m6"), user("m7", "m7")])
+    await session.exclude("m4", "invalid_response")
+    second = await session.compact(summary("sum2"), keep_last=1)
+    third = await session.compact(summary("sum3"), keep_last=0)
+    assert await window(session) == ["system", "sum3"]
+    before = (await session.info()).version or 0
+    assert await session.roll_back(here, "branch") == 1
+    for handle in (session, memory.session("s1")):
+        assert await window(handle) == ["system", "sum1", "m2", "m3", "m5"]
+        told = {item.message.id: (item.excluded, item.archived_by) for item in (await handle.history()).items}
+        assert {name: told[name] for name in ("m1", "sum1", "m2", "m5")} == {
+            "m1": (None, first.id),
+            "sum1": (None, None),
+            "m2": (None, None),
+            "m5": (None, None),
+        }
+        assert told["m4"] == ("invalid_response", None)
+        assert {told[name] for name in ("m6", "m7", "sum2", "sum3")} == {("branch", None)}
+        assert [await history(handle, archived_by=made.id) for made in (first, second, third)] == [["m1"], [], []]
+        assert [made.id for made in await handle.compactions()] == [first.id, second.id, third.id]
+    assert ((await session.info()).version, (await session.info()).message_count) == (before + 1, 11)
+    assert await session.roll_back(here) == 0
+    assert await window(session) == ["system", "sum1", "m2", "m3", "m5"]
+    await session.append(assistant("m8", "m8"))
+    await session.compact(summary("sum4"), keep_last=1)
+    assert await window(session) == ["system", "sum4", "m8"]
+    assert [item.archived_by is not None for item in (await session.history(ids=["sum1", "m2", "m3", "m5"])).items] == [True] * 4
+    assert await session.restore("m6")
+    assert await window(session) == ["system", "sum4", "m6", "m8"]
+
+
+@pytest.mark.behaviour("B52")
+async def test_what_was_said_since_and_compacted_is_rolled_back_too(memory: Memory) -> None:
+    session = memory.session("s1", system=SYSTEM)
+    here = await session.checkpoint("begin")
+    await session.append([user("about the heron", "m1"), assistant("m2", "m2")])
+    await session.compact(summary("sum1"), keep_last=0)
+    assert await session.roll_back(here, "branch") == 1
+    assert await window(session) == ["system"]
+    assert [item.excluded for item in (await session.history()).items] == [None, "branch", "branch", "branch"]
+    assert list(await session.search("heron", by="words")) == []
+    assert await session.roll_back(here, "branch") == 0
+
+
 @pytest.mark.behaviour("C22")
 async def test_a_window_becomes_the_list_that_is_handed_in(memory: Memory) -> None:
     session = memory.session("s1", system=SYSTEM)

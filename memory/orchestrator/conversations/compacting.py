@@ -40,12 +40,14 @@ class Compacting(Handle):
 
     async def compactions(self) -> list[Compaction]:
         """Every compaction, the first one first (B39)."""
+        return [self._told(event) for event in await self._log.whole(await self._made())]
+
+    async def _made(self) -> list[Event]:
         life = self._log.life
         asked = And((Eq("conversation_id", life.session_id), Eq("event", EventType.COMPACTION.value)))
         query = Query(MESSAGES, within(life.partition), asked, (Order("created_at"),), self._placement.settings.page)
         pages = self._placement.pages("history.compactions", self._log.store, query)
-        events = [event async for page in pages for event in self._log.events_of(page.records)]
-        return [self._told(event) for event in await self._log.whole(events)]
+        return [event async for page in pages for event in self._log.events_of(page.records)]
 
     async def compact(self, summarise: Summarise, *, keep_last: int, reason: str, trigger_id: str | None = None) -> Compaction:
         """Let a summary stand for all but the last messages of the window: one write. An earlier summary goes with them (B34 to B42).

@@ -15,8 +15,10 @@ from memory.orchestrator.conversations.artifacts import large_texts
 from memory.orchestrator.conversations.compacting import Compacting
 from memory.orchestrator.conversations.events import FIRST_PLACE, Draft, Event, EventType, copy_of
 from memory.orchestrator.conversations.finding import By, Finding
+from memory.orchestrator.conversations.folding import State, left_by
 from memory.orchestrator.conversations.history import HistoryAsked
 from memory.orchestrator.conversations.onward import Left
+from memory.orchestrator.conversations.places import NOWHERE, Places
 from memory.orchestrator.conversations.reading import COPIED, Asked, ordered
 from memory.orchestrator.conversations.replacing import AT_ONCE, Replacement
 from memory.orchestrator.conversations.seen import Seen
@@ -280,11 +282,47 @@ class Conversation(Compacting):
         return Checkpoint(self.id, self._log.life.incarnation, place)
 
     async def roll_back(self, checkpoint: Checkpoint, reason: str) -> int:
-        """Take what was said since, as far as it is known of, out of the window; how many messages (B52)."""
+        """Take what was said since, as far as it is known of, out of the window, and take back what compactions since took out of it; how many
+        messages leave it (B52)."""
         if (checkpoint.session_id, checkpoint.incarnation) != (self.id, self._log.life.incarnation):
             raise InvalidInput("checkpoint", "is one of another session")
-        seen = await self._log.load()
-        return await self._left(EventType.ROLL_BACK, seen.state.window.between(checkpoint.place + 1, seen.state.place), reason)
+        patience = Patience(self._placement, self.id)
+        while True:
+            state = (await self._log.load()).state
+            back, pinned, late = await self._archived_since(checkpoint.place, state)
+            left = Places()
+
+            def decide(seen: Seen, state: State = state, back: Places = back, pinned: Places = pinned, late: Places = late) -> list[Draft]:
+                nonlocal left
+                if seen.state.after.compactions != state.after.compactions or back.both(seen.state.window).ranges:
+                    raise _SeenSince
+                left = state.window.between(checkpoint.place + 1, state.place).both(seen.state.window)
+                moved = {"back": back.to_json(), "pinned": pinned.to_json(), "late": late.to_json()} if back.ranges or late.ranges else {}
+                return [Draft(EventType.ROLL_BACK, data={"left": left.to_json(), "reason": reason, **moved})] if left.ranges or moved else []
+
+            try:
+                await self._done(decide)
+            except _SeenSince:
+                await patience.wait()
+            else:
+                return len(left)
+
+    async def _archived_since(self, place: int, state: State) -> tuple[Places, Places, Places]:
+        """The places of what was in the window at this place and is archived by compactions since, those of them that are pinned, and the places of
+        what was said since and is archived too."""
+        if not state.after.compactions:
+            return NOWHERE, NOWHERE, NOWHERE
+        made = [event for event in await self._made() if event.place > place]
+        archived = [each for event in made for each in left_by(event.draft)]
+        if not archived:
+            return NOWHERE, NOWHERE, NOWHERE
+        there = await self._log.at(sorted(set(archived)))
+        events = [event for event in there.values() if not event.is_redacted]
+        gone = zip(events, await self._history.gone(events), strict=True)
+        still = [event for event, why in gone if why.archived_by is not None and event.place not in state.window]
+        back = [event for event in still if event.place <= place]
+        pinned = [event.place for event in back if event.draft.message is not None and is_pinned(event.draft.message)]
+        return Places.of(event.place for event in back), Places.of(pinned), Places.of(event.place for event in still if event.place > place)
 
     async def replace(self, messages: Sequence[Message], *, by_content: bool = True) -> list[Message]:
         """Let the window consist of these messages (C22); they as stored. Without `by_content` one without an id is new, whatever it says.

@@ -132,7 +132,7 @@ async def history(
     if compaction is not None and talk.compactions:
         made = talk.compactions[compaction % len(talk.compactions)]
         asked["archived_by"], has_system = made.id, False
-        lines = [line for line in lines if line in made.archived]
+        lines = [line for line in lines if line in made.archived and line not in made.rolled_back]
     wanted = _items(talk, lines, has_system=has_system)
     wanted = wanted if order == "oldest" else wanted[::-1]
     found, cursor = list[HistoryItem](), None
