@@ -18,7 +18,7 @@ from memory.orchestrator.conversations.finding import By, Finding
 from memory.orchestrator.conversations.folding import State, left_by
 from memory.orchestrator.conversations.history import HistoryAsked
 from memory.orchestrator.conversations.onward import Left
-from memory.orchestrator.conversations.places import NOWHERE, Places
+from memory.orchestrator.conversations.places import Places
 from memory.orchestrator.conversations.reading import COPIED, Asked, ordered
 from memory.orchestrator.conversations.replacing import AT_ONCE, Replacement
 from memory.orchestrator.conversations.seen import Seen
@@ -286,43 +286,41 @@ class Conversation(Compacting):
         messages leave it (B52)."""
         if (checkpoint.session_id, checkpoint.incarnation) != (self.id, self._log.life.incarnation):
             raise InvalidInput("checkpoint", "is one of another session")
-        patience = Patience(self._placement, self.id)
+        patience, known = Patience(self._placement, self.id), (await self._log.load()).state
+        left, leaving = known.window.between(checkpoint.place + 1, known.place), Places()
         while True:
             state = (await self._log.load()).state
-            back, pinned, late = await self._archived_since(checkpoint.place, state)
-            left = Places()
+            moved = await self._archived(checkpoint.place, known, state)
 
-            def decide(seen: Seen, state: State = state, back: Places = back, pinned: Places = pinned, late: Places = late) -> list[Draft]:
-                nonlocal left
-                if seen.state.after.compactions != state.after.compactions or back.both(seen.state.window).ranges:
+            def decide(seen: Seen, looked_up: int = state.place, moved: Mapping[str, JsonValue] = moved) -> list[Draft]:
+                nonlocal leaving
+                if any(event.type is EventType.ROLL_BACK for place, event in seen.events.items() if place > looked_up):
                     raise _SeenSince
-                left = state.window.between(checkpoint.place + 1, state.place).both(seen.state.window)
-                moved = {"back": back.to_json(), "pinned": pinned.to_json(), "late": late.to_json()} if back.ranges or late.ranges else {}
-                return [Draft(EventType.ROLL_BACK, data={"left": left.to_json(), "reason": reason, **moved})] if left.ranges or moved else []
+                leaving = left.both(seen.state.window)
+                said: dict[str, JsonValue] = {"left": leaving.to_json(), "reason": reason, **moved}
+                return [Draft(EventType.ROLL_BACK, data=said)] if leaving.ranges or moved else []
 
             try:
                 await self._done(decide)
             except _SeenSince:
                 await patience.wait()
             else:
-                return len(left)
+                return len(leaving)
 
-    async def _archived_since(self, place: int, state: State) -> tuple[Places, Places, Places]:
-        """The places of what was in the window at this place and is archived by compactions since, those of them that are pinned, and the places of
-        what was said since and is archived too."""
-        if not state.after.compactions:
-            return NOWHERE, NOWHERE, NOWHERE
-        made = [event for event in await self._made() if event.place > place]
-        archived = [each for event in made for each in left_by(event.draft)]
-        if not archived:
-            return NOWHERE, NOWHERE, NOWHERE
-        there = await self._log.at(sorted(set(archived)))
-        events = [event for event in there.values() if not event.is_redacted]
+    async def _archived(self, place: int, known: State, state: State) -> dict[str, JsonValue]:
+        """What a roll-back to this place does with what compactions behind it have taken out of the window, as far as they are `known`: what stood in
+        it comes `back`, some of it `pinned`; what was said since, `late`, was not said. Nothing where there is nothing of either."""
+        if not known.after.compactions:
+            return {}
+        made = {event.key.id: event for event in await self._made() if place < event.place <= known.place}
+        archived = sorted({each for event in made.values() for each in left_by(event.draft)})
+        events = [event for event in (await self._log.at(archived)).values() if not event.is_redacted] if archived else []
         gone = zip(events, await self._history.gone(events), strict=True)
-        still = [event for event, why in gone if why.archived_by is not None and event.place not in state.window]
-        back = [event for event in still if event.place <= place]
-        pinned = [event.place for event in back if event.draft.message is not None and is_pinned(event.draft.message)]
-        return Places.of(event.place for event in back), Places.of(pinned), Places.of(event.place for event in still if event.place > place)
+        still = [event for event, why in gone if why.archived_by in made and event.place not in state.window]
+        pinned = Places.of(e.place for e in still if e.place <= place and e.draft.message is not None and is_pinned(e.draft.message))
+        places = Places.of(event.place for event in still)
+        back, late = places.between(FIRST_PLACE, place), places.between(place + 1, known.place)
+        return {"back": back.to_json(), "pinned": pinned.to_json(), "late": late.to_json()} if still else {}
 
     async def replace(self, messages: Sequence[Message], *, by_content: bool = True) -> list[Message]:
         """Let the window consist of these messages (C22); they as stored. Without `by_content` one without an id is new, whatever it says.
