@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from secrets import token_hex
@@ -84,6 +85,8 @@ class Session:
         engine = self._access.engine
         if self._held is None:
             self._held = await engine.conversations.open(self._access.tenant, self._draft, create=self._creates)
+        else:
+            await self._held.refuse_if_over()
         return self._held
 
     # -- messages -----------------------------------------------------------------------------------------------------
@@ -216,15 +219,16 @@ class Session:
         if isinstance(slack, bool) or not isinstance(slack, int | float) or not 0 <= slack < 1:
             raise InvalidInput("slack", "must be a share of the budget: 0 or more, and below 1")
         door.one_of("by", by, ("blocks", "turns"))
-        asked = ContextAsked(budget, last, by, slack, flag("layered", layered))
+        asked, schemas = ContextAsked(budget, last, by, slack, flag("layered", layered)), _schemas(tools)
+        question = None if recall is None else door.text("recall", recall, max_bytes=MAX_QUERY_BYTES)
         conversation = await self._conversation()
-        if recall is None:
-            return await conversation.context(asked, tools=tools)
+        if question is None:
+            return await conversation.context(asked, tools=schemas)
         info = await conversation.info()
-        recalled = await found_for(self._access, recall, self.id, info.user, budget)
+        recalled = await found_for(self._access, question, self.id, info.user, budget)
         if budget is not None:
             asked = replace(asked, budget=max(0, budget - room_for(recalled, budget, steady=slack > 0)))
-        context = await conversation.context(asked, tools=tools)
+        context = await conversation.context(asked, tools=schemas)
         return with_recalled(context, recalled, budget)
 
     async def history(
@@ -298,7 +302,7 @@ class Session:
         """
         if not isinstance(policy, Threshold | MessageThreshold | TurnThreshold | CompactingSettings):
             raise InvalidInput("policy", f"must be a Threshold, MessageThreshold, TurnThreshold or CompactingSettings, not {type(policy).__name__}")
-        return await (await self._conversation()).compact_if_needed(policy, summarise, tools=tools)
+        return await (await self._conversation()).compact_if_needed(policy, summarise, tools=_schemas(tools))
 
     async def compactions(self) -> list[Compaction]:
         """Every compaction of the session, the first one first."""
@@ -344,6 +348,19 @@ class Session:
         """Erase the session with everything said in it, the entries of its scope, and those that `onward` made of it; false where there was none."""
         self._held = None
         return await self._access.engine.conversations.sessions.delete(self._access.tenant, self.id)
+
+
+def _schemas(tools: Sequence[Mapping[str, Any]] | None) -> Sequence[Mapping[str, Any]]:
+    """The schemas of tools: JSON, for they are counted as it. They are kept nowhere, so no other rule of what is stored holds for them."""
+    given = [] if tools is None else door.sequence("tools", tools)
+    for tool in given:
+        if not isinstance(tool, Mapping):
+            raise InvalidInput("tools", f"each must be a schema, an object, not {type(tool).__name__}")
+        try:
+            json.dumps(dict(tool))
+        except (TypeError, ValueError, RecursionError) as error:
+            raise InvalidInput("tools", f"is no JSON: {error}") from None
+    return given
 
 
 def _number(field: str, value: int | None) -> int | None:

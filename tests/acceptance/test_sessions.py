@@ -398,6 +398,20 @@ async def test_a_roll_back_leaves_what_came_before(memory: Memory) -> None:
     assert [item.excluded for item in (await session.history()).items] == [None, None, "invalid_response", "invalid_response"]
 
 
+@pytest.mark.behaviour("B43", "B45")
+@pytest.mark.parametrize("tools", ["search", [1], [{"a": {1, 2}}], {"name": "search"}])
+async def test_what_is_no_schema_of_a_tool_is_refused_by_name(memory: Memory, tools: Any) -> None:
+    session = memory.session("s1")
+    await session.append(user("u1", "u1"))
+    with pytest.raises(InvalidInput, match="tools"):
+        await session.context(tools=tools)
+    with pytest.raises(InvalidInput, match="tools"):
+        await session.compact_if_needed(Threshold(10, keep_last=0), tools=tools)
+    with pytest.raises(InvalidInput, match="recall"):
+        await session.context(recall=5)  # type: ignore[arg-type]
+    assert (await session.context(tools=[{"maximum": 2**64}])).tools_tokens > 0
+
+
 @pytest.mark.behaviour("B52", "B32", "B36")
 async def test_a_roll_back_over_a_compaction_brings_back_what_was_in_the_window_then(memory: Memory) -> None:
     session = memory.session("s1", system=SYSTEM)
