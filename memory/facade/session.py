@@ -110,7 +110,10 @@ class Session:
         return await (await self._conversation()).append(messages, in_history=bool(in_history))
 
     async def update(self, message_id: str, **changes: Any) -> Message:
-        """Change what a message says: `content`, `reasoning`, `tool_calls`, `usage`, `finish_reason`, `metadata`, `name`. Its number stays (B26)."""
+        """Change what a message says: `content`, `reasoning`, `tool_calls`, `usage`, `finish_reason`, `metadata`, `name`. Its number stays (B26).
+
+        A whole message (`**message.model_dump()`) does too: what of it cannot be changed, its id and its role among it, stays as it is stored.
+        """
         return await (await self._conversation()).update(door.identifier("message_id", message_id), changes_of(changes))
 
     def stream(self, *, role: Literal["assistant", "user"] = "assistant", message_id: str | None = None) -> MessageStream:

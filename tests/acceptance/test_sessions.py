@@ -398,6 +398,22 @@ async def test_a_roll_back_leaves_what_came_before(memory: Memory) -> None:
     assert [item.excluded for item in (await session.history()).items] == [None, None, "invalid_response", "invalid_response"]
 
 
+@pytest.mark.behaviour("B26")
+async def test_a_change_may_be_a_whole_message_and_what_cannot_change_stays(memory: Memory) -> None:
+    session = memory.session("s1", system=SYSTEM)
+    call = {"id": "c1", "name": "look", "arguments": "{}"}
+    await session.append([assistant("a", "a1", tool_calls=[call]), {"id": "t1", "role": "tool", "tool_call_id": "c1", "content": "r"}])
+    before = (await session.context()).messages
+    for message in before:
+        assert await session.update(str(message.id), **message.model_dump()) == message
+        other = {"id": "other", "role": "user", "tool_call_id": "c2", "is_summary": True, "content": "changed"}
+        assert await session.update(str(message.id), **message.model_dump() | other) == message.model_copy(update={"content": "changed"})
+    assert [item.number for item in (await session.history(ids=["a1", "t1"])).items] == [2, 3]
+    for wrong in ({"role": "user"}, {"role": "user", "content": "x", "sequence": 1}):
+        with pytest.raises(InvalidInput, match="role|sequence"):
+            await session.update("a1", **wrong)
+
+
 @pytest.mark.behaviour("B43", "B45")
 @pytest.mark.parametrize("tools", ["search", [1], [{"a": {1, 2}}], {"name": "search"}])
 async def test_what_is_no_schema_of_a_tool_is_refused_by_name(memory: Memory, tools: Any) -> None:
