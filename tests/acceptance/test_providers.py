@@ -10,6 +10,7 @@ import pytest
 
 from memory import InvalidInput, Memory, Message
 from memory.domain.errors import PartsFailed
+from memory.domain.message import Role
 from memory.facade.providers import (
     BufferProvider,
     CompositeProvider,
@@ -250,6 +251,31 @@ async def test_a_buffer_s_budget_is_applied_when_it_is_read(memory: Memory) -> N
     await BufferProvider(memory, max_tokens=10).write([r("aaaa"), q("bbbb"), r("cccc")])
     assert texts(await BufferProvider(memory, max_tokens=10).read()) == ["bbbb", "cccc"]
     assert texts(await BufferProvider(memory).read()) == ["aaaa", "bbbb", "cccc"]
+
+
+@pytest.mark.behaviour("C22", "C30")
+async def test_no_more_is_shown_than_is_kept_however_many_write_at_once(memory: Memory) -> None:
+    async def run(provider: SessionProvider, number: int) -> None:
+        async with provider.turn(f"q{number}") as turn:
+            turn.add(r(f"r{number}"))
+
+    for provider in (BufferProvider(memory, max_messages=8), SlidingWindowProvider(memory, max_turns=4)):
+        await asyncio.gather(*(run(provider, number) for number in range(20)))
+        shown = texts(await provider.read())
+        assert len(shown) == 8
+        assert len(await said(memory, f"{provider.type}/default")) == 40
+        await provider.write([*await provider.read(), Message(role=Role.USER, content="next")])
+        assert texts(await provider.read()) == [*shown[1:], "next"] if provider.type == "buffer" else [*shown[2:], "next"]
+
+
+@pytest.mark.behaviour("C52")
+@each_provider
+async def test_what_a_run_is_given_is_checked_before_it_begins(memory: Memory, kind: str) -> None:
+    given: list[dict[str, Any]] = [{"tags": "work"}, {"agent": ""}, {"system": 5}, {"limit": 0}, {"query": 1}]
+    for wrong in given:
+        with pytest.raises(InvalidInput, match=next(iter(wrong))):
+            async with EACH[kind](memory).turn("hello", **wrong):
+                raise AssertionError("the run has begun")
 
 
 @pytest.mark.behaviour("C17", "C18", "C19", "C24", "AC-C13")

@@ -410,7 +410,7 @@ async def test_a_change_may_be_a_whole_message_and_what_cannot_change_stays(memo
         assert await session.update(str(message.id), **message.model_dump() | other) == message.model_copy(update={"content": "changed"})
     assert [item.number for item in (await session.history(ids=["a1", "t1"])).items] == [2, 3]
     for wrong in ({"role": "user"}, {"role": "user", "content": "x", "sequence": 1}):
-        with pytest.raises(InvalidInput, match="role|sequence"):
+        with pytest.raises(InvalidInput, match=r"role|sequence"):
             await session.update("a1", **wrong)
 
 

@@ -9,7 +9,7 @@ from typing import ClassVar
 from memory.domain import door
 from memory.domain.message import Message
 from memory.facade.memory import Memory
-from memory.facade.providers.provider import Held, Messages, SessionProvider, spoken
+from memory.facade.providers.provider import Held, Messages, SessionProvider, spoken, trimmed
 from memory.facade.session import Session
 from memory.orchestrator.conversations.conversation import Conversation
 from memory.policies.window import fitted, newest
@@ -59,7 +59,7 @@ class BufferProvider(SessionProvider):
         await self._sow()
 
     async def _shown(self, held: Held, query: str | None) -> list[Message]:
-        messages = await super()._shown(held, query)
+        messages = trimmed(await super()._shown(held, query), self._max_messages)  # of writers at once each keeps what the others said
         return messages if self._max_tokens is None else await fitting(held.session, messages, self._max_tokens)
 
     async def _store(self, held: Held, conversation: Conversation, messages: list[Message], new: bool) -> list[str]:

@@ -11,8 +11,8 @@ from uuid import uuid4
 from memory.domain import door
 from memory.domain.errors import InvalidInput, PartsFailed
 from memory.domain.message import Message
-from memory.facade.providers.provider import HELD, Messages, Provider, ProviderEntry, described_as, read_asked, spoken, trimmed
-from memory.facade.providers.turn import DEFAULT, TakesTurns, written_new
+from memory.facade.providers.provider import HELD, Messages, Provider, ProviderEntry, read_asked, spoken, trimmed
+from memory.facade.providers.turn import DEFAULT, TakesTurns, described_as, written_new
 from memory.orchestrator.conversations.events import copy_of
 from memory.policies.aligning import aligned, begins_at, merged
 

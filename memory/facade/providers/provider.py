@@ -16,7 +16,7 @@ from memory.domain.shapes import messages_of
 from memory.domain.shown import Shown
 from memory.facade.access import MAX_QUERY_BYTES
 from memory.facade.memory import Memory
-from memory.facade.providers.turn import DEFAULT, TakesTurns
+from memory.facade.providers.turn import DEFAULT, TakesTurns, described_as
 from memory.facade.session import Given, Session
 from memory.orchestrator.conversations.conversation import Conversation
 from memory.orchestrator.conversations.events import copy_of
@@ -209,11 +209,6 @@ def read_asked(limit: int | None, query: str | None, tags: Sequence[str]) -> tup
     most = None if limit is None else door.whole_limit(limit, default=0)
     asked = None if query is None else door.text("query", query, max_bytes=MAX_QUERY_BYTES)
     return most, asked, set(door.tags(door.sequence("tags", tags)))
-
-
-def described_as(tags: Sequence[str], agent: str | None) -> dict[str, tuple[str, ...] | str | None]:
-    """What a write says of a session, checked."""
-    return {"tags": tuple(door.tags(door.sequence("tags", tags))), "agent": None if agent is None else door.identifier("agent", agent)}
 
 
 def spoken(messages: Messages) -> list[Message]:

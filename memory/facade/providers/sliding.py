@@ -33,6 +33,8 @@ class SlidingWindowProvider(SessionProvider):
 
     async def _shown(self, held: Held, query: str | None) -> list[Message]:
         messages = await super()._shown(held, query)
+        units = turns(messages)  # of writers at once each keeps what the others said
+        messages = [messages[at] for unit in units[max(0, len(units) - self._max_turns) :] for at in unit]
         if self._max_tokens is None:
             return messages
         context = await held.session.context(self._max_tokens, by="turns")
