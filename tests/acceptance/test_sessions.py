@@ -398,6 +398,26 @@ async def test_a_roll_back_leaves_what_came_before(memory: Memory) -> None:
     assert [item.excluded for item in (await session.history()).items] == [None, None, "invalid_response", "invalid_response"]
 
 
+@pytest.mark.behaviour("B28", "B51", "B52")
+async def test_layers_have_no_summary_that_was_excluded_or_rolled_back(memory: Memory) -> None:
+    async def shown() -> list[str]:
+        return [str(message.id) for message in (await session.context(layered=True)).messages]
+
+    session = memory.session("s1", system=SYSTEM)
+    for number in range(1, 4):
+        await session.append(user(f"m{number}", f"m{number}"))
+        await session.compact(summary(f"sum{number}"), keep_last=0)
+    here = await session.checkpoint()
+    await session.compact(summary("sum4"), keep_last=0)
+    assert await shown() == ["system", "sum1", "sum2", "sum3", "sum4"]
+    await session.roll_back(here)
+    assert await shown() == ["system", "sum1", "sum2", "sum3"]
+    await session.exclude("sum3")
+    assert await shown() == ["system", "sum1", "sum2"]
+    await session.restore("sum3")
+    assert await shown() == ["system", "sum1", "sum2", "sum3"]
+
+
 @pytest.mark.behaviour("B26")
 async def test_a_change_may_be_a_whole_message_and_what_cannot_change_stays(memory: Memory) -> None:
     session = memory.session("s1", system=SYSTEM)

@@ -70,13 +70,20 @@ class Conversation(Compacting):
             window, degraded = remembered, [f"{error}; shown is what was last seen of the session here"]
         self._known = window.state.window
         if asked.layered:
-            asked = replace(asked, earlier=[made.summary for made in await self.compactions() if not made.summary.is_empty])  # erased ones
+            asked = replace(asked, earlier=await self._earlier_summaries())
         version = window.state.after.version
         told = read_out(window.arranged, window.costs, window.said_by_then, window.count, version, asked, self._counter, of_tools)
         messages = await self._whole(window, told.messages)
         if len(messages) < len(told.messages):  # some were erased meanwhile
             return await self.context(asked, tools=tools)
         return replace(told, messages=[copy_of(message) async for message in paced(messages, COPIED)], degraded=degraded)
+
+    async def _earlier_summaries(self) -> list[Message]:
+        """The summaries that compactions archived or that are in the window: none that was erased, taken out by hand or rolled back (B28, B51)."""
+        events = [event for event in await self._made() if not event.is_redacted]
+        told = zip(events, await self._history.gone(events), strict=True)
+        whole = await self._log.whole([event for event, gone in told if gone.excluded is None])
+        return [message for event in whole if (message := event.message) is not None and not message.is_empty]
 
     async def history(self, asked: HistoryAsked) -> HistoryPage:
         self._record, page = await self._history.page(asked, self._same_life())
