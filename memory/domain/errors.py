@@ -185,7 +185,7 @@ class AddFailed(MemoryTiersError):
     each raised, in the same order."""
 
     def __init__(self, failed: int, entries: int, causes: Sequence[tuple[str, BaseException]]) -> None:
-        said = "; ".join(f"'{name}': {error}" for name, error in causes[:NAMED])
+        said = "; ".join(f"'{name}': {str(error) or type(error).__name__}" for name, error in causes[:NAMED])
         more = f" and {len(causes) - NAMED} more" if len(causes) > NAMED else ""
         super().__init__(f"failed to add {failed} of {entries} entries: {said}{more}")
         self.stores = tuple(name for name, _ in causes)

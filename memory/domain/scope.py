@@ -54,6 +54,8 @@ class Scope(door.Checked):
     @classmethod
     def of(cls, kind: str, id: str, object_type: str | None = None) -> Scope:  # noqa: A002 - the field's own name
         door.one_of("scope kind", kind, ScopeKind)
+        if not isinstance(id, str):
+            raise InvalidInput(f"{ScopeKind(kind)}_id", f"must be text, not {type(id).__name__}")
         return cls(kind=ScopeKind(kind), id=id, object_type=object_type)
 
     @classmethod
@@ -86,6 +88,8 @@ class Scope(door.Checked):
     @classmethod
     def parse(cls, text: str) -> Scope:
         """The scope of a canonical form."""
+        if not isinstance(text, str):
+            raise InvalidInput("scope", f"must be text, not {type(text).__name__}")
         kind, colon, rest = text.partition(":")
         if not colon:
             raise InvalidInput("scope", f"{text[:40]!r} should look like user:ada, session:s1 or object:ticket:t1")

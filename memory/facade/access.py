@@ -223,7 +223,12 @@ class Access:
         With `anywhere` instead of a scope, what is asked of the whole tenant."""
         scopes = [] if anywhere else scopes_of(scope)
         session = None if session_id is None else Scope.session(session_id)
-        if include_narrower and self.config.inclusion_rules and session is not None and any(s.kind is ScopeKind.USER for s in scopes):
+        if (
+            flag("include_narrower", include_narrower)
+            and self.config.inclusion_rules
+            and session is not None
+            and any(s.kind is ScopeKind.USER for s in scopes)
+        ):
             scopes.append(session)
         asked = Asked(
             tenant=self.tenant,
@@ -292,7 +297,7 @@ class Access:
             asked = replace(asked, types=asked.types or preferred.types, tags=tuple(dict.fromkeys(asked.tags + preferred.tags)))
         expanding, stages = flag("expand", expand), stages_of(rerank)
         advised = self.engine.advised if advisor is None else self.engine.advised.by(advisor)
-        found = await advised.search(asked, text, explain=explain, expand=expanding, stages=stages)
+        found = await advised.search(asked, text, explain=flag("explain", explain), expand=expanding, stages=stages)
         if asked.as_of is None and asked.known_at is None:
             self.engine.accesses.note(self.tenant, [hit.entry.id for hit in found if isinstance(hit, FoundEntry)])
         return found

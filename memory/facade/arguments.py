@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from datetime import datetime, timedelta
-from typing import Any
+from typing import Any, TypeVar
 
 from pydantic import TypeAdapter, ValidationError
 
@@ -22,6 +22,8 @@ Moment = datetime | str | int | float
 """An aware datetime, ISO 8601 text with a zone, or a number of seconds since 1970, not below 10^8."""
 
 _AGENT = re.compile(r"[A-Za-z0-9_-]{1,64}")
+F = TypeVar("F", bound=Callable[..., Any])
+
 _LENGTH: TypeAdapter[timedelta] = TypeAdapter(Duration)
 
 
@@ -49,6 +51,12 @@ def draft_of(given: EntryDraft | Mapping[str, Any]) -> EntryDraft:
 def flag(field: str, value: object) -> bool:
     if not isinstance(value, bool):
         raise InvalidInput(field, f"must be True or False, not {type(value).__name__}")
+    return value
+
+
+def function(field: str, value: F) -> F:
+    if not callable(value):
+        raise InvalidInput(field, f"must be a function, not {type(value).__name__}")
     return value
 
 

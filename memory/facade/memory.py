@@ -16,7 +16,7 @@ from memory.domain.scope import Scope
 from memory.domain.session import FoundMessages
 from memory.facade.access import BROWSE_LIMIT, MAX_QUERY_BYTES, RETRIEVE_LIMIT, SEARCH_LIMIT, Access
 from memory.facade.admin import Admin
-from memory.facade.arguments import Moment, consistency_of, draft_of, flag, id_of, ids_of, length, moment, real, scope_of
+from memory.facade.arguments import Moment, consistency_of, draft_of, flag, function, id_of, ids_of, length, moment, real, scope_of
 from memory.facade.artifacts import Artifacts
 from memory.facade.build import as_advisor, as_counter, as_embedder, as_gate, as_policy, as_reranker, build_engine, check_adapters
 from memory.facade.commands import Commands
@@ -695,7 +695,7 @@ class Memory:
             id_of(entry_id),
             scope_of(to),
             overrides=overrides,
-            delete_original=delete_original,
+            delete_original=flag("delete_original", delete_original),
             consistency=consistency_of(consistency),
         )
 
@@ -719,11 +719,11 @@ class Memory:
         return await self._engine.derivation.compact(
             self.tenant,
             ids_of(entry_ids),
-            callback,
+            function("callback", callback),
             target_scope=None if target_scope is None else scope_of(target_scope),
             tags=patch.get("tags"),
             metadata=patch.get("metadata"),
-            delete_sources=delete_sources,
+            delete_sources=flag("delete_sources", delete_sources),
             consistency=consistency_of(consistency),
         )
 

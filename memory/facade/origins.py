@@ -90,6 +90,8 @@ def _layers(source: str | os.PathLike[str] | Mapping[str, Any] | None, environ: 
     if isinstance(source, Mapping):
         return [_environment(environ), Layer(dict(source), _said("argument"))]
     if source is not None:
+        if not isinstance(source, str | os.PathLike):
+            raise ConfigError(f"the config must be a URL, a path, a mapping or a MemoryConfig, not {type(source).__name__}")
         url = _url_of(os.fspath(source), folder)
         if url is None:
             return [_file(folder / os.fspath(source)), _environment(environ)]

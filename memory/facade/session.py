@@ -15,7 +15,7 @@ from memory.domain.scope import Scope
 from memory.domain.session import Compaction, Context, FoundMessages, HistoryPage, SessionInfo
 from memory.domain.shapes import messages_of
 from memory.facade.access import MAX_QUERY_BYTES, SEARCH_LIMIT, Access
-from memory.facade.arguments import changes_of, flag
+from memory.facade.arguments import changes_of, flag, function
 from memory.facade.recalling import found_for, room_for, with_recalled
 from memory.facade.runs import Runs
 from memory.facade.streaming import MessageStream
@@ -284,6 +284,7 @@ class Session:
         compaction was first, that one is returned. Where it says nothing or asks for a tool, the earlier summary stands for them too (B48). Raises
         `CompactionError` where there is no summary; then nothing has changed.
         """
+        function("summarise", summarise)
         if isinstance(keep_last, bool) or not isinstance(keep_last, int):
             raise InvalidInput("keep_last", "must be a whole number")
         return await (await self._conversation()).compact(
@@ -305,7 +306,7 @@ class Session:
         """
         if not isinstance(policy, Threshold | MessageThreshold | TurnThreshold | CompactingSettings):
             raise InvalidInput("policy", f"must be a Threshold, MessageThreshold, TurnThreshold or CompactingSettings, not {type(policy).__name__}")
-        return await (await self._conversation()).compact_if_needed(policy, summarise, tools=_schemas(tools))
+        return await (await self._conversation()).compact_if_needed(policy, function("summarise", summarise), tools=_schemas(tools))
 
     async def compactions(self) -> list[Compaction]:
         """Every compaction of the session, the first one first."""

@@ -136,13 +136,13 @@ class Derivation:
         return replace(record, body={**record.body, COPIED_VERSION: source.version, MADE_OF: oldest_in([source]), OVERRIDES: _digest(overrides)})
 
     async def _promoted(self, tenant: str, entry_id: str, target: Scope, asked: str) -> Entry:
-        """What an entry that is gone was promoted to; raises `NotFound` naming that entry where it was not."""
-        born_in = self._placement.topology.home(self._placement.kinds.of(ENTRIES).route(target.kind).tier)
-        located = await self._placement.locate(ENTRIES, _promoted_key(tenant, entry_id, target), born_in=born_in)
-        if located.record is None:
-            raise NotFound(entry_id)
-        _check_overrides(located.record, asked)
-        return entry_of(await self._entries.live_record(tenant, located.key.id))
+        """What an entry that is gone was promoted to; raises `NotFound` naming that entry where it was not, or where what was made is hidden too."""
+        try:
+            made = await self._entries.live_record(tenant, _promoted_key(tenant, entry_id, target).id)
+        except NotFound:  # it was not promoted, or the copy is hidden: one expires with its original
+            raise NotFound(entry_id) from None
+        _check_overrides(made, asked)
+        return entry_of(made)
 
     async def compact(
         self,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from memory import CompactionError, Conflict, Entry, InvalidInput, NotFound, Scope
+from memory import CompactionError, Conflict, Entry, InvalidInput, NotFound, Scope, Threshold
 from memory.facade.memory import Memory
 from memory.ports.contract.cells import cells
 from tests.acceptance.support import DAY, EVERY_KIND, HOUR, SESSION, USER, Clock, contents, everything_stored
@@ -239,3 +239,19 @@ async def test_compaction_calls_nothing_but_the_callback(memory: Memory) -> None
     ids = [s.id for s in await _sources(memory)]
     await memory.compact(ids, lambda entries: calls.append(len(entries)) or "whole")  # type: ignore[func-returns-value]
     assert calls == [2]
+
+
+@pytest.mark.behaviour("A77", "A78")
+@pytest.mark.parametrize("callback", [None, "a summary"])
+async def test_what_is_no_function_is_refused_by_name(memory: Memory, callback: object) -> None:
+    sources = await _sources(memory)
+    with pytest.raises(InvalidInput, match="callback: must be a function"):
+        await memory.compact([s.id for s in sources], callback)  # type: ignore[arg-type]
+    with pytest.raises(InvalidInput, match="callback: must be a function"):
+        await memory.compact(["nothing"], callback)  # type: ignore[arg-type]
+    session = memory.session("s1")
+    await session.append([{"role": "user", "content": "tea"}, {"role": "assistant", "content": "Noted."}])
+    with pytest.raises(InvalidInput, match="summarise: must be a function"):
+        await session.compact(callback, keep_last=1)  # type: ignore[arg-type]
+    with pytest.raises(InvalidInput, match="summarise: must be a function"):
+        await session.compact_if_needed(Threshold(100), callback)  # type: ignore[arg-type]

@@ -11,7 +11,7 @@ import pytest
 from memory import Entry, EntryDraft, InvalidInput, MemoryTiersError, Scope
 from memory.facade.memory import Memory
 from memory.ports.contract.cells import cells
-from tests.acceptance.support import USER, everything_stored, watching
+from tests.acceptance.support import SESSION, USER, everything_stored, watching
 
 Path = Callable[[Memory, Entry, Any], Awaitable[Any]]
 
@@ -314,3 +314,38 @@ async def test_a_draft_changed_after_it_was_checked_is_checked_again(plain: Memo
     read = await plain.get(entry.id)
     assert read is not None
     assert (read.metadata, read.tags) == ({"a": [1]}, ["t"])
+
+
+@pytest.mark.behaviour("A37", "A63", "A84")
+@pytest.mark.parametrize("wrong", ["no", 0, 1, None])
+async def test_a_switch_is_on_or_off_and_nothing_is_deleted_for_another_word(memory: Memory, wrong: Any) -> None:
+    first = await memory.write("kept", scope=SESSION)
+    with pytest.raises(InvalidInput, match="delete_original: must be True or False"):
+        await memory.promote(first.id, USER, delete_original=wrong)
+    with pytest.raises(InvalidInput, match="delete_sources: must be True or False"):
+        await memory.compact([first.id], lambda entries: "made", delete_sources=wrong)
+    with pytest.raises(InvalidInput, match="include_narrower: must be True or False"):
+        await memory.retrieve(USER, include_narrower=wrong)
+    with pytest.raises(InvalidInput, match="include_narrower: must be True or False"):
+        await memory.search("kept", scope=USER, include_narrower=wrong)
+    with pytest.raises(InvalidInput, match="explain: must be True or False"):
+        await memory.search("kept", scope=USER, explain=wrong)
+    assert [entry.content for entry in await memory.retrieve(SESSION)] == ["kept"]
+    assert await memory.retrieve(USER) == []
+
+
+@pytest.mark.behaviour("A1", "A2", "A38")
+@pytest.mark.parametrize("wrong", [5, None, b"ada"], ids=repr)
+async def test_what_is_no_id_of_a_scope_is_refused_by_the_name_of_that_id(memory: Memory, wrong: Any) -> None:
+    for kind in ("session", "user", "workspace", "org"):
+        with pytest.raises(InvalidInput, match=f"^{kind}_id: must be text"):
+            getattr(Scope, kind)(wrong)
+    with pytest.raises(InvalidInput, match=r"^object_id: must be text"):
+        Scope.object("ticket", wrong)
+    with pytest.raises(InvalidInput, match=r"^object_type: "):
+        Scope.object(wrong, "t1")
+    with pytest.raises(InvalidInput, match=r"^scope: must be text"):
+        Scope.parse(wrong)
+    if wrong is not None:
+        with pytest.raises(InvalidInput, match=r"^session_id: must be text"):
+            await memory.retrieve(USER, include_narrower=True, session_id=wrong)

@@ -78,6 +78,31 @@ async def test_facts_of_a_batch_that_is_told_twice_are_kept_once(memory: Memory)
     assert await contents(memory, "user:ada") == ["I sail", "I sail"], "said again later it is another fact"
 
 
+@pytest.mark.behaviour("E9", "E71", "AC-E41")
+async def test_words_of_which_a_model_says_another_thing_when_it_reads_them_again_are_kept_once_and_hold_up_nothing(memory: Memory) -> None:
+    answers: list[list[dict[str, Any]]] = [
+        [{"content": "Ada likes tea", "metadata": {"sure": 0.9}}, {"content": "Ada sails"}],
+        [{"content": "Ada likes tea", "metadata": {"sure": 0.8}}, {"content": "Ada sails"}, {"content": "Ada sails", "metadata": {"n": 1}}],
+        [{"content": "Ada is well"}],
+    ]
+
+    def wavers(prompt: Any) -> str:
+        return json.dumps(answers.pop(0) if len(answers) > 1 else answers[0])
+
+    store = NamedStore("ada", memory.scoped("user:ada"), writable=True, extraction=Extraction(EveryTurn()))
+    for _ in range(2):  # as a process that died before it noted how far it had come, and the next
+        manager = MemoryManager([store], model=wavers)
+        recording = await manager.record(run_id="r1")
+        await recording.add(user("I like tea, and I sail"))
+        await recording.flush()
+    assert sorted(await contents(memory, "user:ada")) == ["Ada likes tea", "Ada sails"]
+    await recording.add(user("I am well"))
+    await recording.flush()
+    assert sorted(await contents(memory, "user:ada")) == ["Ada is well", "Ada likes tea", "Ada sails"]
+    (tea,) = await memory.retrieve("user:ada", metadata={"sure": 0.9})
+    assert tea.content == "Ada likes tea", "as it was learnt first"
+
+
 @pytest.mark.behaviour("E65", "E70", "E81")
 async def test_the_log_of_a_session_is_told_to_each_store_from_its_mark_by_whichever_process(memory: Memory) -> None:
     ready, down = Heard(), Heard()

@@ -283,3 +283,17 @@ async def test_promoting_again_after_the_original_went_with_it_returns_the_same_
     assert await memory.promote(source.id, USER, delete_original=True) == first
     with pytest.raises(NotFound, match=source.id):
         await memory.promote(source.id, ORG)
+
+
+@pytest.mark.behaviour("A66", "A71", "A72")
+@pytest.mark.parametrize("overrides", [{}, {"content": "other words"}], ids=["again", "with other overrides"])
+async def test_an_original_that_expired_together_with_its_copy_is_not_found_by_its_own_id(
+    memory: Memory, clock: Clock, overrides: dict[str, Any]
+) -> None:
+    source = await memory.write("for an hour", scope=SESSION, expires_at=clock.moment + HOUR)
+    copy = await memory.promote(source.id, USER)
+    clock.advance(DAY)
+    with pytest.raises(NotFound, match=source.id) as said:
+        await memory.promote(source.id, USER, **overrides)
+    assert copy.expires_at == source.expires_at
+    assert said.value.entry_id == source.id

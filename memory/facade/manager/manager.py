@@ -88,6 +88,7 @@ class MemoryManager:
         self._own_tools = self._made(_setting("search_tool", search_tool, SearchTool), _setting("add_tool", add_tool, AddTool))
         self._tools: list[Tool] | None = None
         self._opening = asyncio.Lock()
+        self._initialized = set[str]()
         self._behind: set[asyncio.Task[None]] = set()
         if memory is not None and not isinstance(memory, Memory):
             raise InvalidInput("memory", f"must be a Memory, not {type(memory).__name__}")
@@ -115,13 +116,15 @@ class MemoryManager:
         return self._injection
 
     async def open(self) -> None:
-        """Initialize the stores that ask for it, each once, in their order, and take their tools; what one raises is raised (E6, E7)."""
+        """Initialize the stores that ask for it, each once, in their order, and take their tools; what one raises is raised, and opening
+        again goes on with that one (E6, E7)."""
         async with self._opening:
             if self._tools is not None:
                 return
             for store in self.stores:
-                if store.can("initialize"):
+                if store.can("initialize") and store.name not in self._initialized:
                     await store.call("initialize")
+                    self._initialized.add(store.name)
             more = [tool for store in self.stores if store.can("get_tools") for tool in await store.call("get_tools")]
             self._tools = distinct([*self._own_tools, *more])
         if self._memory is not None:
@@ -376,10 +379,12 @@ class MemoryManager:
         made = []
         if searching is not None:
             tool_name("search_tool.name", searching.name)
+            door.text("search_tool.description", searching.description)
             scope = self.stores if searching.stores is None else self._allowed("search_tool.stores", searching.stores)
             made.append(self._search_tool(searching, scope))
         if adding is not None:
             tool_name("add_tool.name", adding.name)
+            door.text("add_tool.description", adding.description)
             flag("wait_for_writes", adding.wait_for_writes)
             scope = [store for store in self.stores if store.takes_texts]
             if not scope:

@@ -11,10 +11,12 @@ import os
 import re
 import threading
 import time
+import unicodedata
 import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from hashlib import sha256
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -23,6 +25,7 @@ from memory.domain.errors import CorruptRecord, InvalidInput
 from memory.facade.manager.stores import StoreEntry, content_of
 
 FOLDER = Path("~/.memory-tiers")
+LONGEST_SLUG = 50
 _UNFIT = re.compile(r"\.\.+|[^\w.-]", re.ASCII)
 
 
@@ -89,7 +92,7 @@ class JsonStore:
             return list(self._held)
         try:
             records = json.loads(self._path.read_text(encoding="utf-8"))
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             raise self._damaged(None, f"no JSON: {error}") from None
         if not isinstance(records, list):
             raise self._damaged(None, f"must be a list of records, not {type(records).__name__}")
@@ -125,9 +128,9 @@ class MarkdownStore:
     """
 
     def __init__(self, folder: Path | str, namespace: str = "notes", *, strategy: Strategy | None = None) -> None:
-        if not _UNFIT.sub("", door.identifier("namespace", namespace)).strip("."):
+        if not any(map(str.isalnum, door.identifier("namespace", namespace))):
             raise InvalidInput("namespace", "must have a letter or a digit")
-        self._folder = Path(folder).expanduser() / _UNFIT.sub("_", namespace).lstrip(".")
+        self._folder = Path(folder).expanduser() / _folder_of(namespace)
         self._strategy = strategy
         self._turn = threading.Lock()
 
@@ -138,15 +141,23 @@ class MarkdownStore:
         """
         heading, _, rest = content_of(content).strip().partition("\n")
         with self._turn:
-            path = self._folder / f"{_slug(heading)}.md"
+            path = self._folder / f"{_slug(heading) or self._unnamed()}.md"
             before = path.read_text(encoding="utf-8") if path.exists() else f"{heading}\n"
-            said = f"{before.rstrip()}\n{rest.strip()}\n" if rest.strip() else before
+            more = _lines_to_add(heading, rest.strip(), before)
+            said = f"{before.rstrip()}\n{more}\n" if more else before
             if not path.exists() or said != before:
                 self._folder.mkdir(parents=True, exist_ok=True)
                 _replace(path, said)
                 if self._strategy is not None:
                     self._strategy.index(path.name, said)
         return path.name
+
+    def _unnamed(self) -> str:
+        """A name that no note has, for one whose first line makes none."""
+        at = time.time_ns() // 1_000_000
+        while (self._folder / f"entry-{at}.md").exists():
+            at += 1
+        return f"entry-{at}"
 
     def search(self, query: str, *, limit: int = 10) -> list[StoreEntry]:
         """Whole notes by how many words of the query they have, among equals the one written last."""
@@ -157,7 +168,7 @@ class MarkdownStore:
 
 
 def _found(texts: Sequence[_Text], query: str, limit: int, strategy: Strategy | None) -> list[StoreEntry]:
-    limit = door.whole_limit(limit, default=len(texts))
+    query, limit = door.text("query", query), door.whole_limit(limit, default=len(texts))
     if strategy is None:
         asked = _words(query)
         scored = [(float(len(asked & _words(text.content))), text) for text in texts]
@@ -169,13 +180,38 @@ def _found(texts: Sequence[_Text], query: str, limit: int, strategy: Strategy | 
 
 
 def _words(text: str) -> set[str]:
-    return set(re.findall(r"\w+", text.casefold()))
+    return set(_in_order(text))
+
+
+def _in_order(text: str) -> list[str]:
+    """The words of a text, each whole: a mark, as a vowel sign of Devanagari, belongs to its letter (E90)."""
+    kept = " "
+    for c in unicodedata.normalize("NFC", text.casefold()):
+        kept += c if c == "_" or c.isalnum() or (kept[-1] != " " and unicodedata.category(c)[0] == "M") else " "
+    return kept.split()
+
+
+def _folder_of(namespace: str) -> str:
+    """A folder's name that no other namespace has: where some of it no folder may have, a digest of all of it stands behind the rest."""
+    fit = _UNFIT.sub("_", namespace).lstrip(".")
+    return fit if fit == namespace else f"{fit}-{sha256(namespace.encode()).hexdigest()[:8]}"
 
 
 def _slug(heading: str) -> str:
-    """A file's name of a first line (E93)."""
-    words = re.findall(r"\w+", heading.lstrip("#").casefold())
-    return "-".join(words)[:50].strip("-") or f"entry-{time.time_ns() // 1_000_000}"
+    """A file's name of a first line (E93); empty where there is no word in it."""
+    return _named(heading)[:LONGEST_SLUG].strip("-")
+
+
+def _named(heading: str) -> str:
+    return "-".join(_in_order(heading.lstrip("#")))
+
+
+def _lines_to_add(heading: str, rest: str, note: str) -> str:
+    """What a text adds to the note of its name: the lines behind the first, and the first too where only its beginning is the note's name and the
+    note has it not."""
+    named = _named(heading)
+    is_there = len(named) <= LONGEST_SLUG or any(_named(line) == named for line in note.splitlines())
+    return rest if is_there else f"{heading}\n{rest}".strip()
 
 
 def _replace(path: Path, text: str) -> None:

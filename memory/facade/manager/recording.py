@@ -18,7 +18,7 @@ from memory.facade.manager.spans import span
 from memory.facade.manager.spool import Come, Numbered, Spool
 from memory.facade.manager.stores import NamedStore
 from memory.facade.session import Given, Session
-from memory.policies.extracting import Extracted, key_of
+from memory.policies.extracting import Extracted, MessageFilter, key_of
 
 log = logging.getLogger(__name__)
 
@@ -90,7 +90,7 @@ class Attachment:
             batch, behind = await self._spool.since(mark, until)
             if behind == mark:
                 return count
-            kept = [(number, left) for number, message in batch if (left := self._settings.filter(message)) is not None]
+            kept = [(number, left) for number, message in batch if (left := self._left_of(message)) is not None]
             if kept and until is None and self._settings.extractor is not None:
                 self._come = await self._spool.tells(self._store.name, mark, behind)
                 if (self._come.mark, self._come.until) != (mark, behind):
@@ -100,6 +100,11 @@ class Attachment:
                 self._failures = self._waited = 0
                 count += len(kept)
             self._come, self._owes_note = Come(behind), True
+
+    def _left_of(self, message: Message) -> Message | None:
+        """What the filter leaves: a copy, so that neither a filter nor a store changes what others are told, or this one again (E64, E67)."""
+        leaves = self._settings.filter
+        return leaves(message if isinstance(leaves, MessageFilter) else message.model_copy(deep=True))
 
     def _came_of(self, heard: Sequence[Message]) -> Provenance:
         """Where facts of these messages come from: what tools brought is among it also where it is left out, for others repeat it."""

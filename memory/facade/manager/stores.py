@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping, Sequence
+from copy import deepcopy
 from dataclasses import dataclass, field
 from typing import Any
 
 from memory.domain import door
 from memory.domain.checked import Checked
-from memory.domain.errors import InvalidInput, Unsupported
+from memory.domain.errors import Conflict, InvalidInput, Unsupported
 from memory.domain.provenance import UNSAID, Provenance
 from memory.domain.shown import Shown
 from memory.facade.manager.extraction import Extraction, resolved
@@ -124,6 +125,7 @@ class NamedStore:
     ) -> Checked | None:
         """Keep one text, with what the store takes of its provenance and its key. Of a scope of a memory what was near it and what came of that,
         where that is asked for and something was."""
+        metadata = None if metadata is None else deepcopy(dict(metadata))  # its own: what it does to them is no matter of another's
         more: dict[str, Any] = {"provenance": provenance} if self.takes_provenance else {}
         more |= {"key": key} if key is not None else {}
         if not (check and _is_view(self.store)):
@@ -140,6 +142,8 @@ class NamedStore:
         """What it finds, stamped with its name; at most `limit`, or what is configured, or 3 (E21)."""
         most = limit or self.limit or LIMIT
         found = await self.call("search", query, limit=most)
+        if isinstance(found, str | bytes | Mapping):
+            raise InvalidInput("search", f"store '{self.name}' returned a {type(found).__name__}, not a list of what it found")
         return [_entry_of(one, self.name) for one in list(found)[:most]]
 
 
@@ -163,14 +167,28 @@ def _writes_to(view: Any) -> Callable[..., Any]:
     async def add(
         content: str, metadata: Mapping[str, Any] | None = None, *, key: str | None = None, provenance: Provenance = UNSAID, **checking: Any
     ) -> Any:
-        return await view.write(content, metadata=metadata, key=key, **provenance.to_arguments(), **checking)
+        try:
+            return await view.write(content, metadata=metadata, key=key, **provenance.to_arguments(), **checking)
+        except Conflict as error:
+            if not _is_kept(error, key):
+                raise
 
     def add_blocking(
         content: str, metadata: Mapping[str, Any] | None = None, *, key: str | None = None, provenance: Provenance = UNSAID, **checking: Any
     ) -> Any:
-        return view.write(content, metadata=metadata, key=key, **provenance.to_arguments(), **checking)
+        try:
+            return view.write(content, metadata=metadata, key=key, **provenance.to_arguments(), **checking)
+        except Conflict as error:
+            if not _is_kept(error, key):
+                raise
 
     return add if inspect.iscoroutinefunction(view.write) else add_blocking
+
+
+def _is_kept(error: Conflict, key: str | None) -> bool:
+    """Whether the same words stand under the key already, with other metadata: a key is of the words alone (decision E71), and a model that reads the
+    same again may say another thing of them."""
+    return key is not None and error.existing_id is not None and error.deleted_at is None
 
 
 def _own(store: Any, name: str) -> Callable[..., Any] | None:

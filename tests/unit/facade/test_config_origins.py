@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -146,6 +147,10 @@ def test_a_missing_file_an_empty_config_and_a_folder_are_refused(tmp_path: Path)
         load("", environ={}, folder=tmp_path)
     with pytest.raises(ConfigError, match="is a folder"):
         load(tmp_path, environ={}, folder=tmp_path)
+    others: list[Any] = [5, b"sqlite:///x.db", [], Path]
+    for wrong in others:
+        with pytest.raises(ConfigError, match="must be a URL, a path, a mapping or a MemoryConfig, not"):
+            load(wrong, environ={}, folder=tmp_path)
     with pytest.raises(ConfigError, match="cannot be a database"):
         load("what?.db", environ={}, folder=tmp_path)
 

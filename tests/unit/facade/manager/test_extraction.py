@@ -180,7 +180,50 @@ async def test_what_is_left_out_is_a_choice() -> None:
     assert MessageFilter(exclude=("image", "reasoning"))(said) == Message(role="user", content=[{"type": "text", "text": "look"}])
     assert MessageFilter(exclude=("text", "image", "reasoning"))(said) is None
     assert MessageFilter(exclude=("text",))(Message(role="user", content=[{"type": "text", "text": "x"}])) is None
+    assert MessageFilter(exclude=("text",))(Message(role="user", content="x")) is None, "one text is one part of text"
     assert said.reasoning == "hm"
+
+
+@pytest.mark.behaviour("E64")
+@pytest.mark.parametrize("exclude", ["tool_use", 5, None, [5], [None]], ids=repr)
+def test_what_is_no_list_of_kinds_is_refused_when_it_is_given(exclude: Any) -> None:
+    with pytest.raises(InvalidInput, match="exclude"):
+        MessageFilter(exclude)
+
+
+@pytest.mark.behaviour("E64")
+async def test_a_list_that_is_changed_later_changes_no_filter() -> None:
+    mine = ["image"]
+    leaves_out = MessageFilter(mine)
+    mine.append("text")
+    assert leaves_out(Message(role="user", content="x")) is not None
+
+
+@pytest.mark.behaviour("E64", "E67", "E74")
+async def test_a_store_or_a_filter_that_changes_what_it_is_told_changes_it_for_nobody() -> None:
+    told: list[list[str]] = []
+
+    class Changes(Searched):
+        async def add_messages(self, messages: list[Message], context: Mapping[str, Any]) -> None:
+            told.append([message.text for message in messages])
+            for message in messages:
+                message.content = "changed"
+            messages.clear()
+            if len(told) == 1:
+                raise OSError("down")
+
+    def shouts(message: Message) -> Message:
+        message.content = f"{message.content}!"
+        return message
+
+    other = Heard()
+    changes = named(Changes(), "a", writable=True, extraction=Extraction(EveryTurn(), filter=shouts))
+    manager = MemoryManager([changes, named(other, "b", writable=True, extraction=Extraction(EveryTurn(), filter=lambda message: message))])
+    recording = await manager.record()
+    await turn(manager, recording, "tea")
+    await recording.flush()
+    assert told == [["tea!"], ["tea!"]]
+    assert other.heard == ["tea"]
 
 
 @pytest.mark.behaviour("E65", "E70", "E80")
@@ -348,6 +391,53 @@ async def test_an_answer_that_is_no_list_says_nothing(reply: Any, caplog: pytest
     assert store.added == []
     assert "no JSON array of facts" in caplog.text
     assert await recording.close(), "it was told all the same"
+
+
+@pytest.mark.behaviour("E71", "E84")
+@pytest.mark.parametrize(
+    ("wrong", "left"),
+    [
+        ({"content": "a\0b"}, []),
+        ({"content": "a\ud800b"}, []),
+        ({"content": "x" * 65_537}, []),
+        ({"content": "Ada", "metadata": {"a": float("nan")}}, [("Ada", None)]),
+        ({"content": "Ada", "metadata": {"a": 2**64}}, [("Ada", None)]),
+        ({"content": "Ada", "metadata": {"a": "\0"}}, [("Ada", None)]),
+        ({"content": "Ada", "metadata": {"a": "x" * 65_536}}, [("Ada", None)]),
+    ],
+    ids=["NUL", "surrogate", "long", "NaN", "large number", "NUL in metadata", "long metadata"],
+)
+async def test_what_no_store_may_keep_is_left_out_and_holds_up_nothing(
+    wrong: dict[str, Any], left: list[Any], caplog: pytest.LogCaptureFixture
+) -> None:
+    store = Kept()
+    asked: list[Prompt] = []
+
+    def model(prompt: Prompt) -> str:
+        asked.append(prompt)
+        return json.dumps([wrong, {"content": "Bob", "metadata": {"n": 1}}])
+
+    manager = MemoryManager([named(store, writable=True, extraction=EVERY)], model=model)
+    recording = await manager.record()
+    await turn(manager, recording, "hello")
+    assert store.added == [*left, ("Bob", {"n": 1})]
+    assert "cannot be kept" in caplog.text
+    await recording.flush()
+    assert len(asked) == 1, "the batch is not told again"
+
+
+@pytest.mark.behaviour("E72", "E78", "E87")
+async def test_a_model_that_has_nothing_more_to_say_has_failed_and_keeps_nobody_waiting(caplog: pytest.LogCaptureFixture) -> None:
+    replies = iter(['[{"content": "Bob"}]'])
+    store = Kept()
+    manager = MemoryManager([named(store, writable=True, extraction=EVERY)], model=lambda _: next(replies))
+    recording = await manager.record()
+    async with asyncio.timeout(10):
+        for said in ("one", "two"):
+            await turn(manager, recording, said)
+        await recording.flush()
+    assert store.added == [("Bob", None)]
+    assert "it raised StopIteration" in caplog.text
 
 
 @pytest.mark.behaviour("E85", "E86", "E87")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pytest
@@ -12,7 +12,7 @@ import pytest
 from memory import BlockingMemory, InvalidInput, Memory
 from memory.domain.errors import AddFailed
 from memory.facade.blocking import BlockingMemoryManager
-from memory.facade.manager import AddTool, MemoryManager, MemoryStore, NamedStore, SearchTool, StoreEntry, Tool
+from memory.facade.manager import AddTool, EveryTurn, Extraction, MemoryManager, MemoryStore, NamedStore, SearchTool, StoreEntry, Tool
 from tests.unit.facade.manager.stores import Heard, Kept, Searched, entries, named
 
 
@@ -188,6 +188,57 @@ async def test_a_store_that_fails_is_left_out_and_logged(caplog: pytest.LogCaptu
     assert "store 'odd' returned a object without a content that is text" in caplog.text
 
 
+@pytest.mark.behaviour("E3", "E24")
+@pytest.mark.parametrize("answer", ["Ada", {"content": "Ada"}], ids=["text", "mapping"])
+async def test_what_is_no_list_of_things_found_is_not_taken_for_one(answer: Any, caplog: pytest.LogCaptureFixture) -> None:
+    odd = Searched()
+    odd.found = answer
+    assert texts(await MemoryManager([named(odd, "odd"), named(Searched("rum"), "b")]).search("x")) == [("b", "rum")]
+    assert "store 'odd' returned a" in caplog.text
+
+
+class Cancels(Kept):
+    """A store that ends as cancelled, as one does whose own task was."""
+
+    async def search(self, query: str, *, limit: int) -> Sequence[Any]:
+        raise asyncio.CancelledError
+
+    async def add(self, content: str, metadata: Mapping[str, Any] | None = None) -> None:
+        raise asyncio.CancelledError
+
+
+@pytest.mark.behaviour("E24", "E30", "E58", "E72", "E78")
+async def test_a_store_that_cancels_itself_has_failed_and_cancels_nobody() -> None:
+    learns = Extraction(EveryTurn(), extractor=lambda messages, context: ["tea"])
+    stores = [named(Cancels(), "a", writable=True, extraction=learns), named(Searched("rum"), "b")]
+    manager = MemoryManager(stores)
+    assert texts(await manager.search("x")) == [("b", "rum")]
+    assert "rum" in str(await manager.inject([{"role": "user", "content": "x"}]))
+    with pytest.raises(AddFailed, match="'a': it was cancelled from within"):
+        await manager.add("tea")
+    recording = await manager.record()
+    await recording.add({"role": "user", "content": "x"})
+    await recording.turn_ended()
+    await manager.flush()
+    assert not await recording.close()
+
+
+@pytest.mark.behaviour("E20")
+async def test_who_is_cancelled_while_a_store_is_asked_is_cancelled() -> None:
+    class Hangs(Searched):
+        async def search(self, query: str, *, limit: int) -> Sequence[Any]:
+            await asyncio.Event().wait()
+            return []
+
+    manager = MemoryManager([named(Hangs(), "a"), named(Searched("rum"), "b")])
+    for asked in (manager.search("x"), manager.inject([{"role": "user", "content": "x"}])):
+        task = asyncio.ensure_future(asked)
+        await asyncio.sleep(0.01)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+
+
 # -- adding -----------------------------------------------------------------------------------------------------------
 
 
@@ -231,6 +282,24 @@ async def test_a_store_that_fails_keeps_no_other_from_it_and_is_named() -> None:
         await manager.add("tea")
     assert (failed.value.stores, failed.value.causes) == (("b",), (error,))
     assert a.added == [("tea", None)]
+    b.refuses = TimeoutError()
+    with pytest.raises(AddFailed, match=r"failed to add 1 of 1 entries: 'b': TimeoutError$"):
+        await manager.add("tea")
+
+
+@pytest.mark.behaviour("E27")
+async def test_each_store_has_metadata_of_its_own() -> None:
+    class Changes(Kept):
+        async def add(self, content: str, metadata: Any = None) -> None:
+            await super().add(content, dict(metadata))
+            metadata["tags"].append("changed")
+            metadata["more"] = True
+
+    mine = {"tags": ["a"]}
+    a, b = Changes(), Changes()
+    await MemoryManager([named(a, "a", writable=True), named(b, "b", writable=True)]).add("tea", mine)
+    assert (mine, b.added[0][1]) == ({"tags": ["a"]}, {"tags": ["a", "changed"]}), "changed once, by itself"
+    assert a.added[0][1] == {"tags": ["a", "changed"]}
 
 
 # -- its life ---------------------------------------------------------------------------------------------------------
@@ -268,6 +337,14 @@ async def test_stores_are_initialized_once_in_order_and_their_tools_come_behind(
         assert await manager.dispatch("b1") == "b1"
 
 
+@pytest.mark.behaviour("E31")
+@pytest.mark.parametrize("more", [{"search_tool": SearchTool(description=None)}, {"add_tool": AddTool(description=5)}], ids=["search", "add"])  # type: ignore[arg-type]
+@pytest.mark.parametrize("described", [None, "What Ada likes"])
+def test_a_tool_s_description_is_text(more: dict[str, Any], described: str | None) -> None:
+    with pytest.raises(InvalidInput, match=r"_tool\.description: must be text"):
+        MemoryManager([named(Kept(), writable=True, description=described)], **more)
+
+
 @pytest.mark.behaviour("E40")
 async def test_what_a_store_brings_that_is_no_tool_is_refused() -> None:
     lives = Lives("a", [], [{"type": "function", "function": {"name": "a1"}}])  # type: ignore[list-item]
@@ -285,6 +362,27 @@ async def test_a_store_that_cannot_be_initialized_ends_the_opening() -> None:
     for _ in range(2):
         with pytest.raises(OSError, match="no disk"):
             await manager.open()
+
+
+@pytest.mark.behaviour("E6")
+async def test_an_opening_that_is_tried_again_initializes_none_twice() -> None:
+    class Slow(Kept):
+        tries = 0
+
+        async def initialize(self) -> None:
+            self.tries += 1
+            if self.tries == 1:
+                raise OSError("not yet")
+
+    life: list[str] = []
+    slow = Slow()
+    manager = MemoryManager([named(Lives("a", life, []), "a"), named(slow, "slow"), named(Lives("b", life, []), "b")])
+    with pytest.raises(OSError, match="not yet"):
+        await manager.open()
+    assert life == ["a"]
+    await manager.open()
+    await manager.open()
+    assert (life, slow.tries) == (["a", "b"], 2)
 
 
 # -- over a memory, and blocking --------------------------------------------------------------------------------------

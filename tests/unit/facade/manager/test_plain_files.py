@@ -64,6 +64,7 @@ def test_a_name_is_a_file_in_the_home_folder_and_nowhere_else(name: str, file: s
     ("text", "said"),
     [
         ("not json{", "no JSON"),
+        pytest.param("[" * 100_000, "no JSON", id="deep"),
         ("{}", "must be a list of records, not dict"),
         ('[{"foo": 1}]', "record 0 .*content that is text"),
         ('[{"content": "x"}, {"content": "x", "metadata": "oops"}]', "record 1 .*metadata must be an object, not str"),
@@ -115,6 +116,28 @@ def test_the_more_words_of_the_query_the_better_then_the_newer() -> None:
             store.add(wrong)  # type: ignore[arg-type]
 
 
+@pytest.mark.behaviour("E90")
+@pytest.mark.parametrize("query", [None, 3, "a\0", "\ud800"], ids=repr)
+def test_a_query_that_is_no_text_is_refused(query: Any, tmp_path: Path) -> None:
+    for store in (JsonStore(), MarkdownStore(tmp_path)):
+        with pytest.raises(InvalidInput, match="query"):
+            store.search(query)
+
+
+@pytest.mark.behaviour("E90", "E93")
+def test_a_word_is_whole_with_its_marks_however_it_is_written(tmp_path: Path) -> None:
+    store = JsonStore()
+    for text in ("हद", "हिन्दी", "cafe\u0301", "snake_case"):
+        store.add(text)
+    assert found(store, "हिन्दी") == ["हिन्दी"]
+    assert found(store, "caf\u00e9") == ["cafe\u0301"]
+    assert found(store, "cafe") == found(store, "snake") == []
+    store.add("\u2615\ufe0f hot")
+    assert found(store, "\u2764\ufe0f") == [], "a mark on what is no letter is no word"
+    notes = MarkdownStore(tmp_path)
+    assert (notes.add("हिन्दी"), notes.add("हनद")) == ("हिन्दी.md", "हनद.md")
+
+
 @pytest.mark.behaviour("E92", "AC-E43")
 def test_many_at_once_are_all_kept(tmp_path: Path) -> None:
     for store in (JsonStore(tmp_path / "notes.json"), MarkdownStore(tmp_path)):
@@ -152,15 +175,48 @@ def test_what_begins_alike_is_one_note(tmp_path: Path) -> None:
     assert found(store, "hand") == ["by hand"]
 
 
+@pytest.mark.behaviour("E92", "E93", "AC-E45")
+def test_notes_that_have_no_word_in_their_first_line_are_each_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("time.time_ns", lambda: 1_795_799_792_114_000_000)
+    store = MarkdownStore(tmp_path)
+    with ThreadPoolExecutor(10) as pool:
+        names = list(pool.map(store.add, [f"{'!' * n}\ntext {n}" for n in range(1, 11)] + ["?", "???"]))
+    assert len(set(names)) == 12
+    assert all(name.startswith("entry-17957997921") for name in names)
+    assert len(store.search("text", limit=100)) == 10
+    assert {path.read_text() for path in (tmp_path / "notes").iterdir()} >= {"?\n", "???\n"}
+
+
 @pytest.mark.behaviour("E93", "AC-E45")
 def test_stores_of_different_names_do_not_see_each_other(tmp_path: Path) -> None:
     one, other = MarkdownStore(tmp_path, "one"), MarkdownStore(tmp_path, "../other")
     one.add("tea")
     other.add("rum")
     assert (found(one, "rum"), found(other, "tea")) == ([], [])
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["__other", "one"]
+    other_folder, one_folder = sorted(path.name for path in tmp_path.iterdir())
+    assert (other_folder[:8], one_folder) == ("__other-", "one")
     with pytest.raises(InvalidInput, match="namespace"):
         MarkdownStore(tmp_path, "..")
+
+
+@pytest.mark.behaviour("E93", "AC-E45")
+def test_no_two_namespaces_are_taken_for_one(tmp_path: Path) -> None:
+    names = ["a_b", "a/b", "a b", ".a_b", "日本", "中国", "café", "cafè", "..a"]
+    stores = [MarkdownStore(tmp_path, name) for name in names]
+    for name, store in zip(names, stores, strict=True):
+        store.add(f"of {name}")
+    assert [found(store, "of") for store in stores] == [[f"of {name}"] for name in names]
+    assert len(list(tmp_path.iterdir())) == len(names)
+    assert found(MarkdownStore(tmp_path, "a/b"), "of") == ["of a/b"]
+
+
+@pytest.mark.behaviour("E93")
+def test_of_two_long_first_lines_that_begin_alike_neither_is_lost(tmp_path: Path) -> None:
+    store = MarkdownStore(tmp_path)
+    begins = "The user prefers dark mode in the editor and also at"
+    for text in (f"{begins} night", f"{begins} noon", f"# {begins} NIGHT", f"{begins} sea\nbut not ashore"):
+        assert store.add(text) == "the-user-prefers-dark-mode-in-the-editor-and-also.md"
+    assert found(store, "noon") == [f"{begins} night\n{begins} noon\n{begins} sea\nbut not ashore"]
 
 
 # -- another way to search --------------------------------------------------------------------------------------------
