@@ -12,6 +12,7 @@ from pydantic import TypeAdapter, ValidationError
 from memory.domain import door
 from memory.domain.entry import EntryDraft
 from memory.domain.errors import InvalidInput
+from memory.domain.message import Message
 from memory.domain.scope import Scope
 from memory.domain.shapes import messages_of
 from memory.facade.values import Duration
@@ -132,7 +133,12 @@ CHANGEABLE = ("content", "reasoning", "tool_calls", "usage", "finish_reason", "m
 
 
 def changes_of(changes: Mapping[str, Any]) -> dict[str, Any]:
-    """Changes of a message as it takes them, by the checks that every message passes."""
+    """Changes of a message as it takes them, by the checks that every message passes.
+
+    A whole message, told by its role and its content, is one too: what of it cannot be changed stays as it is stored (decision B26).
+    """
+    if changes.keys() >= {"role", "content"}:
+        changes = {name: value for name, value in changes.items() if name in CHANGEABLE or name not in Message.model_fields}
     for name in changes:
         if name not in CHANGEABLE:
             raise InvalidInput(name, f"cannot be changed; what can is {', '.join(CHANGEABLE)}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from secrets import token_hex
@@ -84,6 +85,8 @@ class Session:
         engine = self._access.engine
         if self._held is None:
             self._held = await engine.conversations.open(self._access.tenant, self._draft, create=self._creates)
+        else:
+            await self._held.refuse_if_over()
         return self._held
 
     # -- messages -----------------------------------------------------------------------------------------------------
@@ -107,7 +110,10 @@ class Session:
         return await (await self._conversation()).append(messages, in_history=bool(in_history))
 
     async def update(self, message_id: str, **changes: Any) -> Message:
-        """Change what a message says: `content`, `reasoning`, `tool_calls`, `usage`, `finish_reason`, `metadata`, `name`. Its number stays (B26)."""
+        """Change what a message says: `content`, `reasoning`, `tool_calls`, `usage`, `finish_reason`, `metadata`, `name`. Its number stays (B26).
+
+        A whole message (`**message.model_dump()`) does too: what of it cannot be changed, its id and its role among it, stays as it is stored.
+        """
         return await (await self._conversation()).update(door.identifier("message_id", message_id), changes_of(changes))
 
     def stream(self, *, role: Literal["assistant", "user"] = "assistant", message_id: str | None = None) -> MessageStream:
@@ -165,7 +171,10 @@ class Session:
         return await (await self._conversation()).checkpoint(None if name is None else door.identifier("name", name))
 
     async def roll_back(self, checkpoint: Checkpoint, reason: str = "manual") -> int:
-        """Take what was said since the checkpoint out of the window; the history keeps it (B52). How many messages."""
+        """Take what was said since the checkpoint out of the window; the history keeps it (B52). How many messages left it.
+
+        What a compaction since has taken out of the window comes back, as it was at the checkpoint; what was excluded since does not.
+        """
         if not isinstance(checkpoint, Checkpoint):
             raise InvalidInput("checkpoint", f"must be one that `checkpoint` returned, not {type(checkpoint).__name__}")
         return await (await self._conversation()).roll_back(checkpoint, door.text("reason", reason, min_chars=1, max_chars=200))
@@ -213,15 +222,16 @@ class Session:
         if isinstance(slack, bool) or not isinstance(slack, int | float) or not 0 <= slack < 1:
             raise InvalidInput("slack", "must be a share of the budget: 0 or more, and below 1")
         door.one_of("by", by, ("blocks", "turns"))
-        asked = ContextAsked(budget, last, by, slack, flag("layered", layered))
+        asked, schemas = ContextAsked(budget, last, by, slack, flag("layered", layered)), _schemas(tools)
+        question = None if recall is None else door.text("recall", recall, max_bytes=MAX_QUERY_BYTES)
         conversation = await self._conversation()
-        if recall is None:
-            return await conversation.context(asked, tools=tools)
+        if question is None:
+            return await conversation.context(asked, tools=schemas)
         info = await conversation.info()
-        recalled = await found_for(self._access, recall, self.id, info.user, budget)
+        recalled = await found_for(self._access, question, self.id, info.user, budget)
         if budget is not None:
             asked = replace(asked, budget=max(0, budget - room_for(recalled, budget, steady=slack > 0)))
-        context = await conversation.context(asked, tools=tools)
+        context = await conversation.context(asked, tools=schemas)
         return with_recalled(context, recalled, budget)
 
     async def history(
@@ -246,7 +256,7 @@ class Session:
             ids=None if ids is None else [door.identifier("ids", one) for one in door.sequence("ids", ids, at_most=door.MAX_LIMIT)],
             first=_number("first", first),
             last=_number("last", last),
-            roles=[door.one_of("role", role, Role) for role in door.sequence("roles", roles, at_most=len(Role))],
+            roles=[door.one_of("roles", role, Role) for role in door.sequence("roles", roles, at_most=len(Role))],
             summaries=bool(summaries),
             archived_by=None if archived_by is None else door.identifier("archived_by", archived_by),
             descending=door.one_of("order", order, ("oldest", "newest")) == "newest",
@@ -278,7 +288,10 @@ class Session:
         if isinstance(keep_last, bool) or not isinstance(keep_last, int):
             raise InvalidInput("keep_last", "must be a whole number")
         return await (await self._conversation()).compact(
-            summarise, keep_last=keep_last, reason=door.text("reason", reason, min_chars=1, max_chars=200), trigger_id=trigger_id
+            summarise,
+            keep_last=keep_last,
+            reason=door.text("reason", reason, min_chars=1, max_chars=200),
+            trigger_id=None if trigger_id is None else door.identifier("trigger_id", trigger_id),
         )
 
     async def compact_if_needed(
@@ -293,7 +306,7 @@ class Session:
         """
         if not isinstance(policy, Threshold | MessageThreshold | TurnThreshold | CompactingSettings):
             raise InvalidInput("policy", f"must be a Threshold, MessageThreshold, TurnThreshold or CompactingSettings, not {type(policy).__name__}")
-        return await (await self._conversation()).compact_if_needed(policy, function("summarise", summarise), tools=tools)
+        return await (await self._conversation()).compact_if_needed(policy, function("summarise", summarise), tools=_schemas(tools))
 
     async def compactions(self) -> list[Compaction]:
         """Every compaction of the session, the first one first."""
@@ -339,6 +352,19 @@ class Session:
         """Erase the session with everything said in it, the entries of its scope, and those that `onward` made of it; false where there was none."""
         self._held = None
         return await self._access.engine.conversations.sessions.delete(self._access.tenant, self.id)
+
+
+def _schemas(tools: Sequence[Mapping[str, Any]] | None) -> Sequence[Mapping[str, Any]]:
+    """The schemas of tools: JSON, for they are counted as it. They are kept nowhere, so no other rule of what is stored holds for them."""
+    given = [] if tools is None else door.sequence("tools", tools)
+    for tool in given:
+        if not isinstance(tool, Mapping):
+            raise InvalidInput("tools", f"each must be a schema, an object, not {type(tool).__name__}")
+        try:
+            json.dumps(dict(tool))
+        except (TypeError, ValueError, RecursionError) as error:
+            raise InvalidInput("tools", f"is no JSON: {error}") from None
+    return given
 
 
 def _number(field: str, value: int | None) -> int | None:

@@ -57,6 +57,24 @@ async def test_what_a_session_taught_reaches_its_user_with_its_origin(learning: 
     assert len(await taught(learning)) == 4
 
 
+@pytest.mark.behaviour("B52", "B83")
+@pytest.mark.parametrize("asked_between", [True, False])
+async def test_what_a_roll_back_took_from_a_compaction_goes_onward_once(learning: Memory, asked_between: bool) -> None:
+    session = await talked(learning, "tea", "milk")
+    here = await session.checkpoint()
+    await session.append(user("salt", "salt"))
+    await session.compact(summary("sum1"), keep_last=0)
+    if asked_between:
+        await swept(learning)
+        assert await taught(learning) == ["s1 milk", "s1 salt", "s1 tea"]
+    assert await session.roll_back(here) == 1
+    await session.append(user("rice", "rice"))
+    await session.compact(summary("sum2"), keep_last=1)
+    await session.end()
+    await swept(learning)
+    assert await taught(learning) == ["s1 milk", "s1 rice", *["s1 salt"][: int(asked_between)], "s1 tea"]
+
+
 @pytest.mark.behaviour("B83")
 async def test_what_a_compaction_took_goes_onward_behind_it_and_nothing_twice(config: dict[str, Any], clock: Clock) -> None:
     left: list[tuple[list[str | None], list[int], str | None]] = []

@@ -10,6 +10,7 @@ import pytest
 
 from memory import InvalidInput, Memory, Message
 from memory.domain.errors import PartsFailed
+from memory.domain.message import Role
 from memory.facade.providers import (
     BufferProvider,
     CompositeProvider,
@@ -236,11 +237,56 @@ async def test_a_buffer_keeps_the_newest_and_no_result_without_its_call(memory: 
     assert texts(await two.read("s2")) == ["b"]
 
 
+@pytest.mark.behaviour("C21")
+async def test_what_a_buffer_is_given_is_there_for_calls_at_once(memory: Memory) -> None:
+    provider = BufferProvider(memory, seed={name: [q(name)] for name in "abcdefgh"})
+    read = await asyncio.gather(*(provider.read(name) for name in "abcdefgh"))
+    assert [texts(messages) for messages in read] == [[name] for name in "abcdefgh"]
+    with pytest.raises(InvalidInput, match="seed"):
+        BufferProvider(memory, seed={"": [q("nobody's")]})
+
+
 @pytest.mark.behaviour("C24")
 async def test_a_buffer_s_budget_is_applied_when_it_is_read(memory: Memory) -> None:
     await BufferProvider(memory, max_tokens=10).write([r("aaaa"), q("bbbb"), r("cccc")])
     assert texts(await BufferProvider(memory, max_tokens=10).read()) == ["bbbb", "cccc"]
     assert texts(await BufferProvider(memory).read()) == ["aaaa", "bbbb", "cccc"]
+
+
+@pytest.mark.behaviour("C22", "C30")
+async def test_no_more_is_shown_than_is_kept_however_many_write_at_once(memory: Memory) -> None:
+    async def run(provider: SessionProvider, number: int) -> None:
+        async with provider.turn(f"q{number}") as turn:
+            turn.add(r(f"r{number}"))
+
+    for provider in (BufferProvider(memory, max_messages=8), SlidingWindowProvider(memory, max_turns=4)):
+        await asyncio.gather(*(run(provider, number) for number in range(20)))
+        shown = texts(await provider.read())
+        assert len(shown) == 8
+        assert len(await said(memory, f"{provider.type}/default")) == 40
+        await provider.write([*await provider.read(), Message(role=Role.USER, content="next")])
+        assert texts(await provider.read()) == [*shown[1:], "next"] if provider.type == "buffer" else [*shown[2:], "next"]
+
+
+@pytest.mark.behaviour("C52")
+@each_provider
+async def test_what_a_run_is_given_is_checked_before_it_begins(memory: Memory, kind: str) -> None:
+    given: list[dict[str, Any]] = [{"tags": "work"}, {"agent": ""}, {"system": 5}, {"limit": 0}, {"query": 1}]
+    for wrong in given:
+        with pytest.raises(InvalidInput, match=next(iter(wrong))):
+            async with EACH[kind](memory).turn("hello", **wrong):
+                raise AssertionError("the run has begun")
+
+
+@pytest.mark.behaviour("C17", "C18", "C19", "C24", "AC-C13")
+@pytest.mark.parametrize(("most", "shown"), [(0, 0), (4, 0), (5, 1), (9, 1), (10, 2), (15, 3), (19, 3), (20, 4)])
+async def test_a_buffer_shows_the_newest_that_fit_and_nothing_that_does_not(memory: Memory, most: int, shown: int) -> None:
+    provider = BufferProvider(memory, max_tokens=most)
+    talk = [q("aaaa"), r("bbbb"), q("cccc"), r("dddd")]
+    await provider.write(talk)
+    assert texts(await provider.read()) == ["aaaa", "bbbb", "cccc", "dddd"][4 - shown :]
+    await provider.write([q("x" * 400), *talk[4 - shown :]], "long")
+    assert texts(await provider.read("long")) == ["aaaa", "bbbb", "cccc", "dddd"][4 - shown :]
 
 
 # -- sliding window ---------------------------------------------------------------------------------------------------
@@ -374,6 +420,16 @@ async def test_a_failing_summariser_costs_no_message_and_no_run(memory: Memory) 
     assert (await provider.summary(), texts(await provider.read())[1:]) == ("of 1", ["r1", "q2", "q3"])
 
 
+@pytest.mark.behaviour("C42")
+@pytest.mark.parametrize("text", ["half a pair: \ud800", "a NUL: \0"])
+async def test_a_summary_that_no_message_can_say_is_a_note_and_nothing_has_changed(memory: Memory, text: str) -> None:
+    provider = SummarizingProvider(memory, lambda _: text, active_tokens=20)
+    (note,) = await provider.write([q("x" * 40), r("y" * 40), q("z")])
+    assert "there is no summary" in note
+    assert "content" in note
+    assert (texts(await provider.read()), await provider.summary()) == (["x" * 40, "y" * 40, "z"], None)
+
+
 @pytest.mark.behaviour("C43")
 async def test_one_message_that_is_too_long_is_kept_and_said(memory: Memory) -> None:
     model = Summariser()
@@ -464,6 +520,24 @@ async def test_the_first_that_has_something_answers_and_those_before_it_are_fill
     await both.write([q("to both")], "s2")
     assert texts(await first.read("s2")) == texts(await second.read("s2")) == ["to both"]
     assert (await first.read("s2"))[0].id == (await second.read("s2"))[0].id
+
+
+@pytest.mark.behaviour("C4", "C11", "C46")
+@pytest.mark.parametrize("way", ["first-hit", "merge"])
+async def test_parts_are_asked_nothing_that_is_refused_and_a_limit_holds_whatever_they_do(memory: Memory, way: Any) -> None:
+    bare = Bare()
+    both = CompositeProvider([bare, BufferProvider(memory)], read=way)
+    reads: list[dict[str, Any]] = [{"limit": 0}, {"limit": 1_001}, {"limit": True}, {"query": 1}, {"tags": "work"}]
+    for wrong in reads:
+        with pytest.raises(InvalidInput, match=next(iter(wrong))):
+            await both.read(**wrong)
+    writes: list[dict[str, Any]] = [{"tags": "work"}, {"agent": ""}, {"tags": ["\0"]}]
+    for wrong in writes:
+        with pytest.raises(InvalidInput, match=next(iter(wrong))):
+            await both.write([q("hello")], **wrong)
+    assert (bare.kept, await both.entries()) == ({}, [])
+    await both.write([q("m1"), r("m2"), q("m3")])
+    assert texts(await both.read(limit=2)) == ["m2", "m3"]
 
 
 @pytest.mark.behaviour("C15", "C50", "AC-C27")

@@ -9,7 +9,7 @@ from unittest.mock import patch
 
 import pytest
 
-from memory import Conflict, InvalidInput, Memory, Message, NotFound, Session
+from memory import CompactionError, Conflict, InvalidInput, Memory, Message, NotFound, Session
 from memory.facade.memory import Memory as Opened
 from memory.policies.compacting import CompactingSettings
 from memory.policies.thresholds import MessageThreshold, TurnThreshold
@@ -29,6 +29,10 @@ def assistant(text: str, message_id: str, **more: Any) -> dict[str, Any]:
 
 def summary(message_id: str) -> Callable[[list[Message]], Message]:
     return lambda _: Message(id=message_id, role="system", content="so far")
+
+
+def saying(text: str) -> Callable[[list[Message]], str]:
+    return lambda _: text
 
 
 async def window(session: Session) -> list[str]:
@@ -367,6 +371,22 @@ async def test_what_memory_finds_is_sent_along_under_the_same_budget(memory: Mem
     assert (len(nothing.messages), "recalled" in nothing.layers) == (62, False)
 
 
+@pytest.mark.behaviour("B38")
+async def test_what_a_compaction_is_told_is_checked_and_a_summary_that_no_message_can_say_is_none(memory: Memory) -> None:
+    session = memory.session("s1", system=SYSTEM)
+    await session.append(user("u1", "u1"))
+    for wrong in ("", "\0", "\ud800", "x" * 513, 5):
+        with pytest.raises(InvalidInput, match="trigger_id"):
+            await session.compact(lambda _: "sum", keep_last=0, trigger_id=wrong)  # type: ignore[arg-type]
+    for said in "\0", "\ud800":
+        with pytest.raises(CompactionError, match=r"u1.*content"):
+            await session.compact(saying(said), keep_last=0)
+    with pytest.raises(InvalidInput, match="roles"):
+        await session.history(roles=["nobody"])
+    assert await window(session) == ["system", "u1"]
+    assert (await session.compact(lambda _: "sum", keep_last=0, trigger_id="u1")).trigger_id == "u1"
+
+
 @pytest.mark.behaviour("B52")
 async def test_a_roll_back_leaves_what_came_before(memory: Memory) -> None:
     session = memory.session("s1", system=SYSTEM)
@@ -376,6 +396,107 @@ async def test_a_roll_back_leaves_what_came_before(memory: Memory) -> None:
     assert await session.roll_back(here, "invalid_response") == 2
     assert await window(session) == ["system", "u1"]
     assert [item.excluded for item in (await session.history()).items] == [None, None, "invalid_response", "invalid_response"]
+
+
+@pytest.mark.behaviour("B28", "B51", "B52")
+async def test_layers_have_no_summary_that_was_excluded_or_rolled_back(memory: Memory) -> None:
+    async def shown() -> list[str]:
+        return [str(message.id) for message in (await session.context(layered=True)).messages]
+
+    session = memory.session("s1", system=SYSTEM)
+    for number in range(1, 4):
+        await session.append(user(f"m{number}", f"m{number}"))
+        await session.compact(summary(f"sum{number}"), keep_last=0)
+    here = await session.checkpoint()
+    await session.compact(summary("sum4"), keep_last=0)
+    assert await shown() == ["system", "sum1", "sum2", "sum3", "sum4"]
+    await session.roll_back(here)
+    assert await shown() == ["system", "sum1", "sum2", "sum3"]
+    await session.exclude("sum3")
+    assert await shown() == ["system", "sum1", "sum2"]
+    await session.restore("sum3")
+    assert await shown() == ["system", "sum1", "sum2", "sum3"]
+
+
+@pytest.mark.behaviour("B26")
+async def test_a_change_may_be_a_whole_message_and_what_cannot_change_stays(memory: Memory) -> None:
+    session = memory.session("s1", system=SYSTEM)
+    call = {"id": "c1", "name": "look", "arguments": "{}"}
+    await session.append([assistant("a", "a1", tool_calls=[call]), {"id": "t1", "role": "tool", "tool_call_id": "c1", "content": "r"}])
+    before = (await session.context()).messages
+    for message in before:
+        assert await session.update(str(message.id), **message.model_dump()) == message
+        other = {"id": "other", "role": "user", "tool_call_id": "c2", "is_summary": True, "content": "changed"}
+        assert await session.update(str(message.id), **message.model_dump() | other) == message.model_copy(update={"content": "changed"})
+    assert [item.number for item in (await session.history(ids=["a1", "t1"])).items] == [2, 3]
+    for wrong in ({"role": "user"}, {"role": "user", "content": "x", "sequence": 1}):
+        with pytest.raises(InvalidInput, match=r"role|sequence"):
+            await session.update("a1", **wrong)
+
+
+@pytest.mark.behaviour("B43", "B45")
+@pytest.mark.parametrize("tools", ["search", [1], [{"a": {1, 2}}], {"name": "search"}])
+async def test_what_is_no_schema_of_a_tool_is_refused_by_name(memory: Memory, tools: Any) -> None:
+    session = memory.session("s1")
+    await session.append(user("u1", "u1"))
+    with pytest.raises(InvalidInput, match="tools"):
+        await session.context(tools=tools)
+    with pytest.raises(InvalidInput, match="tools"):
+        await session.compact_if_needed(Threshold(10, keep_last=0), tools=tools)
+    with pytest.raises(InvalidInput, match="recall"):
+        await session.context(recall=5)  # type: ignore[arg-type]
+    assert (await session.context(tools=[{"maximum": 2**64}])).tools_tokens > 0
+
+
+@pytest.mark.behaviour("B52", "B32", "B36")
+async def test_a_roll_back_over_a_compaction_brings_back_what_was_in_the_window_then(memory: Memory) -> None:
+    session = memory.session("s1", system=SYSTEM)
+    await session.append([user("m1", "m1"), assistant("m2", "m2")])
+    first = await session.compact(summary("sum1"), keep_last=1)
+    await session.append([user("m3", "m3"), assistant("m4", "m4"), user("m5", "m5")])
+    here = await session.checkpoint()
+    await session.append([assistant("m6", "m6"), user("m7", "m7")])
+    await session.exclude("m4", "invalid_response")
+    second = await session.compact(summary("sum2"), keep_last=1)
+    third = await session.compact(summary("sum3"), keep_last=0)
+    assert await window(session) == ["system", "sum3"]
+    before = (await session.info()).version or 0
+    assert await session.roll_back(here, "branch") == 1
+    for handle in (session, memory.session("s1")):
+        assert await window(handle) == ["system", "sum1", "m2", "m3", "m5"]
+        told = {item.message.id: (item.excluded, item.archived_by) for item in (await handle.history()).items}
+        assert {name: told[name] for name in ("m1", "sum1", "m2", "m5")} == {
+            "m1": (None, first.id),
+            "sum1": (None, None),
+            "m2": (None, None),
+            "m5": (None, None),
+        }
+        assert told["m4"] == ("invalid_response", None)
+        assert {told[name] for name in ("m6", "m7", "sum2", "sum3")} == {("branch", None)}
+        assert [await history(handle, archived_by=made.id) for made in (first, second, third)] == [["m1"], [], []]
+        assert [made.id for made in await handle.compactions()] == [first.id, second.id, third.id]
+    assert ((await session.info()).version, (await session.info()).message_count) == (before + 1, 11)
+    assert await session.roll_back(here) == 0
+    assert await window(session) == ["system", "sum1", "m2", "m3", "m5"]
+    await session.append(assistant("m8", "m8"))
+    await session.compact(summary("sum4"), keep_last=1)
+    assert await window(session) == ["system", "sum4", "m8"]
+    assert [item.archived_by is not None for item in (await session.history(ids=["sum1", "m2", "m3", "m5"])).items] == [True] * 4
+    assert await session.restore("m6")
+    assert await window(session) == ["system", "sum4", "m6", "m8"]
+
+
+@pytest.mark.behaviour("B52")
+async def test_what_was_said_since_and_compacted_is_rolled_back_too(memory: Memory) -> None:
+    session = memory.session("s1", system=SYSTEM)
+    here = await session.checkpoint("begin")
+    await session.append([user("about the heron", "m1"), assistant("m2", "m2")])
+    await session.compact(summary("sum1"), keep_last=0)
+    assert await session.roll_back(here, "branch") == 1
+    assert await window(session) == ["system"]
+    assert [item.excluded for item in (await session.history()).items] == [None, "branch", "branch", "branch"]
+    assert list(await session.search("heron", by="words")) == []
+    assert await session.roll_back(here, "branch") == 0
 
 
 @pytest.mark.behaviour("C22")

@@ -39,6 +39,19 @@ async def test_a_session_is_hidden_strictly_after_its_expiry_and_its_id_is_free(
     for gone in (session.info(), session.context(), session.history(), memory.sessions.update("s1", title="again")):
         with pytest.raises(NotFound, match="session not found: s1"):
             await gone
+    for write in (
+        session.append(user("late")),
+        session.update("u1", content="late"),
+        session.exclude("u1"),
+        session.clear(),
+        session.compact(lambda _: "late", keep_last=0),
+        session.checkpoint("late"),
+        session.tasks.save("t2"),
+        session.runs.save("r1", child_id="c1"),
+        session.end(),
+    ):
+        with pytest.raises(NotFound, match="session not found: s1"):
+            await write
     assert await memory.sessions.get("s1") is None
     assert await listed(memory) == ["s2"]
     again = await memory.sessions.create("s1")

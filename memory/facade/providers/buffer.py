@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping, Sequence
 from typing import ClassVar
 
 from memory.domain import door
 from memory.domain.message import Message
 from memory.facade.memory import Memory
-from memory.facade.providers.provider import Held, Messages, SessionProvider, spoken
+from memory.facade.providers.provider import Held, Messages, SessionProvider, spoken, trimmed
 from memory.facade.session import Session
 from memory.orchestrator.conversations.conversation import Conversation
-from memory.policies.window import blocks, newest
+from memory.policies.window import fitted, newest
 
 
 class BufferProvider(SessionProvider):
@@ -35,7 +36,8 @@ class BufferProvider(SessionProvider):
         super().__init__(memory, namespace=namespace)
         self._max_messages = door.whole("max_messages", max_messages)
         self._max_tokens = None if max_tokens is None else door.whole("max_tokens", max_tokens)
-        self._seed = {session_id: spoken(messages) for session_id, messages in (seed or {}).items()}
+        self._seed = {door.identifier("seed", session_id): spoken(messages) for session_id, messages in (seed or {}).items()}
+        self._sowing = asyncio.Lock()
 
     async def session_count(self) -> int:
         """How many sessions there are (C25)."""
@@ -43,18 +45,22 @@ class BufferProvider(SessionProvider):
         return len([info async for info in self._infos()])
 
     async def _sow(self) -> None:
-        """Write the sessions that were given and are not there."""
-        while self._seed:
-            session_id, messages = self._seed.popitem()
-            if await self._memory.sessions.get(self._key(session_id)) is None:
-                await self.write(messages, session_id)
+        """Write the sessions that were given and are not there; of several calls at once the first does, and the others wait for it."""
+        if not self._seed:
+            return
+        async with self._sowing:
+            while self._seed:
+                session_id, messages = next(iter(self._seed.items()))
+                if await self._memory.sessions.get(self._key(session_id)) is None:
+                    await self._written(session_id, messages, {"tags": (), "agent": None}, False)
+                del self._seed[session_id]  # not before: other calls wait until it is written
 
     async def _before(self) -> None:
         await self._sow()
 
     async def _shown(self, held: Held, query: str | None) -> list[Message]:
-        messages = await super()._shown(held, query)
-        return messages if self._max_tokens is None else await fitting(held.session, messages, self._max_tokens, by_turns=False)
+        messages = trimmed(await super()._shown(held, query), self._max_messages)  # of writers at once each keeps what the others said
+        return messages if self._max_tokens is None else await fitting(held.session, messages, self._max_tokens)
 
     async def _store(self, held: Held, conversation: Conversation, messages: list[Message], new: bool) -> list[str]:
         whole = [*await self._window(held.session), *messages] if new else messages
@@ -62,9 +68,9 @@ class BufferProvider(SessionProvider):
         return []
 
 
-async def fitting(session: Session, messages: Sequence[Message], budget: int, *, by_turns: bool) -> list[Message]:
-    """The newest of the messages that fit, as the session counts them, whole turns or whole blocks; the last user message always."""
-    context = await session.context(budget, by="turns" if by_turns else "blocks")
-    kept = {message.id for message in context.messages}
-    shown = [block for block in blocks(messages) if messages[block[0]].id in kept]
-    return [messages[at] for block in shown for at in block]
+async def fitting(session: Session, messages: Sequence[Message], budget: int) -> list[Message]:
+    """The newest of the messages that fit, as the session counts them, whole blocks, up to the first that does not (C17 to C19)."""
+    context = await session.context()
+    costs = dict(zip([message.id for message in context.messages], context.tokens, strict=True))
+    there = [message for message in messages if message.id in costs]
+    return [there[at] for at in fitted(there, [costs[message.id] for message in there], budget, keep_last_user=False).kept]

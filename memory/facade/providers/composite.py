@@ -11,8 +11,8 @@ from uuid import uuid4
 from memory.domain import door
 from memory.domain.errors import InvalidInput, PartsFailed
 from memory.domain.message import Message
-from memory.facade.providers.provider import HELD, Messages, Provider, ProviderEntry, spoken, trimmed
-from memory.facade.providers.turn import DEFAULT, TakesTurns, written_new
+from memory.facade.providers.provider import HELD, Messages, Provider, ProviderEntry, read_asked, spoken, trimmed
+from memory.facade.providers.turn import DEFAULT, TakesTurns, described_as, written_new
 from memory.orchestrator.conversations.events import copy_of
 from memory.policies.aligning import aligned, begins_at, merged
 
@@ -46,6 +46,7 @@ class CompositeProvider(TakesTurns):
 
     async def read(self, session_id: str = DEFAULT, *, limit: int | None = None, query: str | None = None, tags: Sequence[str] = ()) -> list[Message]:
         """What the parts have of a session; a part that fails is passed over, unless all do."""
+        read_asked(limit, query, tags)
         found = await self._read(session_id, limit=limit, query=query, tags=tags)
         self._saw(session_id, found)
         return [copy_of(message) for message in found]
@@ -71,7 +72,7 @@ class CompositeProvider(TakesTurns):
                 missing = [earlier for earlier, error in zip(self._parts[:number], failed, strict=False) if error is None]
                 if limit is None and query is None and not tags:
                     await self._fill(missing, part, session_id, found)
-                return list(found)
+                return list(found) if limit is None else trimmed(found, limit)
         self._raise_where("read", failed, all_of_them=True)
         return []
 
@@ -93,6 +94,7 @@ class CompositeProvider(TakesTurns):
         Says what could not be kept to, mostly nothing.
         """
         door.identifier("session_id", session_id)
+        described_as(tags, agent)
         said = await self._named(session_id, spoken(messages), new)
         self._saw(session_id, [*self._seen.get(session_id, []), *said] if new else said)
 

@@ -16,7 +16,7 @@ from memory.domain.shapes import messages_of
 from memory.domain.shown import Shown
 from memory.facade.access import MAX_QUERY_BYTES
 from memory.facade.memory import Memory
-from memory.facade.providers.turn import DEFAULT, TakesTurns
+from memory.facade.providers.turn import DEFAULT, TakesTurns, described_as
 from memory.facade.session import Given, Session
 from memory.orchestrator.conversations.conversation import Conversation
 from memory.orchestrator.conversations.events import copy_of
@@ -90,9 +90,7 @@ class SessionProvider(TakesTurns):
 
         With `limit` the newest so many, at most, a call never without its results. With `query` those that answer it, by words.
         """
-        most = None if limit is None else door.whole_limit(limit, default=0)
-        asked = None if query is None else door.text("query", query, max_bytes=MAX_QUERY_BYTES)
-        wanted = set(door.tags(door.sequence("tags", tags)))
+        most, asked, wanted = read_asked(limit, query, tags)
         await self._before()
         while True:
             held = self._handle(session_id)
@@ -118,7 +116,7 @@ class SessionProvider(TakesTurns):
         Returns what could not be kept to, in words: mostly nothing. The tags and the agent are those of the latest write (C8).
         """
         said = spoken(messages)
-        described = {"tags": tuple(door.tags(door.sequence("tags", tags))), "agent": None if agent is None else door.identifier("agent", agent)}
+        described = described_as(tags, agent)
         await self._before()
         try:
             return await self._written(session_id, said, described, new)
@@ -204,6 +202,13 @@ class SessionProvider(TakesTurns):
         accessed_at = max((moment for moment in moments if moment is not None), default=None)
         active = sum(tokens for message, tokens in zip(context.messages, context.tokens, strict=True) if not message.is_summary)  # C40
         return ProviderEntry(info.id, session_id, context.messages, info.created_at, accessed_at, info.agent, info.tags, active)
+
+
+def read_asked(limit: int | None, query: str | None, tags: Sequence[str]) -> tuple[int | None, str | None, set[str]]:
+    """What a read is asked, checked: how many messages, what they answer, which tags their session has."""
+    most = None if limit is None else door.whole_limit(limit, default=0)
+    asked = None if query is None else door.text("query", query, max_bytes=MAX_QUERY_BYTES)
+    return most, asked, set(door.tags(door.sequence("tags", tags)))
 
 
 def spoken(messages: Messages) -> list[Message]:

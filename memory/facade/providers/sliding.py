@@ -7,11 +7,10 @@ from typing import ClassVar
 from memory.domain import door
 from memory.domain.message import Message
 from memory.facade.memory import Memory
-from memory.facade.providers.buffer import fitting
 from memory.facade.providers.provider import HELD, Held, SessionProvider
 from memory.orchestrator.conversations.conversation import Conversation
 from memory.policies.aligning import behind
-from memory.policies.window import turns
+from memory.policies.window import blocks, turns
 
 
 class SlidingWindowProvider(SessionProvider):
@@ -34,7 +33,13 @@ class SlidingWindowProvider(SessionProvider):
 
     async def _shown(self, held: Held, query: str | None) -> list[Message]:
         messages = await super()._shown(held, query)
-        return messages if self._max_tokens is None else await fitting(held.session, messages, self._max_tokens, by_turns=True)
+        units = turns(messages)  # of writers at once each keeps what the others said
+        messages = [messages[at] for unit in units[max(0, len(units) - self._max_turns) :] for at in unit]
+        if self._max_tokens is None:
+            return messages
+        context = await held.session.context(self._max_tokens, by="turns")
+        kept = {message.id for message in context.messages}
+        return [messages[at] for block in blocks(messages) if messages[block[0]].id in kept for at in block]
 
     async def _store(self, held: Held, conversation: Conversation, messages: list[Message], new: bool) -> list[str]:
         there = await self._window(held.session)

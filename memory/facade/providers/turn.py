@@ -7,6 +7,7 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
+from memory.domain import door
 from memory.domain.message import Message, Role
 from memory.domain.shapes import messages_of
 from memory.facade.session import Given
@@ -57,13 +58,19 @@ async def turn_of(
     `user` is text or messages; `limit` and `query` are those of `read`, `tags` and `agent` those of `write`.
     """
     given = said_of({"role": "user", "content": user} if isinstance(user, str) else user)
+    said = [] if system is None else [Message(role=Role.SYSTEM, content=door.text("system", system))]
+    described_as(tags, agent)  # not when the run is over, which would be lost
     history = await provider.read(session_id, limit=limit, query=query)
     tell(emit, "memory:read", session_id, agent, len(history))
-    said = [] if system is None else [Message(role=Role.SYSTEM, content=system)]
     turn = Turn(said, list(history), given)
     yield turn
     turn.notes = await written_new(provider, turn.new, session_id, tags=tags, agent=agent)
     tell(emit, "memory:write", session_id, agent, len(turn.new))
+
+
+def described_as(tags: Sequence[str], agent: str | None) -> dict[str, tuple[str, ...] | str | None]:
+    """What a write says of a session, checked."""
+    return {"tags": tuple(door.tags(door.sequence("tags", tags))), "agent": None if agent is None else door.identifier("agent", agent)}
 
 
 async def written_new(provider: Any, messages: Sequence[Message], session_id: str, *, tags: Sequence[str], agent: str | None) -> list[str]:

@@ -18,7 +18,7 @@ from memory.domain.session import STATUSES
 from memory.orchestrator.collections import ARTIFACTS, MESSAGES, SESSIONS
 from memory.orchestrator.conversations.artifacts import Chunk, chunks_of, completed, digest_of, uploads_of
 from memory.orchestrator.conversations.events import FIRST_PLACE, EventType, artifacts_of, event_of, place_key, with_artifacts
-from memory.orchestrator.conversations.folding import left_by
+from memory.orchestrator.conversations.folding import back_by, late_by, left_by
 from memory.orchestrator.conversations.passages import Passages
 from memory.orchestrator.conversations.sessions import MADE_FROM, life_of, system_of
 from memory.orchestrator.conversations.uploads import Overtaken, Uploads
@@ -48,7 +48,7 @@ def check_carried(kind: Kind, record: Record) -> None:
         return
     if kind.collection is MESSAGES:
         event = event_of(record)
-        left_by(event.draft)
+        left_by(event.draft).with_all(back_by(event.draft)).with_all(late_by(event.draft))
         if event.place < FIRST_PLACE:
             raise InvalidInput("place", f"must be a whole number, not below {FIRST_PLACE}")
         return

@@ -40,12 +40,14 @@ class Compacting(Handle):
 
     async def compactions(self) -> list[Compaction]:
         """Every compaction, the first one first (B39)."""
+        return [self._told(event) for event in await self._log.whole(await self._made())]
+
+    async def _made(self) -> list[Event]:
         life = self._log.life
         asked = And((Eq("conversation_id", life.session_id), Eq("event", EventType.COMPACTION.value)))
         query = Query(MESSAGES, within(life.partition), asked, (Order("created_at"),), self._placement.settings.page)
         pages = self._placement.pages("history.compactions", self._log.store, query)
-        events = [event async for page in pages for event in self._log.events_of(page.records)]
-        return [self._told(event) for event in await self._log.whole(events)]
+        return [event async for page in pages for event in self._log.events_of(page.records)]
 
     async def compact(self, summarise: Summarise, *, keep_last: int, reason: str, trigger_id: str | None = None) -> Compaction:
         """Let a summary stand for all but the last messages of the window: one write. An earlier summary goes with them (B34 to B42).
@@ -181,8 +183,10 @@ async def _summary(summarise: Summarise, archived: list[Message]) -> Message:
     except Exception as error:
         raise CompactionError(names, str(error) or type(error).__name__, "messages") from error
     try:
-        (summary,) = [Message(role=Role.SYSTEM, content=said)] if isinstance(said, str) else messages_of(said)
+        (summary,) = messages_of({"role": Role.SYSTEM.value, "content": said} if isinstance(said, str) else said)
     except ValueError as error:
+        if isinstance(said, str):
+            raise CompactionError(names, f"the summary is no text that a message can have: {error}", "messages") from error
         raise CompactionError(names, f"the summary must be text or one message, not {type(said).__name__}: {error}", "messages") from error
     if not summary.text.strip() or summary.tool_calls:
         earlier = next((message for message in reversed(archived) if message.is_summary), None)

@@ -15,8 +15,10 @@ from memory.orchestrator.conversations.artifacts import large_texts
 from memory.orchestrator.conversations.compacting import Compacting
 from memory.orchestrator.conversations.events import FIRST_PLACE, Draft, Event, EventType, copy_of
 from memory.orchestrator.conversations.finding import By, Finding
+from memory.orchestrator.conversations.folding import State, left_by
 from memory.orchestrator.conversations.history import HistoryAsked
 from memory.orchestrator.conversations.onward import Left
+from memory.orchestrator.conversations.places import Places
 from memory.orchestrator.conversations.reading import COPIED, Asked, ordered
 from memory.orchestrator.conversations.replacing import AT_ONCE, Replacement
 from memory.orchestrator.conversations.seen import Seen
@@ -68,13 +70,20 @@ class Conversation(Compacting):
             window, degraded = remembered, [f"{error}; shown is what was last seen of the session here"]
         self._known = window.state.window
         if asked.layered:
-            asked = replace(asked, earlier=[made.summary for made in await self.compactions() if not made.summary.is_empty])  # erased ones
+            asked = replace(asked, earlier=await self._earlier_summaries())
         version = window.state.after.version
         told = read_out(window.arranged, window.costs, window.said_by_then, window.count, version, asked, self._counter, of_tools)
         messages = await self._whole(window, told.messages)
         if len(messages) < len(told.messages):  # some were erased meanwhile
             return await self.context(asked, tools=tools)
         return replace(told, messages=[copy_of(message) async for message in paced(messages, COPIED)], degraded=degraded)
+
+    async def _earlier_summaries(self) -> list[Message]:
+        """The summaries that compactions archived or that are in the window: none that was erased, taken out by hand or rolled back (B28, B51)."""
+        events = [event for event in await self._made() if not event.is_redacted]
+        told = zip(events, await self._history.gone(events), strict=True)
+        whole = await self._log.whole([event for event, gone in told if gone.excluded is None])
+        return [message for event in whole if (message := event.message) is not None and not message.is_empty]
 
     async def history(self, asked: HistoryAsked) -> HistoryPage:
         self._record, page = await self._history.page(asked, self._same_life())
@@ -280,11 +289,45 @@ class Conversation(Compacting):
         return Checkpoint(self.id, self._log.life.incarnation, place)
 
     async def roll_back(self, checkpoint: Checkpoint, reason: str) -> int:
-        """Take what was said since, as far as it is known of, out of the window; how many messages (B52)."""
+        """Take what was said since, as far as it is known of, out of the window, and take back what compactions since took out of it; how many
+        messages leave it (B52)."""
         if (checkpoint.session_id, checkpoint.incarnation) != (self.id, self._log.life.incarnation):
             raise InvalidInput("checkpoint", "is one of another session")
-        seen = await self._log.load()
-        return await self._left(EventType.ROLL_BACK, seen.state.window.between(checkpoint.place + 1, seen.state.place), reason)
+        patience, known = Patience(self._placement, self.id), (await self._log.load()).state
+        left, leaving = known.window.between(checkpoint.place + 1, known.place), Places()
+        while True:
+            state = (await self._log.load()).state
+            moved = await self._archived(checkpoint.place, known, state)
+
+            def decide(seen: Seen, looked_up: int = state.place, moved: Mapping[str, JsonValue] = moved) -> list[Draft]:
+                nonlocal leaving
+                if any(event.type is EventType.ROLL_BACK for place, event in seen.events.items() if place > looked_up):
+                    raise _SeenSince
+                leaving = left.both(seen.state.window)
+                said: dict[str, JsonValue] = {"left": leaving.to_json(), "reason": reason, **moved}
+                return [Draft(EventType.ROLL_BACK, data=said)] if leaving.ranges or moved else []
+
+            try:
+                await self._done(decide)
+            except _SeenSince:
+                await patience.wait()
+            else:
+                return len(leaving)
+
+    async def _archived(self, place: int, known: State, state: State) -> dict[str, JsonValue]:
+        """What a roll-back to this place does with what compactions behind it have taken out of the window, as far as they are `known`: what stood in
+        it comes `back`, some of it `pinned`; what was said since, `late`, was not said. Nothing where there is nothing of either."""
+        if not known.after.compactions:
+            return {}
+        made = {event.key.id: event for event in await self._made() if place < event.place <= known.place}
+        archived = sorted({each for event in made.values() for each in left_by(event.draft)})
+        events = [event for event in (await self._log.at(archived)).values() if not event.is_redacted] if archived else []
+        gone = zip(events, await self._history.gone(events), strict=True)
+        still = [event for event, why in gone if why.archived_by in made and event.place not in state.window]
+        pinned = Places.of(e.place for e in still if e.place <= place and e.draft.message is not None and is_pinned(e.draft.message))
+        places = Places.of(event.place for event in still)
+        back, late = places.between(FIRST_PLACE, place), places.between(place + 1, known.place)
+        return {"back": back.to_json(), "pinned": pinned.to_json(), "late": late.to_json()} if still else {}
 
     async def replace(self, messages: Sequence[Message], *, by_content: bool = True) -> list[Message]:
         """Let the window consist of these messages (C22); they as stored. Without `by_content` one without an id is new, whatever it says.

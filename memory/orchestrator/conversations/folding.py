@@ -92,8 +92,10 @@ def window_after(window: Places, place: int, draft: Draft) -> Places:
             return window.without(left_by(draft))
         case EventType.RESTORE:
             return window.with_one(data["place"])
-        case EventType.CLEAR | EventType.ROLL_BACK | EventType.REPLACE:
+        case EventType.CLEAR | EventType.REPLACE:
             return window.without(left_by(draft))
+        case EventType.ROLL_BACK:
+            return window.without(left_by(draft)).with_all(back_by(draft))
         case EventType.COMPACTION:
             return window.without(left_by(draft)).with_one(place)
         case _:
@@ -107,6 +109,8 @@ def pinned_after(pinned: Places, window: Places, place: int, draft: Draft) -> Pl
         pinned = pinned.with_one(place)
     elif draft.type is EventType.RESTORE and data.get("pinned"):
         pinned = pinned.with_one(data["place"])
+    elif draft.type is EventType.ROLL_BACK:
+        pinned = pinned.with_all(Places.told(data.get("pinned", ())))
     return pinned.both(window) if draft.type in LEAVING else pinned
 
 
@@ -116,6 +120,18 @@ def left_by(draft: Draft) -> Places:
     if draft.type in (EventType.EXCLUDE, EventType.ERASED):
         return Places.of([data["place"]])
     return Places.told(data["left"]) if draft.type in LEAVING and "left" in data else Places()
+
+
+def back_by(draft: Draft) -> Places:
+    """The places of the messages that a roll-back takes into the window again: compactions since had taken them out of it (B52)."""
+    data: Any = draft.data
+    return Places.told(data.get("back", ())) if draft.type is EventType.ROLL_BACK else NOWHERE
+
+
+def late_by(draft: Draft) -> Places:
+    """The places of the messages that compactions had taken out of the window, and a roll-back takes out now: they were said since (B52)."""
+    data: Any = draft.data
+    return Places.told(data.get("late", ())) if draft.type is EventType.ROLL_BACK else NOWHERE
 
 
 def _status_after(status: str, draft: Draft) -> str:

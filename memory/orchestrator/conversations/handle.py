@@ -57,6 +57,11 @@ class Handle:
             raise NotFound(self.id, "session")  # deleted, and created again since: this handle is of its former life
         return record
 
+    async def refuse_if_over(self) -> None:
+        """Raise `NotFound` where the session has expired, as far as this handle knows: what is written to it then would be read by nobody."""
+        if self._sessions.is_over(self._record):
+            self._record = await self._same_life()
+
     async def _window(self, asked: Asked = _ALL) -> Window:
         """The window, or as much of its end as is asked for."""
         self._record, window = await read_window(self._log, self._same_life(), self._counter, asked)

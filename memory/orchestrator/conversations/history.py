@@ -12,7 +12,7 @@ from memory.domain.session import HistoryItem, HistoryPage
 from memory.orchestrator.at_once import both_at_once
 from memory.orchestrator.collections import MESSAGES
 from memory.orchestrator.conversations.events import LEAVES, LEAVING, Event, EventType
-from memory.orchestrator.conversations.folding import left_by
+from memory.orchestrator.conversations.folding import back_by, late_by, left_by
 from memory.orchestrator.conversations.log import Log
 from memory.orchestrator.conversations.places import NOWHERE, Places
 from memory.orchestrator.conversations.sessions import system_of
@@ -46,7 +46,7 @@ class Gone:
     is_by_hand: bool = False
     """Whether somebody took it out (excluded, cleared, rolled back, erased), rather than a cut or a replacement."""
     cut_by: int | None = None
-    """The place of the first cut or replacement by which it goes onward, also where it has come back since."""
+    """The place of the first compaction, cut or replacement by which it goes onward, also where it has come back since."""
 
 
 _IN_IT = Gone()
@@ -132,11 +132,21 @@ class History:
             compaction = await self._log.find(asked.archived_by, redacted=True)
             if compaction is None or compaction.type is not EventType.COMPACTION:
                 return None
-            ranges = left_by(compaction.draft).ranges
+            ranges = (await self._still_left_by(compaction)).ranges
             if not ranges:
                 return None
             parts.append(Or(tuple([And((Ge("place", low), Le("place", high))) for low, high in ranges])))
         return all_of(*parts)
+
+    async def _still_left_by(self, compaction: Event) -> Places:
+        """What it took out of the window and no roll-back since took it from."""
+        life, left = self._log.life, left_by(compaction.draft)
+        asked = And((Eq("conversation_id", life.session_id), Eq("event", EventType.ROLL_BACK.value), Gt("place", compaction.place)))
+        query = Query(MESSAGES, within(life.partition), asked, (Order("created_at"),), self._placement.settings.page)
+        async for page in self._placement.pages("history.marks", self._log.store, query):
+            for event in self._log.events_of(page.records):
+                left = left.without(back_by(event.draft)).without(late_by(event.draft))
+        return left
 
     async def gone(self, events: Sequence[Event]) -> list[Gone]:
         """What became of each of these messages."""
@@ -177,9 +187,12 @@ def _mark(found: dict[int, Gone], event: Event) -> None:
         if data["place"] in found:
             found[data["place"]] = Gone(cut_by=found[data["place"]].cut_by)
         return
-    left, cut = left_by(event.draft), Places.told(data.get(LEAVES, ())) if event.type is EventType.REPLACE else NOWHERE
+    left, back = left_by(event.draft).with_all(late_by(event.draft)), back_by(event.draft)
+    cut = Places.told(data.get(LEAVES, ())) if event.type in (EventType.REPLACE, EventType.COMPACTION) else NOWHERE
     for place, before in found.items():
-        if place in left:
+        if place in back:
+            found[place] = Gone(cut_by=before.cut_by)
+        elif place in left:
             cut_by = event.place if before.cut_by is None and place in cut else before.cut_by
             if event.type is EventType.COMPACTION:
                 found[place] = Gone(archived_by=event.key.id, cut_by=cut_by)

@@ -50,6 +50,10 @@ class Places:
             return Places((*self.ranges, (place, place)))
         return self if place in self else Places.of((*self, place))
 
+    def with_all(self, others: Places) -> Places:
+        """Those, and the others."""
+        return Places.of((*self, *others)) if others.ranges else self
+
     def without(self, others: Places) -> Places:
         """Those that are not among the others."""
         left = list(self.ranges)

@@ -89,10 +89,8 @@ async def part_of_window(run: Run, talk: Talk, last: int, share: float, *, worke
     unseen = len(found.orphans) - len(context.invalid)  # results that answer no call, further back than was looked, are left out like others
     _same("how much is too much", talk, (context.over_budget, context.left_out), (over, len(found.order) - len(fits) + unseen))
 
-    if any(made.line.excluded is not None and not made.line.is_redacted for made in talk.compactions):
-        return
     context = await _ask(run, talk, "context", layered=True, last=last, worker=worker)
-    summaries = [made.line for made in talk.compactions if not made.line.is_redacted]
+    summaries = [made.line for made in talk.compactions if not made.line.is_redacted and made.line.excluded is None]
     layers = [line for line in summaries if not line.in_window] + pinned
     _same("the layers", talk, [(m.id, m.content) for m in context.messages], system + _told([*layers, *wanted]))
 
@@ -132,7 +130,7 @@ async def history(
     if compaction is not None and talk.compactions:
         made = talk.compactions[compaction % len(talk.compactions)]
         asked["archived_by"], has_system = made.id, False
-        lines = [line for line in lines if line in made.archived]
+        lines = [line for line in lines if line in made.archived and line not in made.rolled_back]
     wanted = _items(talk, lines, has_system=has_system)
     wanted = wanted if order == "oldest" else wanted[::-1]
     found, cursor = list[HistoryItem](), None

@@ -271,6 +271,7 @@ async def roll_back(run: Run, op: Operation) -> None:
     since = [line for line in talk.window if line.at >= place]
     said.equals(len(since))
     talk.leave(since, op.args["reason"])
+    talk.rolled_back(place, op.args["reason"])
 
 
 @operation

@@ -54,7 +54,7 @@ class Line:
     is_by_hand: bool = False
     """Whether somebody took it out of the window, rather than a replacement."""
     was_replaced: bool = False
-    """Whether it goes onward by a replacement, also where it has come back since."""
+    """Whether it goes onward by a replacement or a compaction, also where it has come back since."""
     is_redacted: bool = False
     window: tuple[int, ...] = ()
     """Of the lines, those in the window when it had just been said."""
@@ -98,6 +98,8 @@ class Made:
     """The ids of what it archived, as they were then."""
     counts: tuple[int, int]
     reason: str
+    rolled_back: list[Line] = field(default_factory=list)
+    """Those of them that a roll-back has taken from it."""
 
 
 @dataclass(slots=True)
@@ -240,6 +242,16 @@ class Talk:
             line.leaves(reason)
         return len(lines)
 
+    def rolled_back(self, place: int, reason: str) -> None:
+        """What compactions since took out of the window comes back, but for what was said since: that was not said."""
+        since = {made.id: made for made in self.compactions if made.line.at >= place}
+        for line in [line for line in self.lines if line.archived_by in since and not line.is_redacted]:
+            since[str(line.archived_by)].rolled_back.append(line)
+            if line.at >= place:
+                line.leaves(reason)
+            else:
+                line.in_window, line.archived_by = True, None
+
     def replaced(self, lines: Sequence[Line]) -> None:
         """They leave for a list that is without them, and go onward by that."""
         self._let_go(lines)
@@ -251,6 +263,7 @@ class Talk:
         let_go = self._let_go(archived)
         for line in archived:
             line.leaves(archived_by=compaction_id)
+            line.was_replaced = line.was_replaced or line.at >= self.let_go
         line = self.says(summary | {"id": summary["id"] or compaction_id}, ref, is_summary=True)
         if let_go:
             self.owed[-1] = (self.owed[-1][0], line)

@@ -109,11 +109,24 @@ class LogCheck:
         if event != "compaction":
             for each in out:
                 self._excluded.setdefault(each, []).append(place)
+        if event == "roll_back":
+            self._rolled_back(place, data)
         if event == "restore":
             self.window.add(data["place"])
             self._restored.add(data["place"])
             if data["place"] in self._archived:
                 self._wrong(f"place {place} takes {data['place']} back, which a summary stands for")
+
+    def _rolled_back(self, place: int, data: Any) -> None:
+        """What compactions had taken out comes back, or has not been said."""
+        back, late = set(_places(data.get("back", ()))), set(_places(data.get("late", ())))
+        if wrong := (back | late) - self._archived | (back & self.window):
+            self._wrong(f"place {place} takes {sorted(wrong)} from a compaction, which had not taken them")
+        self.window |= back
+        self._restored |= back
+        self._archived -= back | late
+        for each in late:
+            self._excluded.setdefault(each, []).append(place)
 
     def _turned(self, place: int, event: str, data: Any, shown: set[int]) -> None:
         self.status = data["status"] if event == "closed" else "active"

@@ -173,9 +173,22 @@ def test_the_defaults_are_those_of_the_row() -> None:
 
 
 @pytest.mark.parametrize(
-    ("field", "value"), [("max_tokens", 0), ("keep_recent", -1), ("target", 0.9), ("target", -0.1), ("similarity", 0.0), ("similarity", 1.1)]
+    ("field", "value"),
+    [
+        ("max_tokens", 0),
+        ("keep_recent", -1),
+        ("target", 0.9),
+        ("target", -0.1),
+        ("target", "0.5"),
+        ("threshold", float("nan")),
+        ("threshold", None),
+        ("min_importance", float("nan")),
+        ("min_importance", True),
+        ("similarity", 0.0),
+        ("similarity", 1.1),
+    ],
 )
-def test_settings_that_cannot_be_are_refused_by_name(field: str, value: float) -> None:
+def test_settings_that_cannot_be_are_refused_by_name(field: str, value: object) -> None:
     with pytest.raises(InvalidInput) as refused:
         CompactingSettings(**{field: value})  # type: ignore[arg-type]
     assert refused.value.field == field
