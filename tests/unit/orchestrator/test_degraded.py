@@ -225,9 +225,8 @@ async def test_of_a_home_that_cannot_search_the_copies_answer(by: Literal["words
 @pytest.mark.parametrize(("how", "most"), [("down", 2), ("silent", 1)])
 async def test_of_a_home_that_is_away_the_others_are_not_asked_over_and_over(how: str, most: int) -> None:
     """However many copies there are: nothing can be confirmed, neither the next ten nor a wider pool."""
-    async with World(
-        mid=replace(DURABLE, semantic=False), embedder=TwoWays(), settings=EngineSettings(deadline=timedelta(milliseconds=500))
-    ) as world:
+    in_time = EngineSettings(deadline=timedelta(milliseconds=500))
+    async with World(mid=replace(DURABLE, semantic=False), embedder=TwoWays(), settings=in_time) as world:
         for n in range(120):
             await world.write(f"text {n}", scope=USER)
         await world.flush()
