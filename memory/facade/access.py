@@ -290,7 +290,7 @@ class Access:
             raise InvalidInput("by", "entries are found by words alone: no embedder is configured")
         if not text.strip():
             tags = tuple(dict.fromkeys(asked.tags + preferred.tags))
-            asked = replace(asked, types=asked.types or preferred.types, tags=tags, conversation=preferred.conversation_id)
+            asked = replace(asked, types=asked.types or preferred.types, tags=tags, conversation=preferred.conversation_id, along="updated_at")
         expanding, stages = flag("expand", expand), stages_of(rerank)
         advised = self.engine.advised if advisor is None else self.engine.advised.by(advisor)
         found = await advised.search(asked, text, explain=explain, expand=expanding, stages=stages)
