@@ -270,7 +270,7 @@ class Access:
         messages: bool = False,
         advisor: Advisor | None = None,
     ) -> SearchResult:
-        """What answers best. A blank query browses, and browsing filters by what a search prefers (D47, D54). `advisor`: in place of the memory's."""
+        """What answers best. A blank query browses, and browsing filters by what a search prefers (D51, D54). `advisor`: in place of the memory's."""
         text = door.text("query", query, max_bytes=MAX_QUERY_BYTES)
         asked = self.asked(
             scope,
@@ -294,7 +294,8 @@ class Access:
         if asked.by == "meaning" and not self.engine.meaning.on:
             raise InvalidInput("by", "entries are found by words alone: no embedder is configured")
         if not text.strip():
-            asked = replace(asked, types=asked.types or preferred.types, tags=tuple(dict.fromkeys(asked.tags + preferred.tags)))
+            tags = tuple(dict.fromkeys(asked.tags + preferred.tags))
+            asked = replace(asked, types=asked.types or preferred.types, tags=tags, conversation=preferred.conversation_id, along="updated_at")
         expanding, stages = flag("expand", expand), stages_of(rerank)
         advised = self.engine.advised if advisor is None else self.engine.advised.by(advisor)
         found = await advised.search(asked, text, explain=flag("explain", explain), expand=expanding, stages=stages)

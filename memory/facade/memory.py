@@ -603,9 +603,9 @@ class Memory:
         what has nothing in common with the query scores 0, and is shown at the end unless told otherwise (`min_score=0.01`).
         `by="meaning"` is refused where no embedder is configured.
 
-        The query is plain text, never syntax (D62). A blank one browses: `types` and `tags` filter there, and nothing is scored (D54). With `explain`
-        every hit says how it came to its place, and the result's `left_out` what was found and is not shown. Its `degraded` names tiers that could
-        not be searched.
+        The query is plain text, never syntax (D62). A blank one browses by the last change: `types` and `tags` filter there, with `conversation_id`
+        what is pinned to it or to none is shown, and nothing is scored (D47, D51, D54). With `explain` every hit says how it came to its place, and
+        the result's `left_out` what was found and is not shown. Its `degraded` names tiers that could not be searched.
 
         With `expand` the advisor is asked for two paraphrases, which are searched for too; with `rerank` the reranker, or where there is none the
         advisor, reads the best 25 or more and puts them in order, and with `rerank="two-stage"` the advisor then looks closer at the best eight. An

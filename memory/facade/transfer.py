@@ -593,6 +593,8 @@ def _link(found: Mapping[str, Any], line: int) -> Link:
         if field not in found:
             raise InvalidInput(field, "is missing from the exported relation")
     ends = {end: door.identifier(end, found[end]) for end in ("source_id", "target_id")}
+    if ends["source_id"] == ends["target_id"]:
+        raise InvalidInput("target_id", "self-loops not allowed")
     said = {name: door.text(name, found[name], max_bytes=MAX_SAID_BYTES) for name in _SAID_OF_LINKS if name in found}
     return Link(line, **ends, label=door.one_of("label", found["label"], LABELS), created_at=door.time("created_at", found["created_at"]), said=said)
 

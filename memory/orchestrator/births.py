@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
 from memory.domain import ids
-from memory.domain.entry import Entry, EntryDraft
+from memory.domain.entry import Entry, EntryDraft, ImportedDraft
 from memory.domain.errors import Conflict, InvalidInput, PartialWrite, StoreUnavailable
 from memory.domain.time import moment
 from memory.orchestrator.collections import DIGEST, ENTRIES
@@ -95,10 +95,13 @@ class Births:
         return list(written.values())
 
     def refuse_future(self, drafts: Sequence[EntryDraft]) -> None:
-        """Refuse what is said to be created later than now."""
+        """Refuse what is said to be created, or to begin to be true, later than now (decision D32)."""
         latest = self._placement.now() + CLOCK_SKEW
-        if any(draft.created_at is not None and draft.created_at > latest for draft in drafts):
-            raise InvalidInput("created_at", "lies in the future")
+        for draft in drafts:
+            if draft.created_at is not None and draft.created_at > latest:
+                raise InvalidInput("created_at", "lies in the future")
+            if isinstance(draft, ImportedDraft) and draft.valid_from is not None and draft.valid_from > latest:
+                raise InvalidInput("valid_from", "lies in the future")
 
     async def _write_batch(
         self, tenant: str, drafts: Sequence[EntryDraft], revive: bool, consistency: Consistency | None, steps: Sequence[Owed]

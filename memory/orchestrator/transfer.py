@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from enum import StrEnum
+from typing import Any
 
 from memory.domain import ids
 from memory.domain.entry import ImportedDraft
@@ -167,8 +168,10 @@ class Transfer:
         for record, there in zip(records, located, strict=True):
             if record.key in fates:
                 continue
-            if record.created_at > latest:
-                fates[record.key] = Restored(Fate.REFUSED, "created_at: lies in the future")
+            begins: Any = record.fields["valid_from"]
+            if record.created_at > latest or begins > latest:
+                named = "created_at" if record.created_at > latest else "valid_from"
+                fates[record.key] = Restored(Fate.REFUSED, f"{named}: lies in the future")
             elif there.record or there.tombstone or there.corrupt:
                 fates[record.key] = await self._met(record, there)
         fresh = [record for record in records if record.key not in fates]

@@ -188,13 +188,17 @@ async def test_only_what_is_active_is_shown_unless_a_moment_is_asked_about(memor
     assert await memory.browse(USER) == []
 
 
-@pytest.mark.behaviour("D54")
-async def test_a_blank_query_browses_by_age_and_not_by_change(memory: Memory, clock: Clock) -> None:
-    for text in ("one", "two"):
+@pytest.mark.behaviour("D47", "D54")
+async def test_a_blank_query_browses_by_the_last_change(memory: Memory, clock: Clock) -> None:
+    entries = []
+    for text in ("one", "two", "three"):
         clock.advance()
-        entry = await memory.write(text, scope=USER)
-    assert [hit.entry.content for hit in await memory.search(" \n", scope=USER)] == contents(await memory.browse(USER)) == ["two", "one"]
-    assert entry.updated_at == entry.created_at
+        entries.append(await memory.write(text, scope=USER))
+    assert [hit.entry.content for hit in await memory.search(" \n", scope=USER)] == contents(await memory.browse(USER)) == ["three", "two", "one"]
+    clock.advance()
+    await memory.update(entries[0].id, title="edited")
+    assert [hit.entry.content for hit in await memory.search(" \n", scope=USER)] == contents(await memory.browse(USER)) == ["one", "three", "two"]
+    assert [hit.entry.content for hit in await memory.search("", scope=USER, limit=1)] == ["one"]
 
 
 @pytest.mark.behaviour("D48")

@@ -144,3 +144,15 @@ async def test_a_blank_query_browses_and_browsing_filters(memory: Memory, clock:
         assert [hit.entry for hit in await memory.search(blank, scope=USER, **asked)] == wanted  # type: ignore[call-overload]
         assert [hit.entry for hit in await memory.search(blank, scope=USER, only=asked)] == wanted  # type: ignore[call-overload]
     assert found(await memory.search(blank, scope=USER, tags=["user"], only={"tags": ["drink"]})) == ["tea user user"]
+
+
+@pytest.mark.behaviour("D51", "D54")
+async def test_a_blank_query_of_a_conversation_shows_what_is_pinned_to_it_or_to_none(memory: Memory, clock: Clock) -> None:
+    for name in ("c1", "c2"):
+        await memory.sessions.create(name)
+    for number, pinned in enumerate(("c1", "c2", None)):
+        clock.advance()
+        await memory.write(f"tea {number}", scope=USER, conversation_id=pinned)
+    assert found(await memory.search(" ", scope=USER, conversation_id="c1")) == ["tea 0", "tea 2"]
+    assert contents(await memory.browse(USER, conversation="c1")) == ["tea 2", "tea 0"]
+    assert found(await memory.search("tea", scope=USER, conversation_id="c1")) == ["tea 0", "tea 1", "tea 2"]  # there it is preferred (D84)

@@ -170,6 +170,8 @@ async def test_what_is_older_counts_less_and_never_nothing(memory: Memory, clock
     assert {hit.explanation["multipliers"].get("age", 1.0) for hit in ageless} == {1.0}
     half = await memory.search("lantern", scope=USER, explain=True, half_life=timedelta(days=10), decay_floor=0.2)
     assert [hit.explanation["multipliers"].get("age", 1.0) for hit in half] == [1.0, 0.6, 0.2, 0.2, 0.2, 0.2]
+    floored = await memory.search("lantern", scope=USER, explain=True, decay_floor=0.8)
+    assert [hit.explanation["multipliers"].get("age", 1.0) for hit in floored] == [1.0, 0.9, 0.9, 0.8, 0.8, 0.8]  # nothing is below it
 
 
 @pytest.mark.behaviour("D77")

@@ -29,7 +29,7 @@ def boosted(question: Question, pool: Measured, preferred: Preferences, now: dat
 
 
 def decay(days: float, preferred: Preferences) -> float:
-    """What is left of a score at this age (D75), the steps from the top down (D76); it never ends (D78)."""
+    """What is left of a score at this age (D75), the steps from the top down (D76); it never ends (D78), and never falls below the floor."""
     if days <= c.FRESH_DAYS:
         return 1.0
-    return next((left for lives, left in c.AGES if days <= lives * preferred.half_life), preferred.floor)
+    return next((max(left, preferred.floor) for lives, left in c.AGES if days <= lives * preferred.half_life), preferred.floor)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 
 RRF_K = 60  # Cormack, Clarke, Büttcher: "Reciprocal Rank Fusion outperforms Condorcet and individual Rank Learning Methods" (2009); D80, D86
@@ -10,11 +11,15 @@ RRF_K = 60  # Cormack, Clarke, Büttcher: "Reciprocal Rank Fusion outperforms Co
 def fuse(rankings: Mapping[str, Sequence[str]], weights: Mapping[str, float] | None = None) -> list[tuple[str, float]]:
     """Reciprocal rank fusion: each ranking, best first, gives an id `weight / (60 + rank)`, rank from 1; ties by id ascending (D81).
 
-    One ranking alone keeps its order.
+    One ranking alone keeps its order. An id that stands twice in a ranking counts where it stands first.
     """
-    scores: dict[str, float] = {}
+    given: dict[str, list[float]] = {}
     for name, ids in rankings.items():
         weight = 1.0 if weights is None else weights.get(name, 1.0)
-        for rank, record_id in enumerate(ids, start=1):
-            scores[record_id] = scores.get(record_id, 0.0) + weight / (RRF_K + rank)
+        ranks = {record_id: rank for rank, record_id in reversed(list(enumerate(ids, start=1)))}
+        for record_id in dict.fromkeys(ids):
+            given.setdefault(record_id, []).append(weight / (RRF_K + ranks[record_id]))
+    scores = {record_id: math.fsum(parts) for record_id, parts in given.items()}  # in whatever order it is added up, so that ties are ties
+    if len(rankings) == 1:
+        return list(scores.items())
     return sorted(scores.items(), key=lambda pair: (-pair[1], pair[0]))

@@ -400,6 +400,40 @@ async def test_a_version_above_its_entry_or_a_relation_to_nobody_is_a_bad_line(n
     assert (report.imported, report.versions, report.relations, report.skipped_lines) == (2, 0, 1, [2])
 
 
+@pytest.mark.behaviour("D21", "D32")
+@pytest.mark.parametrize("config", [one_file], indirect=True)
+@pytest.mark.parametrize("same_ids", [False, True])
+async def test_no_import_opens_a_window_in_the_future(new: Maker, same_ids: bool) -> None:
+    here, there = await new("here"), await new("there")
+    await here.write("a lamp", scope="user:ada")
+    (entry,) = await lines_of(here)
+    ahead = [entry | {"valid_from": "2999-01-01T00:00:00Z"}]
+    if same_ids:
+        report = await there.admin.import_(ahead, same_ids=True)
+        assert (report.imported, report.refused_lines, "valid_from: lies in the future" in report.problems[0]) == (0, [1], True)
+    else:
+        with pytest.raises(BadLine, match="line 1: valid_from: lies in the future"):
+            await there.admin.import_(ahead)
+    assert [found async for found in there.entries.all(retired=True)] == []
+    assert (await there.admin.import_([entry], same_ids=same_ids)).imported == 1
+
+
+@pytest.mark.behaviour("D11", "D37", "D46")
+@pytest.mark.parametrize("config", [one_file], indirect=True)
+async def test_a_relation_of_an_entry_to_itself_is_a_bad_line_before_anything_is_written(new: Maker) -> None:
+    here, there = await new("here"), await new("there")
+    one, two = await here.write("first", scope="user:ada"), await here.write("other", scope="user:ada")
+    await here.relations.relate(one.id, "supports", two.id)
+    entry, other, relation = await lines_of(here)
+    bad = [entry, other, relation | {"target_id": one.id}]
+    with pytest.raises(BadLine, match="self-loops") as refused:
+        await there.admin.import_(bad)
+    assert refused.value.line == 3
+    assert [found async for found in there.entries.all()] == []
+    report = await there.admin.import_(bad, skip_bad=True)
+    assert (report.imported, report.relations, report.skipped_lines) == (2, 0, [3])
+
+
 @pytest.mark.parametrize("config", [one_file], indirect=True)
 async def test_what_can_be_imported_is_a_path_a_file_or_lines_in_any_form(new: Maker, tmp_path: Path) -> None:
     here = await new("here")

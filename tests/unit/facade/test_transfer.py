@@ -274,6 +274,7 @@ def test_what_names_an_exported_entry_names_its_new_id_and_what_names_others_sta
         ({"created_at": "yesterday"}, "created_at"),
         ({"weight": 1}, "weight: is no part of a relation"),
         ({"source_id": None}, "source_id"),
+        ({"source_id": "b"}, "target_id: self-loops not allowed"),
     ],
 )
 def test_a_bad_relation_is_refused_by_name(changes: dict[str, Any], problem: str) -> None:

@@ -136,6 +136,22 @@ def test_ranks_of_several_rankings_add_up_and_ties_go_by_id() -> None:
     assert fuse({}) == fuse({"words": []}) == []
 
 
+@pytest.mark.behaviour("D81", "D86")
+def test_ids_that_three_rankings_give_the_same_ranks_are_a_tie() -> None:
+    """1/61 + 1/62 + 1/70 is not the same number in every order of adding."""
+    ranked = {"1": ("a", "b", "c"), "2": ("c", "a", "b"), "3": ("b", "c", "a")}
+    rankings = {name: [first, second, *[f"{name}-{n}" for n in range(7)], tenth] for name, (first, second, tenth) in ranked.items()}
+    fused = fuse(rankings)
+    assert [i for i, _ in fused[:3]] == ["a", "b", "c"]
+    assert len({score for _, score in fused[:3]}) == 1
+
+
+@pytest.mark.behaviour("D81", "D86")
+def test_an_id_counts_once_in_a_ranking_where_it_stands_first() -> None:
+    assert fuse({"words": ["b", "a", "b"]}) == fuse({"words": ["b", "a"]}) == [("b", 1 / 61), ("a", 1 / 62)]
+    assert [i for i, _ in fuse({"words": ["b", "a"]}, {"words": 0.0})] == ["b", "a"]
+
+
 @pytest.mark.behaviour("D86")
 def test_a_heavier_ranking_counts_for_more() -> None:
     rankings = {"words": ["a", "b"], "meaning": ["b", "a"]}

@@ -11,7 +11,7 @@ from memory.adapters.sql.declared import Comparison
 from memory.adapters.sql.migrate import REGISTRY, VERSION_TABLE, Schema
 from memory.adapters.sql.sqlite.audit import reindex
 from memory.adapters.sql.sqlite.errors import is_of_a_table
-from memory.adapters.sql.sqlite.schema import system_tables, tables_of
+from memory.adapters.sql.sqlite.schema import system_tables, tables_of, words_table
 from memory.adapters.sql.sqlite.session import Session
 from memory.adapters.sql.sqlite.table import table_of
 from memory.ports.collections import Collection
@@ -37,8 +37,8 @@ class SqliteSchema(Schema):
 
 
 def make_ready(session: Session, store: str, collections: Sequence[Collection]) -> Mapping[str, Collection]:
-    """Bring the file to what these collections need, and index words anew where a write found their index damaged; the collections as their tables
-    are then.
+    """Bring the file to what these collections need, and index words anew where a write found their index damaged, or where it is lost; the
+    collections as their tables are then.
     """
     found = look(session, store, collections)
     if found is None or not found.is_ready or _doubted(session, collections):
@@ -70,7 +70,22 @@ def tables_there(session: Session, store: str, collections: Sequence[Collection]
 
 def _doubted(session: Session, collections: Sequence[Collection]) -> list[Collection]:
     doubted = {name for (name,) in session.rows(_DOUBTED)}
-    return [c for c in collections if c.name in doubted and c.texts]
+    return [c for c in collections if c.texts and (c.name in doubted or _lost(session, c))]
+
+
+def _lost(session: Session, collection: Collection) -> bool:
+    """Whether the word index is not there, or empty though records have words (D64). One that cannot be read is left to the audit."""
+    words = words_table(collection)
+    if session.row(_THERE, (words,)) is None:
+        return True
+    try:
+        if session.row(f"SELECT 1 FROM {words} LIMIT 1") is not None:  # noqa: S608
+            return False
+        return session.row(f"SELECT 1 FROM {collection.name} WHERE length > 0 LIMIT 1") is not None  # noqa: S608
+    except sqlite3.Error as exc:
+        if not is_of_a_table(exc):
+            raise
+        return False
 
 
 def _reindexed(session: Session, collection: Collection) -> None:

@@ -109,6 +109,22 @@ async def test_opening_the_file_brings_back_a_word_index_that_a_write_missed(fil
     await again.close()
 
 
+@pytest.mark.behaviour("D64", "AC-D25")
+@pytest.mark.parametrize("loss", ["DROP TABLE samples_words", "DELETE FROM samples_words"])
+async def test_opening_the_file_brings_back_a_word_index_that_was_lost_while_nobody_wrote(filled: SqliteStore, file: Path, loss: str) -> None:
+    await filled.close()
+    change(file, loss)
+    again = await opened(file)
+    assert len(await searched(again, "common")) == 3
+    assert await problems(again) == ()
+    await done(again, delete(1), delete(2), delete(3))
+    await again.close()
+    again = await opened(file)  # an index without words, of records that have none, is none that was lost
+    assert await searched(again, "common") == []
+    assert await problems(again) == ()
+    await again.close()
+
+
 async def test_a_write_that_misses_words_of_its_row_says_that_the_index_is_to_be_doubted(filled: SqliteStore, file: Path) -> None:
     change(file, "DELETE FROM samples_words WHERE word = 'special1'")
     await done(filled, put(said(1, "other", 2), Newer()))
