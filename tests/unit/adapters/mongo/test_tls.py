@@ -48,13 +48,13 @@ def certified(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Server
     server.stop()
 
 
-def store(host: str, port: int, *, patience: float = 3, **asked_for: str) -> MongoStore:
+def store(host: str, port: int, patience: float, **asked_for: str) -> MongoStore:
     return MongoStore(f"mongodb://{host}:{port}/tls?{'&'.join(f'{name}={quote(value)}' for name, value in asked_for.items())}", timeout=patience)
 
 
 async def test_a_server_whose_certificate_is_known_is_used(certified: tuple[Server, Path]) -> None:
     server, certificate = certified
-    known = store("localhost", server.port, patience=60, tls="true", tlsCAFile=str(certificate))
+    known = store("localhost", server.port, 60, tls="true", tlsCAFile=str(certificate))
     await known.open(DECLARED)
     try:
         await done(known, put(record(1)))
@@ -68,10 +68,10 @@ async def test_a_certificate_that_proves_nothing_is_refused(certified: tuple[Ser
     server, certificate = certified
     named = {} if host == "localhost" else {"tlsCAFile": str(certificate)}
     with pytest.raises(StoreUnavailable):
-        await store(host, server.port, tls="true", **named).open(DECLARED)
+        await store(host, server.port, 3, tls="true", **named).open(DECLARED)
 
 
 async def test_plain_text_to_a_tls_port_is_unavailable(certified: tuple[Server, Path]) -> None:
     server, _ = certified
     with pytest.raises(StoreUnavailable):
-        await store("127.0.0.1", server.port).open(DECLARED)
+        await store("127.0.0.1", server.port, 3).open(DECLARED)
