@@ -92,8 +92,9 @@ RARE_SLIPS: dict[str, Slip] = {
     "a-repeated-promotion-shows-a-retired-copy": Slip(
         derivation,
         "Derivation._promoted",
-        "entry_of(await self._entries.live_record(tenant, located.key.id))",
-        "entry_of(located.record)",
+        "await self._entries.live_record(tenant, _promoted_key(tenant, entry_id, target).id)",
+        "(await self._placement.locate(ENTRIES, key := _promoted_key(tenant, entry_id, target))).record"
+        " or await self._entries.live_record(tenant, key.id)",
         ("promoted again once the copy is retired",),
     ),
     "summaries-outlive-erased-sources": Slip(

@@ -59,10 +59,10 @@ SLIPS: dict[str, Slip] = {
     ),
     "what-a-dead-writer-left-stays": Slip(manifests, "Manifests._look_noted", "        await self._drop_given_up(reservation)\n", ""),
     "what-is-given-up-leaves-its-chunks": Slip(
-        manifests,
-        "Manifests._drop_given_up",
-        "await self._reservations.give_back(tenant, name, reservation.version, owed)",
-        "await self._reservations.give_back(tenant, name, reservation.version)",
+        reservations,
+        "Reservations.give_up",
+        "reservation.version, owed)",
+        "reservation.version)",
     ),
     "what-was-given-up-is-put-late": Slip(manifests, "Manifests._look_noted", "and await self._shut_out(key, manifest)", ""),
     "a-reservation-keeps-the-artifact-that-it-was-to-be": Slip(
