@@ -659,6 +659,7 @@ class Model:
                 wanted += [] if held else [(then, "sessions", talk.tenant, f"conversation:{talk.id}", rule, "", "")]
         gone = {(tenant, entry_id) for then, _, tenant, entry_id, *_ in wanted if then in ("delete", "expire")}
         ended = [talk for talk in self.talks.all.values() if talk.status != "ended" and talk.taken(now) is not None]
+        ended += [talk for talk in self.talks.all.values() if talk.owes_its_end and not talk.is_over(now)]
         onward = [key for talk in ended for life in self._goes_on(talk.tenant, talk.id, now) if (key := (talk.tenant, life.id)) not in gone]
         wanted += [("move", "entries", *key, "facts-last", "short", "long") for key in onward]
         taken, failing = self.taken(now, without={*gone, *onward})

@@ -349,10 +349,14 @@ async def retired(run: Run, said: Said, owing: Owing) -> Retired:
     Those that are deleted first: what is read of the others' entries, behind the sweep, is pinned to none of them any more.
     """
     done, waits = Retired(), [talk for talk, _ in owing]
+    for talk in [talk for talk in run.talks.all.values() if talk.owes_its_end and not talk.is_over(said.begun)]:
+        talk.end_owed -= 1
+        await session_over(run, said, talk.tenant, talk.id)
     taken = [(rule, talk) for talk in run.talks.all.values() if (rule := talk.taken(said.begun)) is not None]
     for _, talk in sorted(taken, key=lambda one: (one[1].status != "ended", one[0] != "quiet", one[1].created_at)):
         if talk.status != "ended":
             talk.ended()
+            talk.end_owed = 2 if talk.owed else 0
             done.ended += 1
             await session_over(run, said, talk.tenant, talk.id)
         elif run.model.holds_all(talk.tenant, f"session:{talk.id}"):

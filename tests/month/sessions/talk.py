@@ -131,6 +131,8 @@ class Talk:
     """Lines of which an end has let go: nothing of them goes onward again."""
     owed: list[tuple[list[Line], Line | None]] = field(default_factory=list)
     """Lines that left together, with the summary that stands for them, of which what is to be noted has not been noted yet."""
+    end_owed: int = 0
+    """Sweeps to come that do the end of a session for what is in its scope then: one asks what is to be noted, the next finds it noted."""
     noted: dict[str, list[Line]] = field(default_factory=dict)
     """By the id of an entry: the lines that left together, of which it was made."""
     tasks: dict[str, dict[str, Any]] = field(default_factory=dict)
@@ -274,6 +276,10 @@ class Talk:
             self.status = "ended"
             if self._let_go(self.window):
                 self.let_go = len(self.lines)
+
+    @property
+    def owes_its_end(self) -> bool:
+        return self.end_owed > 0 and self.status == "ended"
 
     def _let_go(self, lines: Sequence[Line]) -> bool:
         leaving = [line for line in lines if line.at >= self.let_go]
