@@ -294,14 +294,13 @@ class Conversation(Compacting):
         if (checkpoint.session_id, checkpoint.incarnation) != (self.id, self._log.life.incarnation):
             raise InvalidInput("checkpoint", "is one of another session")
         patience, known = Patience(self._placement, self.id), (await self._log.load()).state
-        left, leaving = known.window.between(checkpoint.place + 1, known.place), Places()
+        state, left, leaving = known, known.window.between(checkpoint.place + 1, known.place), Places()
         while True:
-            state = (await self._log.load()).state
             moved = await self._archived(checkpoint.place, known, state)
 
             def decide(seen: Seen, looked_up: int = state.place, moved: Mapping[str, JsonValue] = moved) -> list[Draft]:
                 nonlocal leaving
-                if any(event.type is EventType.ROLL_BACK for place, event in seen.events.items() if place > looked_up):
+                if any(event.type in (EventType.ROLL_BACK, EventType.ERASED) for place, event in seen.events.items() if place > looked_up):
                     raise _SeenSince
                 leaving = left.both(seen.state.window)
                 said: dict[str, JsonValue] = {"left": leaving.to_json(), "reason": reason, **moved}
@@ -311,6 +310,7 @@ class Conversation(Compacting):
                 await self._done(decide)
             except _SeenSince:
                 await patience.wait()
+                state = (await self._log.load()).state
             else:
                 return len(leaving)
 

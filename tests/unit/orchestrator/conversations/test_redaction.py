@@ -260,3 +260,17 @@ async def test_an_erased_summary_is_no_layer(world: World) -> None:
     await session.compact(summary("c1"), keep_last=0, reason="manual")
     assert await erase(world.engine, session, "named-by-a-caller")
     assert [message.id for message in (await session.context(ContextAsked(layered=True))).messages] == ["system"]
+
+
+async def test_what_is_erased_while_a_roll_back_is_under_way_does_not_come_back_into_the_window(world: World) -> None:
+    session = await begun(world.engine)
+    await session.append([user("u1", "u1"), user(NEST, "u2")])
+    here = await session.checkpoint()
+    await session.compact(summary("sum"), keep_last=0, reason="manual")
+    theirs = await opened(engine := await world.another_process())
+    world.mid.before["log.append"] = lambda: erase(engine, theirs, "u2")
+    assert await session.roll_back(here, "manual") == 0, "the summary is erased with what it says"
+    assert await window(session) == ["system", "u1"]
+    there = (await session.log.load()).state.window
+    assert [event.draft.message.id for event in (await session.log.at(list(there))).values() if event.draft.message is not None] == ["u1"]
+    assert await redacted(session) == [3, 4]
