@@ -16,9 +16,11 @@ def fuse(rankings: Mapping[str, Sequence[str]], weights: Mapping[str, float] | N
     given: dict[str, list[float]] = {}
     for name, ids in rankings.items():
         weight = 1.0 if weights is None else weights.get(name, 1.0)
-        ranks = {record_id: rank for rank, record_id in reversed(list(enumerate(ids, start=1)))}
-        for record_id in dict.fromkeys(ids):
-            given.setdefault(record_id, []).append(weight / (RRF_K + ranks[record_id]))
+        first: dict[str, float] = {}
+        for rank, record_id in enumerate(ids, start=1):
+            first.setdefault(record_id, weight / (RRF_K + rank))
+        for record_id, part in first.items():
+            given.setdefault(record_id, []).append(part)
     scores = {record_id: math.fsum(parts) for record_id, parts in given.items()}  # in whatever order it is added up, so that ties are ties
     if len(rankings) == 1:
         return list(scores.items())
