@@ -6,8 +6,9 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, TypeAlias
 
 from memory.domain.checked import Checked
-from memory.domain.errors import InvalidInput, Refused
+from memory.domain.errors import Refused
 from memory.domain.provenance import Provenance
+from memory.facade.arguments import function
 from memory.facade.manager.stores import NamedStore, StoreEntry
 from memory.orchestrator.checking import Decide
 from memory.orchestrator.gates import Asking, Verdict, changes_of, lets_out
@@ -23,8 +24,8 @@ class StoreGates:
 
     def __init__(self, write: StoreWriteGate | None = None, recall: StoreRecallGate | None = None) -> None:
         for name, gate in (("write_gate", write), ("recall_gate", recall)):
-            if gate is not None and not callable(gate):
-                raise InvalidInput(name, f"must be a function, not {type(gate).__name__}")
+            if gate is not None:
+                function(name, gate)
         self._write, self._recall = write, recall
         self._writing, self._recalling = (Asking(EngineSettings().deadline) for _ in range(2))
 

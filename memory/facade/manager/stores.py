@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from copy import deepcopy
 from dataclasses import dataclass, field
 from typing import Any
@@ -167,28 +168,27 @@ def _writes_to(view: Any) -> Callable[..., Any]:
     async def add(
         content: str, metadata: Mapping[str, Any] | None = None, *, key: str | None = None, provenance: Provenance = UNSAID, **checking: Any
     ) -> Any:
-        try:
+        with _kept_once(key):
             return await view.write(content, metadata=metadata, key=key, **provenance.to_arguments(), **checking)
-        except Conflict as error:
-            if not _is_kept(error, key):
-                raise
 
     def add_blocking(
         content: str, metadata: Mapping[str, Any] | None = None, *, key: str | None = None, provenance: Provenance = UNSAID, **checking: Any
     ) -> Any:
-        try:
+        with _kept_once(key):
             return view.write(content, metadata=metadata, key=key, **provenance.to_arguments(), **checking)
-        except Conflict as error:
-            if not _is_kept(error, key):
-                raise
 
     return add if inspect.iscoroutinefunction(view.write) else add_blocking
 
 
-def _is_kept(error: Conflict, key: str | None) -> bool:
-    """Whether the same words stand under the key already, with other metadata: a key is of the words alone (decision E71), and a model that reads the
-    same again may say another thing of them."""
-    return key is not None and error.existing_id is not None and error.deleted_at is None
+@contextmanager
+def _kept_once(key: str | None) -> Iterator[None]:
+    """No conflict where the same words stand under the key already, with other metadata: a key is of the words alone (decision E71), and a model that
+    reads the same again may say another thing of them."""
+    try:
+        yield
+    except Conflict as error:
+        if key is None or error.existing_id is None or error.deleted_at is not None:
+            raise
 
 
 def _own(store: Any, name: str) -> Callable[..., Any] | None:
