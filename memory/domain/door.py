@@ -186,7 +186,10 @@ def sequence(field: str, value: object, *, at_most: int | None = None) -> list[A
     return taken
 
 
-def number(field: str, value: float) -> float:
+def number(field: str, value: object) -> float:
+    """A finite number."""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise InvalidInput(field, f"must be a number, not {type(value).__name__}")
     if isinstance(value, int) and not -INT64 <= value < INT64:
         raise InvalidInput(field, "is an integer outside 64 bits")
     if not math.isfinite(value):

@@ -52,10 +52,7 @@ class CompactingSettings:
         door.whole("max_tokens", self.max_tokens, least=1)
         door.whole("keep_recent", self.keep_recent)
         for name in ("target", "threshold", "min_importance"):
-            value: object = getattr(self, name)
-            if isinstance(value, bool) or not isinstance(value, int | float):
-                raise InvalidInput(name, f"must be a number, not {type(value).__name__}")
-            door.number(name, value)
+            door.number(name, getattr(self, name))
         if not 0 <= self.target <= self.threshold:
             raise InvalidInput("target", f"must be 0 or more and at most the threshold of {self.threshold:g}, not {self.target:g}")
         door.share("similarity", self.similarity)
