@@ -13,6 +13,8 @@ from memory.domain.message import Message, Role
 Fields = dict[str, Any]
 MOMENTS = ("at", "time")
 """Under which names a message may say when it was said."""
+_TEXT_PARTS = {"text", "input_text", "output_text"}
+"""Types of parts that are nothing but text."""
 _OURS = {"id", *MOMENTS, "usage", "metadata", "tokens", "is_error", "is_summary", "reasoning", "finish_reason"}
 
 
@@ -74,6 +76,18 @@ class Given:
             self.extra["bare"] = bare
         return parts([{"type": "text", "text": part} if isinstance(part, str) else part for part in value])
 
+    def speaker(self, role: Role) -> str | None:
+        """The speaker's name. A tool's message may give the tool's as `tool_name`, which also stays as it was given."""
+        name = self.text("name")
+        return self.look_at("tool_name", str) if name is None and role is Role.TOOL else name
+
+    def answered_call(self, role: Role) -> str | None:
+        """The id of the call that a tool's message answers. One without an id is matched by name and order when the window is read."""
+        call_id = self.text("tool_call_id")
+        if call_id is None and role is Role.TOOL:
+            self.extra["no_call_id"] = True
+        return call_id
+
     def seen(self) -> Fields:
         """Id and moment, which also stay as they were given."""
         seen: Fields = {}
@@ -104,6 +118,9 @@ def parts(value: object) -> list[Fields]:
     for number, part in enumerate(checked):
         if not isinstance(part.get("type"), str):
             raise InvalidInput(f"content[{number}].type", "must be text")
+        if part["type"] in _TEXT_PARTS and not isinstance(part.get("text"), str):
+            told = "is missing" if part.get("text") is None else f"must be text, not {type(part['text']).__name__}"
+            raise InvalidInput(f"content[{number}].text", f"{told}: a part of type '{part['type']}' holds its text there")
     return checked
 
 
@@ -141,7 +158,12 @@ def own(message: Message, shape: str) -> Fields:
 
 def _without_ours(extra: Fields) -> Fields:
     fields = {name: value for name, value in extra.get("fields", {}).items() if name not in _OURS}
-    return {**{name: extra[name] for name in ("no_content", "bare") if name in extra}, **({"fields": fields} if fields else {})}
+    return {**{name: extra[name] for name in ("no_content", "no_call_id", "bare") if name in extra}, **({"fields": fields} if fields else {})}
+
+
+def speaker_back(kept: Fields, message: Message) -> str | None:
+    """The name under `name`; None where it came as `tool_name`, which is among what was kept."""
+    return None if message.name is not None and kept.get("fields", {}).get("tool_name") == message.name else message.name
 
 
 def given_back(kept: Fields, message: Message, **fields: Any) -> Fields:

@@ -1,0 +1,146 @@
+"""Messages in every shape: each is stored with what it says or refused by its path, and a context is one that providers accept."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from memory import BufferProvider, InvalidInput, Memory, SlidingWindowProvider
+from memory.domain.shapes import given_as
+
+USER = {"role": "user", "content": "Weather in Porto?"}
+WITHOUT_TEXT = [
+    ("content", {"role": "user"}),
+    ("content", {"role": "user", "parts": [{"type": "text", "text": "I am Ada"}]}),
+    ("content", {"role": "user", "content": "", "parts": [{"text": "I am Ada"}]}),
+    ("content", {"role": "user", "text": "I am Ada"}),
+    ("content", {"role": "assistant", "message": "I am Ada"}),
+    ("content", {"role": "user", "contents": "I am Ada"}),
+    ("content", {"role": "tool", "tool_call_id": "c1", "output": "22"}),
+    ("content[1].text", {"role": "user", "content": [{"type": "text", "text": "I am"}, {"type": "text", "content": "Ada"}]}),
+    ("content[0].text", {"role": "assistant", "content": [{"type": "output_text", "text": {"value": "Ada"}}]}),
+    ("data.content", {"type": "human", "data": {"id": "x"}}),
+]
+EMPTY = [
+    {"role": "tool", "tool_call_id": "c1", "content": ""},
+    {"role": "assistant", "content": None, "tool_calls": [{"id": "c1", "name": "look", "arguments": {}}]},
+    {"role": "assistant", "tool_calls": [{"id": "c1", "type": "function", "function": {"name": "look", "arguments": "{}"}}]},
+    {"role": "assistant", "content": "", "reasoning": "hm"},
+    {"role": "user", "content": [{"type": "image_url", "image_url": {"url": "https://a/b.png"}}]},
+    {"role": "user", "content": ""},
+    {"type": "ai", "data": {"additional_kwargs": {"tool_calls": [{"id": "c1", "type": "function", "function": {"name": "f", "arguments": "{}"}}]}}},
+]
+
+
+def asks(*names: str, ids: bool = True) -> dict[str, Any]:
+    calls = [{"function": {"name": name, "arguments": {"n": n}}} | ({"id": f"call{n}"} if ids else {}) for n, name in enumerate(names)]
+    return {"role": "assistant", "content": "", "tool_calls": calls}
+
+
+def refusals(messages: list[dict[str, Any]]) -> list[str]:
+    """What OpenAI and Anthropic refuse of a context in Anthropic's form: ids that come twice, calls and results that lack each other."""
+    problems, ids = [], list[str]()
+    for before, message in zip([{"content": ""}, *messages], [*messages, {"content": ""}], strict=True):
+        used = [part["id"] for part in before["content"] if isinstance(part, dict) and part["type"] == "tool_use"]
+        answered = [part["tool_use_id"] for part in message["content"] if isinstance(part, dict) and part["type"] == "tool_result"]
+        problems += [f"{used} answered by {answered}"] * (used != answered)
+        ids += used
+    return problems + [f"twice: {ids}"] * (len(ids) != len(set(ids)))
+
+
+@pytest.mark.parametrize(("path", "message"), WITHOUT_TEXT)
+async def test_a_message_without_its_text_is_refused_by_its_path_and_none_is_stored(memory: Memory, path: str, message: dict[str, Any]) -> None:
+    session = memory.session("s1")
+    for given, field in ((message, path), ([USER, message], f"message[1].{path}")):
+        with pytest.raises(InvalidInput) as refused:
+            await session.append(given)
+        assert refused.value.field == field
+    assert (await session.context()).messages == []
+
+
+async def test_a_known_field_may_be_empty(memory: Memory) -> None:
+    stored = await memory.session("s1").append(EMPTY)
+    assert len(stored) == len(EMPTY)
+
+
+@pytest.mark.behaviour("B53")
+@pytest.mark.parametrize("field", ["tool_name", "name"])
+@pytest.mark.parametrize("ids", [True, False])
+async def test_results_without_an_id_answer_calls_by_name_and_in_order(memory: Memory, field: str, ids: bool) -> None:
+    session = memory.session("s1")
+    for turn, names in enumerate((("f", "g", "f"), ("f",))):
+        results = [{"role": "tool", field: name, "content": f"{name} {turn}"} for name in sorted(names)]
+        await session.append([USER, asks(*names, ids=ids), *results, {"role": "assistant", "content": "so"}])
+    context = await session.context()
+    assert (context.invalid, context.interrupted) == ([], [])
+    assert [message.text for message in context.messages if message.role == "tool"] == ["f 0", "f 0", "g 0", "f 1"]
+    calls = [call.id for message in context.messages for call in message.tool_calls][:3]
+    assert [message.tool_call_id for message in context.messages if message.role == "tool"][:3] == [calls[0], calls[2], calls[1]]
+    if not ids:
+        shown = given_as(context.messages, "anthropic")
+        assert len({part["id"] for one in shown for part in one["content"] if isinstance(part, dict) and part["type"] == "tool_use"}) == 4
+        assert given_as(context.messages, "openai")[2] == {"role": "tool", field: "f", "content": "f 0"}  # as it came
+    else:
+        assert given_as(context.messages, "openai")[2]["tool_call_id"] == "call0"
+
+
+@pytest.mark.behaviour("B53")
+@pytest.mark.parametrize("ids", [True, False])
+async def test_a_call_without_a_result_is_answered_in_a_context_and_stored_by_mending_only(memory: Memory, ids: bool) -> None:
+    session = memory.session("s1", system="Be kind.")
+    await session.append([USER, asks("f", "f", ids=ids), {"role": "tool", "name": "f", "content": "1"}, USER, asks("f", ids=False), USER])
+    whole = await session.context()
+    for budget in range(whole.total_tokens + 1):
+        context = await session.context(budget)
+        assert refusals(given_as(context.messages, "anthropic")) == []
+        assert context.total_tokens - context.over_budget <= budget
+    assert len(whole.interrupted) == 2
+    assert whole.left_out == 0
+    stored = [item.message.text for item in (await session.history()).items]
+    await session.replace(whole.messages)
+    assert [item.message.text for item in (await session.history()).items] == stored
+    assert len(await session.mend_tool_calls()) == 2
+    after = await session.context()
+    assert after.interrupted == []
+    assert [(m.role, m.text, m.tool_call_id) for m in after.messages] == [(m.role, m.text, m.tool_call_id) for m in whole.messages]
+    await session.append({"role": "tool", "name": "f", "content": "late"})
+    late = await session.context()
+    assert [m.text for m in late.messages if m.role == "tool"] == ["1", "TOOL_CALL_INTERRUPTED", "late"]
+    assert refusals(given_as(late.messages, "anthropic")) == []
+
+
+async def test_a_provider_reads_what_a_model_accepts_and_keeps_no_stand_in(memory: Memory) -> None:
+    for provider in (SlidingWindowProvider(memory), BufferProvider(memory, max_tokens=100)):
+        await provider.write([USER, asks("f")], "s")
+        read = await provider.read("s")
+        assert [message.text for message in read] == [USER["content"], "", "TOOL_CALL_INTERRUPTED"]
+        await provider.write([*read, USER], "s")
+        (entry,) = await provider.entries("s")
+        assert [message.text for message in entry.messages] == [USER["content"], "", USER["content"]]
+
+
+@pytest.mark.parametrize("more", [{}, {"by": "turns"}, {"slack": 0.3}, {"layered": True}])
+async def test_a_context_within_a_budget_starts_at_a_message_of_the_user(memory: Memory, more: dict[str, Any]) -> None:
+    session = memory.session("s1", system="Be kind.")
+    for n in range(6):
+        result = {"role": "tool", "tool_call_id": "call0", "content": f"sunny {n}"}
+        await session.append([USER, asks("f"), result, {"role": "assistant", "content": f"It is sunny, answer {n}."}])
+    await session.compact(lambda _: "so far", keep_last=9)
+    whole = await session.context()
+    assert [m.role.value for m in whole.messages][:3] == ["system", "system", "assistant"]
+    starts = set[str]()
+    for budget in [*range(0, whole.total_tokens, 3), whole.total_tokens]:
+        context = await session.context(budget, **more)
+        assert next(m for m in context.messages if m.role != "system").role == "user"
+        assert context.total_tokens - context.over_budget <= budget
+        cut = await session.context(budget, start="any", **more)
+        starts.add(next(m for m in cut.messages if m.role != "system").role.value)
+    assert starts == {"user", "assistant"}
+    assert next(m for m in (await session.context(last=3)).messages if m.role != "system").role == "assistant"
+    assert next(m for m in (await session.context(start="user")).messages if m.role != "system").role == "user"
+    alone = memory.session("s2")
+    await alone.append([asks("f"), {"role": "tool", "tool_call_id": "call0", "content": "sunny"}])
+    assert [m.role.value for m in (await alone.context(100)).messages] == ["assistant", "tool"]
+    with pytest.raises(InvalidInput, match="start"):
+        await alone.context(100, start="tool")  # type: ignore[arg-type]
