@@ -100,6 +100,10 @@ class Session:
         this process appends nothing else to the session in between, and what is given is kept together (one message; several where the store is
         `atomic`); else it is said twice. With `in_history=False` a message is in the window only (B24).
 
+        Values beside what a model is sent, such as parsed output, artifacts and metadata, may be datetimes, dates, UUIDs, decimals,
+        enums, dataclasses and pydantic models, and are stored as JSON. For any other value a placeholder with the type's name is
+        stored; `placeholders` of a returned message lists their paths.
+
         Texts of more than 64 KiB count in a quota of `artifact_bytes`: beyond it `QuotaExceeded` is raised, and none of the new messages is stored.
         What replaces what a message said counts too, and is not refused.
         """

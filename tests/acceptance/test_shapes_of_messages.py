@@ -2,12 +2,63 @@
 
 from __future__ import annotations
 
+import json
+from dataclasses import dataclass
+from datetime import UTC, date, datetime
+from decimal import Decimal
+from enum import Enum, StrEnum
+from types import SimpleNamespace
 from typing import Any
+from uuid import UUID
 
 import pytest
+from pydantic import BaseModel, ConfigDict
 
 from memory import BufferProvider, InvalidInput, Memory, SlidingWindowProvider
 from memory.domain.shapes import given_as
+
+
+class Kind(Enum):
+    DINNER = "dinner"
+
+
+class Place(StrEnum):
+    INSIDE = "inside"
+
+
+@dataclass(frozen=True)
+class Table:
+    seats: Decimal
+    place: Place
+
+
+class Booking(BaseModel):
+    model_config = ConfigDict(arbitrary_types_allowed=True)
+
+    on: date
+    kind: Kind
+    table: Any = None
+
+
+BOOKING = Booking(on=date(2026, 3, 1), kind=Kind.DINNER, table=Table(Decimal("4.50"), Place.INSIDE))
+VALUES: dict[str, Any] = {
+    "at": datetime(2026, 3, 1, 9, 30, tzinfo=UTC),
+    "on": date(2026, 3, 1),
+    "id": UUID(int=7),
+    "price": Decimal("9.90"),
+    "kind": Kind.DINNER,
+    "table": Table(Decimal(4), Place.INSIDE),
+    "parsed": [BOOKING],
+}
+STORED: dict[str, Any] = {
+    "at": "2026-03-01T09:30:00Z",
+    "on": "2026-03-01",
+    "id": "00000000-0000-0000-0000-000000000007",
+    "price": "9.90",
+    "kind": "dinner",
+    "table": {"seats": "4", "place": "inside"},
+    "parsed": [{"on": "2026-03-01", "kind": "dinner", "table": {"seats": "4.50", "place": "inside"}}],
+}
 
 USER = {"role": "user", "content": "Weather in Porto?"}
 WITHOUT_TEXT = [
@@ -144,3 +195,59 @@ async def test_a_context_within_a_budget_starts_at_a_message_of_the_user(memory:
     assert [m.role.value for m in (await alone.context(100)).messages] == ["assistant", "tool"]
     with pytest.raises(InvalidInput, match="start"):
         await alone.context(100, start="tool")  # type: ignore[arg-type]
+
+
+def langchain(kind: str, content: str, **more: Any) -> Any:
+    """A message as LangChain's objects are known: by their attributes."""
+    return SimpleNamespace(type=kind, content=content, **more)
+
+
+async def test_what_no_model_sees_is_stored_as_json_and_never_refuses_a_turn(memory: Memory) -> None:
+    loop: dict[str, Any] = {}
+    loop["loop"] = loop
+    odd = {"raw": b"x", "set": {1}, "low": float("-inf"), "big": 2**70, "bad": "\ud800", "none": object(), 7: "seven", "loop": loop}
+    broken = Booking(on=date(2026, 3, 1), kind=Kind.DINNER, table=object())
+    session = memory.session("s1")
+    given = [
+        {"role": "user", "content": "book", "metadata": VALUES, "usage": {"cost": Decimal("0.1")}, "parsed": BOOKING},
+        langchain("ai", "booked", additional_kwargs={"parsed": BOOKING, "broken": broken}, response_metadata={"logprobs": odd}),
+        {"role": "assistant", "content": "", "tool_calls": [{"id": "c1", "name": "book", "arguments": {"on": date(2026, 3, 1)}}]},
+        langchain("tool", "done", tool_call_id="c1", artifact=object(), status="success"),
+    ]
+    stored = await session.append(given)
+    names = [name if isinstance(name, str) else str(name) for name in odd if name != 7]
+    lost = sorted(f"response_metadata.logprobs.{name}" for name in names if name != "loop")
+    assert sorted(stored[1].placeholders) == sorted([*lost, "response_metadata.logprobs.loop.loop", "additional_kwargs.broken.table"])
+    assert [one.placeholders for one in (stored[0], stored[2], stored[3])] == [[], [], ["artifact"]]
+    (first, second, third, fourth) = (await session.context()).messages
+    assert (first.metadata, first.usage) == (STORED, {"cost": "0.1"})
+    assert given_as([first], "plain")[0]["parsed"] == STORED["parsed"][0]
+    data = given_as([second], "langchain")[0]["data"]
+    assert data["additional_kwargs"]["parsed"] == STORED["parsed"][0]
+    assert data["response_metadata"]["logprobs"]["low"] == {"$unserializable": "float -inf"}
+    assert data["response_metadata"]["logprobs"]["7"] == "seven"
+    assert given_as([fourth], "langchain")[0]["data"]["artifact"] == {"$unserializable": "object"}
+    assert json.loads(third.tool_calls[0].arguments) == {"on": "2026-03-01"}
+    with pytest.raises(InvalidInput) as refused:
+        await session.append({"role": "assistant", "content": "", "tool_calls": [{"id": "c2", "name": "book", "arguments": {"on": object()}}]})
+    assert refused.value.field == "tool_calls[0].arguments.on"
+    notes = await SlidingWindowProvider(memory).write([{"role": "user", "content": "x", "artifact": object()}], "s2")
+    assert notes == ["messages[0].artifact is not JSON: a placeholder is stored"]
+
+
+async def test_metadata_of_entries_take_the_same_types_and_refuse_others_by_path(memory: Memory) -> None:
+    entry = await memory.write("x", scope="user:ada", metadata=VALUES)
+    assert entry.metadata == STORED
+    entry = await memory.update(entry.id, metadata={"id": UUID(int=8), "kind": Kind.DINNER})
+    assert entry.metadata == STORED | {"id": str(UUID(int=8))}
+    wanted: Any = {"id": UUID(int=8)}
+    found = await memory.retrieve("user:ada", metadata=wanted)
+    assert [one.id for one in found] == [entry.id]
+    for metadata, path in (
+        ({"conn": {"pool": [1, object()]}}, "metadata.conn.pool[1]"),
+        ({"parsed": Booking(on=date(2026, 3, 1), kind=Kind.DINNER, table=object())}, "metadata.parsed.table"),
+        ({"a": {1: "x"}}, "metadata.a"),
+    ):
+        with pytest.raises(InvalidInput) as refused:
+            await memory.write("x", scope="user:ada", metadata=metadata)
+        assert refused.value.field == path

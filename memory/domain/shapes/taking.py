@@ -18,6 +18,8 @@ _OPENAI_PARTS = {"image_url", "input_audio", "file", "refusal"}
 _CONTENT_FIELDS: tuple[str, ...] = ("content", "tool_calls", "function_call", "reasoning", "reasoning_content", "refusal", "audio")
 """Fields that hold what a message says or asks. Any of them may be empty."""
 _CONTENT_OF_LANGCHAIN: tuple[str, ...] = ("content", "tool_calls", "invalid_tool_calls")
+_SEEN_BY_MODELS = {*_CONTENT_FIELDS, *_CONTENT_OF_LANGCHAIN, "role", "name", "tool_call_id", "id", "type", "finish_reason"}
+"""Fields of which a value that JSON cannot hold is refused; elsewhere a placeholder stands for it."""
 _CONTENT_ELSEWHERE = ("parts", "text", "message", "contents")
 """Fields in which other formats put the text, and which are not read."""
 _ANTHROPIC_ROLES = {"user", "assistant", "system"}
@@ -118,10 +120,24 @@ def _copied(given: Mapping[Any, Any]) -> Fields:
     checked where it is taken."""
     moments = {name: value for name in MOMENTS if isinstance(value := given.get(name), datetime)}
     try:
-        copied = door.json_object("message", {**given, **dict.fromkeys(moments)}, max_bytes=door.MAX_ROW_BYTES, large_texts=door.MAX_MESSAGE_BYTES)
+        copied = door.json_object(
+            "message",
+            {**given, **dict.fromkeys(moments)},
+            max_bytes=door.MAX_ROW_BYTES,
+            large_texts=door.MAX_MESSAGE_BYTES,
+            may_replace=_is_unseen,
+        )
     except InvalidInput as exc:
         raise InvalidInput(exc.field.removeprefix("message."), exc.problem) from None
     return {**copied, **moments}
+
+
+def _is_unseen(path: str) -> bool:
+    """Whether no model is sent what is at this path of a message, so that it must not refuse the turn."""
+    names = path.split(".")[1:]
+    if names[:1] == ["data"]:
+        del names[0]
+    return bool(names) and names[0].partition("[")[0] not in _SEEN_BY_MODELS
 
 
 def _is_openai(fields: Fields) -> bool:

@@ -121,10 +121,12 @@ class SessionProvider(TakesTurns):
         described = described_as(tags, agent)
         await self._before()
         try:
-            return await self._written(session_id, said, described, new)
+            notes = await self._written(session_id, said, described, new)
         except NotFound:  # cleared since by another
             self._held.pop(session_id, None)
-            return await self._written(session_id, said, described, new)
+            notes = await self._written(session_id, said, described, new)
+        replaced = [f"messages[{number}].{path}" for number, message in enumerate(said) for path in message.placeholders]
+        return [*notes, *(f"{path} is not JSON: a placeholder is stored" for path in replaced)]
 
     async def _written(self, session_id: str, said: list[Message], described: Mapping[str, Any], new: bool) -> list[str]:
         held = self._handle(session_id, create=True)
