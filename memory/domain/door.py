@@ -6,6 +6,7 @@ Each function returns the value as it will be stored or raises `InvalidInput` na
 from __future__ import annotations
 
 import math
+import re
 import unicodedata
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import fields, is_dataclass
@@ -36,8 +37,12 @@ MAX_DEPTH = 32
 MAX_LIMIT = 1_000  # decision D49
 MAX_SCOPES = 1_000
 INT64 = 2**63
-EARLIEST_NUMBER = 10**8
-"""Seconds: March 1973. A smaller number was hardly meant as a moment, but as a length of time."""
+MOMENT_FIELDS = ("at", "time", "timestamp", "created_at", "createdAt", "create_time", "ts", "date")
+"""Names under which a message says when it was said, in sessions, imports and exports. Of several the first listed counts."""
+_EARLIEST_EXPIRY = 10**8
+"""Seconds: March 1973. A smaller number as an expiry was hardly meant as a moment, but as a length of time."""
+_NUMBER = re.compile(r"\d{9,}(\.\d+)?")
+"""A text that is a number of seconds or milliseconds, and no date."""
 LONGEST = timedelta(days=366_000)
 _MILLISECONDS_FROM = 10**12  # D9: numbers above this are milliseconds
 _LATEST = datetime(9999, 12, 31, tzinfo=UTC)
@@ -298,17 +303,20 @@ def number(field: str, value: object) -> float:
 
 
 def time(field: str, value: object) -> datetime:
-    """A moment in UTC, from an aware datetime, ISO 8601 text with a zone, or a number of seconds (above 10^12: milliseconds, D9).
+    """A moment in UTC, from an aware datetime, ISO 8601 text with a zone, or a number of seconds since 1970.
 
-    A number below 10^8 is refused: it was meant as a length of time.
+    Numbers above 10^12 are milliseconds (D9). A number may be text of 9 digits or more. As an expiry a number below 10^8 is
+    refused, since it was meant as a length of time.
     """
     if isinstance(value, bool):
         raise InvalidInput(field, "must be a moment in time, not a truth value")
     if isinstance(value, timedelta):
         raise InvalidInput(field, "must be a moment in time, not a length of time: write datetime.now(UTC) + timedelta(...)")
+    if isinstance(value, str) and _NUMBER.fullmatch(value):
+        value = float(value)
     if isinstance(value, int | float):
         seconds = number(field, value)
-        if seconds < EARLIEST_NUMBER:
+        if seconds < 0 or (field == "expires_at" and seconds < _EARLIEST_EXPIRY):
             raise InvalidInput(field, _too_small(field, seconds))
         seconds = seconds / 1000 if seconds > _MILLISECONDS_FROM else seconds
         if seconds > (_LATEST - EPOCH).total_seconds():
@@ -326,9 +334,14 @@ def time(field: str, value: object) -> datetime:
         raise InvalidInput(field, "lies outside the years 1..9999 in UTC") from exc
 
 
+def named_moment(fields: Mapping[str, Any]) -> str | None:
+    """The first of the names in `MOMENT_FIELDS` under which something is said; None without."""
+    return next((name for name in MOMENT_FIELDS if fields.get(name) not in (None, "")), None)
+
+
 def _too_small(field: str, seconds: float) -> str:
     """What to write instead of a small number, which would be a moment long past."""
-    said = f"a number is a moment in seconds since 1970, and {seconds:.6g} would be before 1973; "
+    said = f"a number is a moment in seconds since 1970, and {seconds:.6g} would be before {1973 if seconds >= 0 else 1970}; "
     if field == "expires_at":
         return said + f"for that long from now write timedelta(seconds={seconds:.6g}), for a moment a datetime with a zone"
     return said + "write a datetime with a zone, or ISO 8601 text such as 2026-01-31T09:30:00Z"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 from dataclasses import dataclass
 from datetime import UTC, date, datetime
@@ -15,7 +16,9 @@ import pytest
 from pydantic import BaseModel, ConfigDict
 
 from memory import BufferProvider, InvalidInput, Memory, SlidingWindowProvider
-from memory.domain.shapes import given_as
+from memory.domain.door import MOMENT_FIELDS
+from memory.domain.shapes import SHAPES, given_as
+from memory.facade.said import carry_in, carry_out, read_messages
 
 
 class Kind(Enum):
@@ -251,3 +254,53 @@ async def test_metadata_of_entries_take_the_same_types_and_refuse_others_by_path
         with pytest.raises(InvalidInput) as refused:
             await memory.write("x", scope="user:ada", metadata=metadata)
         assert refused.value.field == path
+
+
+def _unnamed(message: dict[str, Any]) -> dict[str, Any]:
+    """Without the id that a session gave it, which a file may keep."""
+    return {name: _unnamed(value) if name == "data" else value for name, value in message.items() if name != "id"}
+
+
+NOON = datetime(2025, 3, 1, 12, tzinfo=UTC)
+
+
+@pytest.mark.behaviour("D9")
+@pytest.mark.parametrize("value", ["2025-03-01T12:00:00Z", 1740830400, 1740830400000, "1740830400.000000", NOON])
+async def test_a_moment_is_kept_under_each_of_its_names_and_the_first_listed_wins(memory: Memory, value: Any) -> None:
+    other = "2024-01-01T00:00:00Z"
+    for number, name in enumerate(MOMENT_FIELDS):
+        said = {"role": "user", "content": f"the {name}", name: value} | dict.fromkeys(MOMENT_FIELDS[number + 1 :], other)
+        session = memory.session(f"s-{name}")
+        await session.append(said)
+        (item,) = (await session.history()).items
+        assert item.message.at == NOON
+        (shown,) = given_as([item.message], "plain")
+        assert _unnamed(shown) == said
+        if not isinstance(value, datetime):
+            await memory.admin.import_([said], scope=f"user:{name}")
+            (entry,) = await memory.retrieve(f"user:{name}")
+            assert entry.created_at == NOON
+            assert entry.metadata == {"role": "user"} | dict.fromkeys(MOMENT_FIELDS[number + 1 :], other)
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+async def test_an_export_keeps_every_moment_and_comes_back_the_same(memory: Memory, shape: str) -> None:
+    session = memory.session("live")
+    calls = [{"id": f"c{n}", "name": "look", "arguments": {}} for n in range(2)]
+    await session.append([USER | {"at": NOON}, {"role": "assistant", "content": "", "tool_calls": calls, "timestamp": 1740830405}])
+    await session.append({"role": "tool", "tool_call_id": "c0", "content": "22"})
+    await session.append([{"role": "tool", "tool_call_id": "c1", "content": "25", "ts": "1740830410.5"}, USER | {"date": "2025-03-02T12:00:00Z"}])
+    await session.append({"type": "ai", "data": {"content": "So."}})
+    items = (await session.history()).items
+    moments = [item.message.at or item.created_at for item in items]
+    file = json.dumps(await carry_out(session, shape)).encode()
+    await carry_in(memory, "copy", read_messages(io.BytesIO(file), "chat.json"), lambda done, total: None)
+    again = memory.session("copy")
+    found = (await again.history()).items
+    assert [(item.message.role, item.message.text) for item in found] == [(item.message.role, item.message.text) for item in items]
+    assert [item.message.at for item in found] == moments
+    assert [_unnamed(one) for one in await carry_out(again, shape)] == [_unnamed(one) for one in json.loads(file)]
+    written = await memory.admin.import_(io.BytesIO(file), scope="user:ada", skip_bad=True)
+    entries = await memory.retrieve("user:ada", order="oldest", limit=50)
+    assert {entry.created_at for entry in entries} <= set(moments)
+    assert written.imported or shape == "langchain"

@@ -11,11 +11,9 @@ from memory.domain.errors import InvalidInput
 from memory.domain.message import Message, Role
 
 Fields = dict[str, Any]
-MOMENTS = ("at", "time")
-"""Under which names a message may say when it was said."""
 _TEXT_PARTS = {"text", "input_text", "output_text"}
 """Types of parts that are nothing but text."""
-_OURS = {"id", *MOMENTS, "usage", "metadata", "tokens", "is_error", "is_summary", "reasoning", "finish_reason"}
+_OURS = {"id", *door.MOMENT_FIELDS, "usage", "metadata", "tokens", "is_error", "is_summary", "reasoning", "finish_reason"}
 
 
 class Given:
@@ -93,13 +91,12 @@ class Given:
         seen: Fields = {}
         if self.left.get("id") is not None:
             seen["id"] = door.identifier("id", self.left["id"])
-        for name in MOMENTS:
-            if self.left.get(name) is not None:
-                seen["at"] = door.time(name, self.left[name])
-                if isinstance(self.left[name], datetime):
-                    self.left[name] = None
-                    self.extra["moment"] = name
-                break
+        name = door.named_moment(self.left)
+        if name is not None:
+            seen["at"] = door.time(name, self.left[name])
+            if isinstance(self.left[name], datetime):
+                self.left[name] = None
+                self.extra["moment"] = name
         return seen
 
     def look_at(self, name: str, kind: type) -> Any:
@@ -171,11 +168,10 @@ def given_back(kept: Fields, message: Message, **fields: Any) -> Fields:
     given: Fields = {**kept.get("fields", {}), **{name: value for name, value in fields.items() if value not in (None, "", [], {}, False)}}
     if given.get("id") is not None:
         given["id"] = message.id
-    for name in MOMENTS:
-        if kept.get("moment") == name:
-            given[name] = message.at
-        elif given.get(name) is not None and message.at is not None and door.time(name, given[name]) != message.at:
-            given[name] = message.at.isoformat()
+    if (named := kept.get("moment")) is not None:
+        given[named] = message.at
+    elif message.at is not None and (named := door.named_moment(given)) is not None and door.time(named, given[named]) != message.at:
+        given[named] = message.at.isoformat()
     return given
 
 

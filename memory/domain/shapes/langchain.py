@@ -70,6 +70,8 @@ def is_one(fields: Fields) -> bool:
 def taken(fields: Fields) -> list[Message]:
     kind, given = fields["type"], Given(fields["data"])
     content, seen = given.content(), given.seen()
+    if "at" not in seen and (named := door.named_moment(fields)) is not None:
+        seen["at"] = door.time(named, fields[named])
     found = _taken_apart(content)
     calls = _calls(given)
     thought = given.look_at("additional_kwargs", dict) or {}

@@ -10,7 +10,7 @@ from memory.domain import door
 from memory.domain.errors import InvalidInput
 from memory.domain.message import Message
 from memory.domain.shapes import anthropic, langchain, openai, ours, plain
-from memory.domain.shapes.fields import MOMENTS, Fields
+from memory.domain.shapes.fields import Fields
 
 _OPENAI_ROLES = {"developer", "function"}
 _OPENAI_FIELDS = ("function_call", "reasoning_content", "refusal", "annotations", "audio")
@@ -118,7 +118,8 @@ def _dumped(one: Any) -> Any:
 def _copied(given: Mapping[Any, Any]) -> Fields:
     """A checked copy: at most 32 MiB of texts that are over 64 KiB each, and 1 MiB of all else. A moment may be a datetime, which JSON has not; it is
     checked where it is taken."""
-    moments = {name: value for name in MOMENTS if isinstance(value := given.get(name), datetime)}
+    named = door.named_moment(given)
+    moments = {named: given[named]} if named is not None and isinstance(given[named], datetime) else {}
     try:
         copied = door.json_object(
             "message",
