@@ -173,6 +173,22 @@ async def test_ties_follow_the_order_written_in_the_same_direction(memory: Memor
 
 
 @pytest.mark.behaviour("A32")
+async def test_entries_of_one_moment_keep_their_order_through_copies_of_a_store(memory: Memory, clock: Clock) -> None:
+    born = clock.moment - DAY
+    for n in range(12):
+        await memory.write(f"tie {n}", scope=USER, created_at=born, key=f"k{n}")
+    texts = [f"tie {n}" for n in range(12)]
+    other = memory.for_tenant("other")
+    await other.admin.import_([line async for line in memory.admin.export()])
+    assert contents(await other.retrieve(USER, order="oldest")) == texts
+    found, cursor = list[str](), None
+    for _ in range(4):
+        page = await other.retrieve(USER, limit=3, cursor=cursor)
+        found, cursor = found + contents(page), page.cursor
+    assert (found, cursor) == (texts[::-1], None)
+
+
+@pytest.mark.behaviour("A32")
 async def test_an_edit_does_not_change_the_order(memory: Memory, clock: Clock) -> None:
     first, _ = await _written(memory, clock, "one", "two")
     clock.advance()
