@@ -232,7 +232,6 @@ SLIPS = {
 }
 
 
-@pytest.mark.turn
 @pytest.mark.parametrize("name", [pytest.param(name, marks=beyond(name, ["ties are passed over", "ordered by creation"])) for name in SLIPS])
 async def test_a_slip_shows(name: str) -> None:
     assert await SLIPS[name].seen_in(_history, 60, f"browse/{name}")

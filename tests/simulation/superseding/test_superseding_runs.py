@@ -5,12 +5,12 @@ from __future__ import annotations
 import pytest
 
 from memory.ports.contract.cells import cells
-from tests.simulation.lives import ENOUGH, assert_noticed, fresh, one, unbroken
+from tests.simulation.lives import ENOUGH, assert_noticed, one, unbroken
 from tests.simulation.superseding.run import played
 from tests.simulation.superseding.slips import SLIPS
-from tests.support.depth import beyond
+from tests.support.depth import beyond, seeds
 
-SEEDS = fresh(2_000)
+SEEDS = seeds(ci=ENOUGH, quick=15, nightly=1000)
 SOON_NOTICED = {
     "others-are-retired-before-the-entry-is-stored",
     "a-link-comes-before-its-entry",
@@ -37,7 +37,6 @@ def test_a_seed_is_the_same_run_again() -> None:
         assert (first.plan.struck, first.ends, first.linked) == (second.plan.struck, second.ends, second.linked)
 
 
-@pytest.mark.turn
 @pytest.mark.parametrize("slip", [pytest.param(name, marks=beyond(name, SOON_NOTICED)) for name in sorted(SLIPS)])
 def test_a_slip_in_superseding_is_noticed(slip: str) -> None:
     assert_noticed(f"superseding/{slip}", SLIPS[slip], played)

@@ -516,7 +516,6 @@ SLIPS: dict[str, tuple[ModuleType, str, str, str]] = {
 }
 
 
-@pytest.mark.turn
 @pytest.mark.parametrize("name", [pytest.param(name, marks=beyond(name, ("candidates-may-be-newer", "tags-over-an-edit"))) for name in SLIPS])
 async def test_histories_show_a_slip(name: str) -> None:
     module, function, old, new = SLIPS[name]

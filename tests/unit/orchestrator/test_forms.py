@@ -616,7 +616,6 @@ SLIPS = {
 }
 
 
-@pytest.mark.turn
 @pytest.mark.parametrize("name", [pytest.param(name, marks=beyond(name, ["a form never grows old"])) for name in SLIPS])
 async def test_a_slip_shows(name: str) -> None:
     assert await SLIPS[name].seen_in(lambda seed: Told(seed).played(), 400, f"forms/{name}")

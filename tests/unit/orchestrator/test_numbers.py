@@ -424,7 +424,6 @@ SLIPS = {
 }
 
 
-@pytest.mark.turn
 @pytest.mark.parametrize("name", [pytest.param(name, marks=beyond(name, ["the counter is moved without looking"])) for name in SLIPS])
 async def test_a_slip_shows(name: str) -> None:
     assert await SLIPS[name].seen_in(_played, 200, f"numbers/{name}")

@@ -46,7 +46,6 @@ async def test_the_plan_is_what_the_sweep_then_does(seed: int) -> None:
     assert await history(seed) == []
 
 
-@pytest.mark.turn
 @pytest.mark.parametrize("name", SLIPS)
 async def test_a_slip_shows_in_a_drawn_life(name: str) -> None:
     assert await SLIPS[name].seen_in(history, 300, f"plan: {name}"), "nobody noticed"

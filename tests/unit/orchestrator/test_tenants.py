@@ -308,7 +308,6 @@ async def judged(seed: int) -> list[str]:
     return await History(seed).played() if seed % 2 else await dying_at(5 * seed, list(WORLDS)[seed // 2 % len(WORLDS)]) or []
 
 
-@pytest.mark.turn
 @pytest.mark.parametrize(
     "name", [pytest.param(name, marks=beyond(name, ["the operation owes nothing", "scopes are erased whole"])) for name in SLIPS]
 )

@@ -603,7 +603,6 @@ async def test_a_drawn_history_loses_nothing_and_counts_each_upload_once(seed: i
     await history(seed)
 
 
-@pytest.mark.turn
 @pytest.mark.parametrize("name", SLIPS)
 async def test_a_slip_shows_in_a_drawn_history(name: str) -> None:
     async def played(seed: int) -> list[object]:

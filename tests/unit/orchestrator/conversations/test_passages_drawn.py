@@ -111,7 +111,6 @@ SLIPS = {
 }
 
 
-@pytest.mark.turn
 @pytest.mark.parametrize("name", [pytest.param(name, marks=beyond(name, ["a message owes nothing"])) for name in SLIPS])
 async def test_a_slip_shows(name: str) -> None:
     assert await SLIPS[name].seen_in(lambda seed: Told(seed).played(), 200, f"passages/{name}")
