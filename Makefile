@@ -167,6 +167,7 @@ COMPILE := $(UV) pip compile --quiet --universal --python-version 3.11 --generat
 lock:
 	$(COMPILE) --upgrade pyproject.toml --group build -o requirements/run.lock
 	$(COMPILE) --upgrade pyproject.toml --group build --extra dev -c requirements/run.lock -o requirements/dev.lock
+	echo uv | $(COMPILE) --upgrade - -o requirements/uv.lock
 
 clean:
 	rm -rf $(VENV) $(MONTHS) build dist htmlcov .coverage .coverage.* .mypy_cache .ruff_cache .pytest_cache .import_linter_cache
