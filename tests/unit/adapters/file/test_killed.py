@@ -71,7 +71,7 @@ def _written_until_killed(folder: Path, first: int) -> int:
     return last
 
 
-@pytest.mark.thorough
+@pytest.mark.nightly
 async def test_a_killed_writer_loses_nothing_it_was_told_is_kept_and_leaves_nothing_half(folder: Path) -> None:
     store = await opened(folder)
     for first in (0, 1000, 2000, 3000):
