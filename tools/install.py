@@ -62,7 +62,7 @@ def pip_install(what: str, total: int, *arguments: str) -> None:
 
 
 def uv_install(total: int, *arguments: str) -> bool:
-    """Run `uv pip install` with pip's package index. False where uv cannot be had or fails: it reads no pip configuration, so pip may still succeed."""
+    """Run `uv pip install` with pip's package index. False where uv cannot be had or fails; pip, which reads all its settings, may still succeed."""
     begun = time.monotonic()
     if subprocess.run([*PIP, "install", "-q", "--require-hashes", "--only-binary", ":all:", "-r", str(UV_LOCK)], capture_output=True).returncode:
         return False

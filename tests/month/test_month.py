@@ -59,16 +59,10 @@ def test_a_month_is_as_promised(topology: Topology, tmp_path: Path) -> None:
 
 WITHIN, SEEDS = 500, range(1, 13)
 """While notes are renewed: so many operations of each seed."""
-SOON_SEEN = {
-    "the last of many is not stored",
-    "an edit is acknowledged and lost",
-    "an erased message is only excluded",
-    "a hold that is released holds on",
-}
-"""The faults that everyone's run tries."""
 
 
-@pytest.mark.parametrize("name", [pytest.param(name, marks=beyond(name, SOON_SEEN)) for name in sorted(MUTANTS)])
+@pytest.mark.thorough
+@pytest.mark.parametrize("name", sorted(MUTANTS))
 def test_a_fault_of_the_facade_is_seen_in_the_operations_noted_for_it(name: str, tmp_path: Path) -> None:
     noted = noticed.by(f"month/{name}")
     if noticed.RENEWING and not (noted and _shows(name, noted)):
@@ -104,6 +98,7 @@ def _fresh(folder: Path, seed: int) -> Path:
     return made
 
 
+@pytest.mark.thorough
 def test_a_failure_is_made_small_and_fails_again_by_its_written_operations(tmp_path: Path) -> None:
     topology = TOPOLOGIES["in-memory"]
     with applied("a history leaves out the first version"):

@@ -26,7 +26,7 @@ from tests.simulation.scenes import Kind
 from tests.simulation.steps import can_meet, declared_pairs, focus_of, focuses, named_steps, stride
 from tests.simulation.workload import Layout
 from tests.support import noticed
-from tests.support.depth import NIGHTLY, THOROUGH, beyond, drawn, seeds
+from tests.support.depth import NIGHTLY, THOROUGH, drawn, seeds
 from tests.support.slips import Slip
 
 SEEDS = list(seeds(0, 0, nightly=1_000)) if NIGHTLY else noticed.noted_seeds("simulation")[: None if THOROUGH else 15]
@@ -48,11 +48,8 @@ def test_no_invariant_is_broken_under_faults(capsys: pytest.CaptureFixture[str])
     assert not verdict(total.coverage, len(SEEDS)).undeclared
 
 
-SOON_NOTICED = {"copy-whatever-stands-there", "erasure-leaves-copies", "debts-are-dropped-by-an-edit", "sources-are-never-deleted"}
-"""The mutants that everyone's run tries; the others take long."""
-
-
-@pytest.mark.parametrize("mutant", [pytest.param(name, marks=beyond(name, SOON_NOTICED)) for name in sorted(MUTANTS)])
+@pytest.mark.thorough
+@pytest.mark.parametrize("mutant", sorted(MUTANTS))
 def test_a_missing_safeguard_is_noticed(mutant: str) -> None:
     search = nearest_first(range(NOTICED_WITHIN), MUTANTS[mutant].near)
     noticed.assert_shows(f"simulation/{mutant}", partial(applied, mutant), breaks_something, search, sound_elsewhere=THOROUGH)

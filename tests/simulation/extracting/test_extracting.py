@@ -8,17 +8,10 @@ from memory.ports.contract.cells import cells
 from tests.simulation.extracting.many import one, some
 from tests.simulation.extracting.slips import SLIPS
 from tests.support import noticed
-from tests.support.depth import beyond, seeds
+from tests.support.depth import seeds
 
 SEEDS = seeds(ci=30, quick=10, nightly=300)
 NOTICED_WITHIN = 1_000
-SOON_NOTICED = {
-    "a-buffer-is-let-go-before-every-store-has-it",
-    "a-number-is-a-position",
-    "a-run-is-completed-too-early",
-    "the-back-off-never-ends",
-}
-"""The slips that everyone's run tries."""
 
 
 def test_what_was_said_comes_to_every_store_under_faults(capsys: pytest.CaptureFixture[str]) -> None:
@@ -30,7 +23,8 @@ def test_what_was_said_comes_to_every_store_under_faults(capsys: pytest.CaptureF
     assert total.sure > 3 * len(SEEDS)
 
 
-@pytest.mark.parametrize("slip", [pytest.param(name, marks=beyond(name, SOON_NOTICED)) for name in sorted(SLIPS)])
+@pytest.mark.thorough
+@pytest.mark.parametrize("slip", sorted(SLIPS))
 def test_a_slip_in_recording_is_noticed(slip: str) -> None:
     noticed.assert_shows(f"extracting/{slip}", SLIPS[slip].applied, lambda seed: bool(one(seed).broken), range(NOTICED_WITHIN))
 

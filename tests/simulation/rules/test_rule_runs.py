@@ -18,8 +18,6 @@ from tests.support.depth import beyond, drawn, seeds
 
 SEEDS = seeds(ci=20, quick=8, nightly=100)
 NOTICED_WITHIN = 3_000
-SOON_NOTICED = {"a-rule-leaves-copies-versions-and-links", "the-newest-is-evicted", "a-grace-is-not-kept"}
-"""The slips that everyone's run tries."""
 
 
 def test_no_promise_of_rules_is_broken_under_faults(capsys: pytest.CaptureFixture[str]) -> None:
@@ -41,6 +39,7 @@ def test_a_run_meets_what_it_is_about() -> None:
 
 
 @pytest.mark.parametrize("act", [pytest.param(act, marks=beyond(act, ("hold", "release"))) for act in CUT])
+@pytest.mark.thorough
 def test_an_act_that_is_cut_off_at_any_call_leaves_nothing_broken(act: str) -> None:
     with silence(), repeatable(1):
         worlds = list(cut_off(act, Fault.CRASH_AFTER))
@@ -57,7 +56,8 @@ _EXPECTED = [
 ]
 
 
-@pytest.mark.parametrize("slip", [pytest.param(name, marks=beyond(name, SOON_NOTICED)) for name in sorted(SLIPS)])
+@pytest.mark.thorough
+@pytest.mark.parametrize("slip", sorted(SLIPS))
 def test_a_slip_in_what_acts_by_rules_is_noticed(slip: str) -> None:
     noticed.assert_shows(f"rules/{slip}", SLIPS[slip].applied, lambda seed: bool(one(seed).told.broken), range(NOTICED_WITHIN))
 

@@ -22,14 +22,6 @@ SEEDS = seeds(ci=60, quick=15, nightly=1_000)
 NOTICED_WITHIN = 1_000
 EVERYONES = {"say", "compact"}
 """The acts that are cut off in everyone's run."""
-SOON_NOTICED = {
-    "a-place-is-taken-whoever-has-it",
-    "what-is-true-after-a-lost-place-is-copied",
-    "a-summary-of-others-rows",
-    "a-row-is-of-no-generation",
-    "an-erased-message-leaves-a-hole",
-}
-"""The slips that everyone's run tries."""
 _CRASHES, _OTHERS = (Fault.CRASH_BEFORE, Fault.CRASH_AFTER), (Fault.ERROR_BEFORE, Fault.ERROR_AFTER, Fault.TIMEOUT, Fault.CANCELLED)
 
 
@@ -63,7 +55,8 @@ def _cut_off_everywhere(act: str, faults: tuple[Fault, ...], *, atomic: bool) ->
             assert len(worlds) > 1 or fault is Fault.ERROR_AFTER
 
 
-@pytest.mark.parametrize("slip", [pytest.param(name, marks=beyond(name, SOON_NOTICED)) for name in sorted(SLIPS)])
+@pytest.mark.thorough
+@pytest.mark.parametrize("slip", sorted(SLIPS))
 def test_a_slip_in_conversations_is_noticed(slip: str) -> None:
     noticed.assert_shows(f"sessions/{slip}", partial(slipped, slip), lambda seed: bool(one(seed).told.broken), range(NOTICED_WITHIN))
 
