@@ -448,6 +448,7 @@ class BlockingSession:
         slack: float = ...,
         layered: bool = ...,
         recall: str | None = ...,
+        start: Literal["any", "user"] | None = ...,
     ) -> Context: ...
     def history(
         self,
