@@ -10,12 +10,15 @@ import random
 import re
 from collections.abc import AsyncIterator, Iterator
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
 import pytest_asyncio
+from qdrant_client import AsyncQdrantClient
 
+from memory import Memory
 from memory.adapters.qdrant.keys import record_point
 from memory.adapters.qdrant.store import QdrantStore
 from memory.domain.errors import ConfigError, NotOpen, StoreError, StoreFull, StoreTimeout, StoreUnavailable
@@ -456,3 +459,18 @@ async def test_records_with_other_collections_between_them_are_counted_apart(sto
     await done(store, delete(6))
     found = await store.candidates(Candidates(SAMPLES, within(HERE), counted=("lantern", "nowhere")))
     assert (found.statistics.documents, dict(found.statistics.containing)) == (6, {"lantern": 6, "nowhere": 0})
+
+
+async def test_a_search_of_a_memory_asks_a_server_at_most_three_times(server: StandIn, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    made = AsyncQdrantClient
+    client = server.client()
+    monkeypatch.setattr("memory.adapters.qdrant.client.AsyncQdrantClient", lambda **options: made(**options) if "location" in options else client)
+    stores = {"lite": {"url": f"sqlite:///{tmp_path}/memory.db"}, "far": {"url": "qdrant://stand.in"}}
+    async with Memory({"stores": stores, "tiers": {"short": "lite", "mid": "lite", "long": "far"}}) as memory:
+        for n in range(12):
+            await memory.write(f"The lantern number {n} hangs by the moor", scope="user:ada", type="reference")
+        await memory.search("lantern moor", scope="user:ada")  # what is pending since the writes is done by the first call
+        server.requests.clear()
+        assert len(await memory.search("lantern moor", scope="user:ada", limit=5)) == 5
+        reading = [r.path for r in server.requests if r.path in ("/points/query/batch", "/facet", "/points/scroll", "/points/count")]
+        assert 1 <= len(reading) <= 3, "besides what the memory does in the background"
