@@ -17,6 +17,7 @@ import tests.contract
 from memory.ports.contract.harness import Harness
 from memory.ports.contract.judges import MARK, fits
 from tests.contract.every_harness import DEFAULT, EVERY, HARNESSES, primary_of
+from tests.contract.less_harnesses import WITHOUT
 from tests.contract.harnesses import EMBEDDED
 from tests.support.backends import BACKENDS
 from tests.support.depth import THOROUGH, TURN, has_its_turn, is_whole, turn_of
@@ -49,6 +50,17 @@ def _left_out(asked: set[tuple[str, str]], harnesses: Iterable[type[Harness]], *
     return sorted(concerned - asked)
 
 
+def _unasked_without(asked: set[tuple[str, str]]) -> list[tuple[str, str]]:
+    """The pairs of capability and test where no store that lacks the one is asked the other, though it concerns such a store."""
+    single = {harness.lacks[0]: harness for harness in WITHOUT if len(harness.lacks) == 1}
+    return [
+        (flag, name)
+        for flag, harness in single.items()
+        for name, test in _functions().items()
+        if _concerns(test, harness) and not any((one.name, name) in asked for one in HARNESSES if not getattr(one.claims, flag))
+    ]
+
+
 def _in_turns(test: Callable[..., Any], harness: type[Harness]) -> bool:
     return harness is not DEFAULT and _concerns(test, DEFAULT)
 
@@ -64,7 +76,10 @@ def test_each_test_of_the_contract_is_asked_of_each_harness_that_it_concerns(req
         if isinstance(item, pytest.Function) and isinstance(harness, type) and issubclass(harness, Harness):
             asked.add((harness.name, item.originalname))
     turns = not THOROUGH and bool(turn_of(request.config))
-    assert _left_out(asked, HARNESSES, repeats=THOROUGH and not TURN, turns=turns) == []
+    alike = [harness for harness in HARNESSES if harness not in WITHOUT]
+    assert _left_out(asked, alike, repeats=THOROUGH and not TURN, turns=turns) == []
+    if THOROUGH and not TURN:
+        assert _unasked_without(asked) == []
     for harness in (one for one in HARNESSES if turns and primary_of(one) is None):
         shared = {(harness.name, name) for name, test in _functions().items() if _in_turns(test, harness) and _concerns(test, harness)}
         assert not shared or len(shared & asked) >= len(shared) / 8, f"{harness.name} had no turn"
