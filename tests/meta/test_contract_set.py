@@ -17,8 +17,8 @@ import tests.contract
 from memory.ports.contract.harness import Harness
 from memory.ports.contract.judges import MARK, fits
 from tests.contract.every_harness import DEFAULT, EVERY, HARNESSES, primary_of
-from tests.contract.less_harnesses import WITHOUT
 from tests.contract.harnesses import EMBEDDED
+from tests.contract.less_harnesses import WITHOUT
 from tests.support.backends import BACKENDS
 from tests.support.depth import THOROUGH, TURN, has_its_turn, is_whole, turn_of
 
