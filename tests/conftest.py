@@ -95,9 +95,10 @@ def _is_left_out(config: pytest.Config, item: pytest.Item) -> bool:
 
 def _is_asked_of_its_primary(config: pytest.Config, item: pytest.Item) -> bool:
     from memory.ports.contract.plugin import asked_of_primary  # a plugin: pytest imports it itself first
+    from tests.contract.less_harnesses import WITHOUT
 
     harness = getattr(getattr(item, "callspec", None), "params", {}).get("contract_harness")
-    return harness is not None and asked_of_primary(config, item, harness)
+    return harness is not None and harness not in WITHOUT and asked_of_primary(config, item, harness)
 
 
 def _share(item: pytest.Item) -> str:

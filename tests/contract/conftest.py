@@ -9,6 +9,7 @@ from memory.ports.contract.harness import Harness
 from memory.ports.contract.judges import MARK, fits
 from memory.ports.contract.plugin import add_harnesses
 from tests.contract.every_harness import DEFAULT, HARNESSES, primary_of
+from tests.contract.less_harnesses import is_asked_of_another
 from tests.support.backends import BACKENDS
 from tests.support.depth import THOROUGH
 
@@ -23,6 +24,9 @@ def pytest_configure(config: pytest.Config) -> None:
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """A contract test on a backend that needs a server is marked so, as other tests of that backend are; also where something is around its store.
     Everyone's run asks a variant what its primary cannot be asked, and another store than the default what that cannot be asked."""
+    covered = {item for item in items if (chosen := _harness(item)) is not None and is_asked_of_another(item, chosen)}
+    config.hook.pytest_deselected(items=list(covered))
+    items[:] = [item for item in items if item not in covered]
     if not THOROUGH:
         repeated = {item for item in items if _repeats(item) or _is_asked_of_the_default(item)}
         config.hook.pytest_deselected(items=list(repeated))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from memory.ports.contract.harness import Harness
 from tests.contract.file_harnesses import File, FileUnsynced
 from tests.contract.harnesses import EMBEDDED, Sqlite
+from tests.contract.less_harnesses import WITHOUT
 from tests.contract.mongo_harnesses import MongoAlone, MongoReplicaSet
 from tests.contract.mysql_harnesses import MariaDb, MySql
 from tests.contract.postgres_harnesses import Postgresql, PostgresqlWithVectors
@@ -25,7 +26,7 @@ WRAPPED: tuple[type[Harness], ...] = (WrappedInMemory, *((WrappedRedis,) if able
 """Stores with everything around them that a configuration can put there."""
 
 EVERY: tuple[type[Harness], ...] = (*EMBEDDED, *FILES, *DRIVEN, WrappedInMemory, WrappedRedis)
-HARNESSES: tuple[type[Harness], ...] = (*EMBEDDED, *able(*FILES, *DRIVEN), *WRAPPED)
+HARNESSES: tuple[type[Harness], ...] = (*EMBEDDED, *WITHOUT, *able(*FILES, *DRIVEN), *WRAPPED)
 
 STAND_IN = {"qdrant_local": "qdrant_edge"}
 """What CI asks in full, and nobody's installation is: the client's local mode is for tests alone, and shares its adapter with Edge."""

@@ -17,6 +17,7 @@ from memory.ports.contract.harness import Harness
 from memory.ports.contract.judges import MARK, fits
 from tests.contract.every_harness import DEFAULT, EVERY, HARNESSES, primary_of
 from tests.contract.harnesses import EMBEDDED
+from tests.contract.less_harnesses import WITHOUT
 from tests.support.backends import BACKENDS
 from tests.support.depth import NIGHTLY, THOROUGH
 
@@ -56,6 +57,17 @@ def _is_whole(config: pytest.Config) -> bool:
     return config.args_source is pytest.Config.ArgsSource.TESTPATHS and not options.keyword and not options.markexpr
 
 
+def _unasked_without(asked: set[tuple[str, str]]) -> list[tuple[str, str]]:
+    """The pairs of capability and test where no store that lacks the one is asked the other, though it concerns such a store."""
+    single = {harness.lacks[0]: harness for harness in WITHOUT if len(harness.lacks) == 1}
+    return [
+        (flag, name)
+        for flag, harness in single.items()
+        for name, test in _functions().items()
+        if _concerns(test, harness) and not any((one.name, name) in asked for one in HARNESSES if not getattr(one.claims, flag))
+    ]
+
+
 def test_each_test_of_the_contract_is_asked_of_each_harness_that_it_concerns(request: pytest.FixtureRequest) -> None:
     """`make nightly` asks all. CI does not ask a variant what its primary is asked. Everyone's run asks the default store all, and each other primary
     what that cannot be asked."""
@@ -66,7 +78,10 @@ def test_each_test_of_the_contract_is_asked_of_each_harness_that_it_concerns(req
         harness = getattr(getattr(item, "callspec", None), "params", {}).get("contract_harness")
         if isinstance(item, pytest.Function) and isinstance(harness, type) and issubclass(harness, Harness):
             asked.add((harness.name, item.originalname))
-    assert _left_out(asked, HARNESSES, repeats=NIGHTLY, shared=THOROUGH) == []
+    alike = [harness for harness in HARNESSES if harness not in WITHOUT]
+    assert _left_out(asked, alike, repeats=NIGHTLY, shared=THOROUGH) == []
+    if THOROUGH:
+        assert _unasked_without(asked) == []
 
 
 def test_a_pair_that_fell_out_is_named() -> None:
