@@ -8,7 +8,14 @@ from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator, 
 from contextlib import AbstractContextManager
 from datetime import timedelta
 from types import TracebackType
-from typing import Any, ClassVar, Literal, Self, Unpack, overload
+from typing import (
+    Any,
+    ClassVar,
+    Literal,
+    Self,
+    Unpack,
+    overload,
+)
 
 from memory.commands.run import Result
 from memory.domain.artifact import Artifact, ArtifactPage
@@ -157,6 +164,7 @@ class BlockingMemory:
         source: str | None = ...,
         tags: Sequence[str] = ...,
         metadata: Mapping[str, Any] | None = ...,
+        confidence: float | None = ...,
         created_at: Moment | None = ...,
         expires_at: Moment | timedelta | None = ...,
         conversation_id: str | None = ...,
@@ -169,7 +177,7 @@ class BlockingMemory:
         key: str | None = ...,
         revive: bool = ...,
         consistency: Consistency | None = ...,
-        supersedes: Sequence[str] = ...,
+        supersedes: str | Sequence[str] = ...,
         on_conflict: Literal["refuse", "update"] = ...,
         check: bool = ...,
         decide: Decide | None = ...,
@@ -291,6 +299,7 @@ class BlockingScopedMemory:
         source: str | None = ...,
         tags: Sequence[str] = ...,
         metadata: Mapping[str, Any] | None = ...,
+        confidence: float | None = ...,
         created_at: Moment | None = ...,
         expires_at: Moment | timedelta | None = ...,
         conversation_id: str | None = ...,
@@ -303,7 +312,7 @@ class BlockingScopedMemory:
         key: str | None = ...,
         revive: bool = ...,
         consistency: Consistency | None = ...,
-        supersedes: Sequence[str] = ...,
+        supersedes: str | Sequence[str] = ...,
         on_conflict: Literal["refuse", "update"] = ...,
         check: bool = ...,
         decide: Decide | None = ...,

@@ -21,6 +21,7 @@ from memory.facade.artifacts import Artifacts
 from memory.facade.build import as_advisor, as_counter, as_embedder, as_gate, as_policy, as_reranker, build_engine, check_adapters
 from memory.facade.commands import Commands
 from memory.facade.config import MemoryConfig
+from memory.facade.contexts import AsyncContext
 from memory.facade.entries import Entries
 from memory.facade.life import Life
 from memory.facade.numbers import Numbers
@@ -79,7 +80,7 @@ NOUNS = {
 _UNSET: Any = object()
 
 
-class Memory:
+class Memory(AsyncContext):
     """One tenant's memory over the configured stores; with no configuration, over one SQLite file.
 
         async with Memory() as memory:
@@ -293,6 +294,7 @@ class Memory:
         source: str | None = None,
         tags: Sequence[str] = (),
         metadata: Mapping[str, Any] | None = None,
+        confidence: float | None = None,
         created_at: Moment | None = None,
         expires_at: Moment | timedelta | None = None,
         conversation_id: str | None = None,
@@ -305,7 +307,7 @@ class Memory:
         key: str | None = None,
         revive: bool = False,
         consistency: Consistency | None = None,
-        supersedes: Sequence[str] = (),
+        supersedes: str | Sequence[str] = (),
         on_conflict: Literal["refuse", "update"] = "refuse",
         check: bool = False,
         decide: Decide | None = None,
@@ -320,9 +322,11 @@ class Memory:
         of something is remembered in one call, whether it was known before or not. The version before it is kept (`entries.history`); of writers at
         once each makes one, and what says the same already gets none. A key whose entry was deleted, or has expired, begins a new life; where it is
         retired that is a `Conflict`. A repeat that arrives late overwrites what was written meanwhile.
-        `supersedes` names entries, at most 32, in whose place this one stands: they are linked to it (`supersedes`), and their validity ends when
-        this one's begins. All must be active, else nothing is written; one that is retired meanwhile is a `Conflict`. It is one transaction where a
-        store has those and holds them all; else the entry is written first, and the rest follows, by a sweep if not at once (D107, D111).
+        `confidence` is a number from 0 to 1, for promotion rules with `min_confidence`. It is stored in `metadata["confidence"]`.
+        `supersedes` names an entry, or up to 32, in whose place this one stands: they are linked to it (`supersedes`), and their validity
+        ends when this one's begins. All must be active, else nothing is written; one that is retired meanwhile is a `Conflict`. It is one
+        transaction where a store has those and holds them all; else the entry is written first, and the rest follows, by a sweep if not at
+        once (D107, D111).
         With `check=True` active entries of the scope and type are looked for that may say the same or contradict it, near in words and in meaning.
         What is found is offered to `decide(draft, entries)`, which answers `"keep"`, `"supersede"` or a `Verdict` ("merge" has a content, `ids` name
         some of them). Unless it says otherwise, and where it fails, takes longer than `durations.advice` or answers nonsense, all of them stand.
@@ -354,6 +358,7 @@ class Memory:
             source=source,
             tags=tags,
             metadata=metadata,
+            confidence=confidence,
             created_at=created_at,
             expires_at=expires_at,
             conversation_id=conversation_id,
