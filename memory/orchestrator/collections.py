@@ -208,13 +208,13 @@ SCRATCHPADS = Collection(
 )
 """What agents note for themselves: a record for each append or clearing, in the order of their places; parts of long ones have none."""
 
-OPERATIONS = Collection("operations", (Field("kind", FieldType.TEXT),))
+OPERATIONS = Collection("operations", (Field("kind", FieldType.TEXT),), upkeep=True)
 """Operations of several steps that are under way; what remains is in what they owe."""
 
 HOLDS = Collection("holds", (Field("held_scope", FieldType.TEXT, indexed=True),))
 """Legal holds, a record for each thing that is held; of an entry, with the scope that it is of."""
 
-LEASES = Collection("leases", (Field("holder", FieldType.TEXT), Field("until", FieldType.TIME)))
+LEASES = Collection("leases", (Field("holder", FieldType.TEXT), Field("until", FieldType.TIME)), upkeep=True)
 """Who does maintenance just now."""
 
 SETTINGS = Collection("settings")
