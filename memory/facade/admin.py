@@ -17,6 +17,7 @@ from memory.domain.session import ErasedTenant, ErasedUser
 from memory.facade import distrusting, holding, reports
 from memory.facade.access import Access
 from memory.facade.arguments import Moment, flag, id_of, ids_of, moment, scope_of
+from memory.facade.backups import Backup, back_up
 from memory.facade.explain import RouteReport, explain_route
 from memory.facade.exporting import lines_of
 from memory.facade.importing import Import, Imported, Source, Told, opened
@@ -35,7 +36,7 @@ class Admin:
     """Erasing, exporting and importing, where things stand and why, and the upkeep of the stores.
 
     `erase`, `hold`, `distrust`, `roll_back`, `export`, `import_`, `where`, `why`, `move`, `route` and `stats` concern one tenant; `flush`, `sweep`,
-    `plan`, `check`, `audit`, `reindex` and `vacuum` the stores, and so all of them.
+    `plan`, `check`, `audit`, `backup`, `reindex` and `vacuum` the stores, and so all of them.
 
         await memory.admin.erase("user:ada")
         print(await memory.admin.stats())
@@ -302,6 +303,21 @@ class Admin:
         with what they take, and counted anew.
         """
         return await self._access.engine.healing.compare(repair=flag("repair", repair), told=told)
+
+    async def backup(self, file: str | PathLike[str]) -> Backup:
+        """Copy the memory's SQLite file, of every tenant, to a new file.
+
+        It may run beside writers, of other processes too. The backup holds every write that
+        was acknowledged before the call. `memory restore` puts a backup in place.
+
+        Args:
+            file: The path of the backup. It must not exist.
+
+        Raises:
+            ConfigError: The memory is not one SQLite file; other backends have tools of their own.
+            InvalidInput: `file` exists, or its folder does not.
+        """
+        return await back_up(self._access.config, file)
 
     async def reindex(self, *, told: Told | None = None) -> Reindexed:
         """Make all vectors of every tenant anew with the embedder in use, entries' and messages', kept versions' too, while answers are served.

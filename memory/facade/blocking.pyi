@@ -7,6 +7,7 @@ import os
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from datetime import timedelta
+from os import PathLike
 from types import TracebackType
 from typing import Any, ClassVar, Literal, Self, Unpack, overload
 
@@ -39,6 +40,7 @@ from memory.facade.arguments import (
     Moment,
 )
 from memory.facade.artifacts import Data, Which
+from memory.facade.backups import Backup
 from memory.facade.commands import Profile
 from memory.facade.config import MemoryConfig
 from memory.facade.delegation import Delegation
@@ -659,6 +661,7 @@ class BlockingAdmin:
     def audit(self, *, repair: bool = ...) -> list[StoreAudit]: ...
     def set_back(self) -> list[SetBack]: ...
     def compare(self, *, repair: bool = ..., told: Told | None = ...) -> Compared: ...
+    def backup(self, file: str | PathLike[str]) -> Backup: ...
     def reindex(self, *, told: Told | None = ...) -> Reindexed: ...
     def vacuum(self) -> list[Vacuumed]: ...
 
