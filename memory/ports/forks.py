@@ -48,6 +48,11 @@ class ForkGuard:
             raise ForkedProcess(process)
 
 
+def keep_alive(thing: object) -> None:
+    """Never destroy the thing while this process lives: its destructor would harm what another owner uses."""
+    ctypes.pythonapi.Py_IncRef(ctypes.py_object(thing))
+
+
 _GUARDS: WeakSet[ForkGuard] = WeakSet()
 
 
@@ -57,7 +62,7 @@ def _keep_inherited() -> None:
     A destructor in the child would remove sockets from the parent's epoll, which both processes share, or close a SQLite connection of the parent's.
     """
     for guard in list(_GUARDS):
-        ctypes.pythonapi.Py_IncRef(ctypes.py_object(guard))
+        keep_alive(guard)
 
 
 if hasattr(os, "register_at_fork"):

@@ -16,6 +16,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from urllib.parse import quote
 
+from memory.adapters.sql.sqlite.log import check_log, new_id
 from memory.domain.errors import ConfigError, InvalidInput, StoreError, StoreUnavailable
 
 _OURS = "SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = 'memory_schema_version'"
@@ -83,6 +84,7 @@ def _copied(store: str, file: Path, folder: Path, name: str) -> Iterator[Path]:
     """A verified copy of the database in the folder, readable by its owner only. It is deleted if it is still there at the end."""
     if not file.is_file():
         raise ConfigError(f"store '{store}': {file} does not exist")
+    check_log(store, file)
     descriptor, text = tempfile.mkstemp(prefix=f".{name}-", dir=folder)
     os.close(descriptor)
     made = Path(text)
@@ -95,6 +97,7 @@ def _copied(store: str, file: Path, folder: Path, name: str) -> Iterator[Path]:
             if found != "ok":
                 raise StoreError(store, f"{file} is damaged ({str(found)[:200]}); export what can still be read, or take an earlier backup")
             target.execute("PRAGMA journal_mode = DELETE")  # the copy is whole without a log beside it
+            target.execute(f"PRAGMA user_version = {new_id()}")
         with made.open("rb+") as copy:
             os.fsync(copy.fileno())
         yield made
