@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal, Self, Unpack, overload
 from memory.domain import door
 from memory.domain.enriched import Enrichment, Written
 from memory.domain.entry import Entry, EntryDraft, EntryType, check_patch
-from memory.domain.errors import ConfigError, InvalidInput
+from memory.domain.errors import ConfigError, ForkedProcess, InvalidInput
 from memory.domain.scope import Scope
 from memory.domain.session import FoundMessages
 from memory.facade.access import BROWSE_LIMIT, MAX_QUERY_BYTES, RETRIEVE_LIMIT, SEARCH_LIMIT, Access
@@ -269,7 +269,11 @@ class Memory(AsyncContext):
         return await self.open()
 
     async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        await self.close()
+        try:
+            await self.close()
+        except ForkedProcess:
+            if error is None:
+                raise  # otherwise a child that leaves the block by an error, such as SystemExit, ends by that error
 
     def __repr__(self) -> str:
         return f"<Memory tenant={self.tenant!r} {'open' if self._access.is_open else 'closed'}>"

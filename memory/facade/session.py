@@ -129,7 +129,8 @@ class Session:
         async def begin(name: str) -> Streamed:
             return Streamed(await self._conversation(), self._access.engine.placement, speaks, name)
 
-        return MessageStream(begin, token_hex(16) if message_id is None else door.identifier("message_id", message_id))
+        name = token_hex(16) if message_id is None else door.identifier("message_id", message_id)
+        return MessageStream(begin, name, self._access.check_process)
 
     async def exclude(self, message_id: str, reason: str = "manual") -> bool:
         """Take a message out of the window; the history keeps it and says why (B27, B28). False where it is not there, or is the system message."""
