@@ -31,7 +31,7 @@ from memory.orchestrator.at_once import each_at_once
 from memory.orchestrator.collections import ENTRIES
 from memory.orchestrator.deliveries import Deliveries
 from memory.orchestrator.entries import Entries
-from memory.orchestrator.entry_records import changed, entry_of
+from memory.orchestrator.entry_records import changed, entry_of, meaning_of
 from memory.orchestrator.outbox import Outbox, Pending, Until
 from memory.orchestrator.placement import Placement
 from memory.orchestrator.relations import MADE_BY, NOTE, SUPERSEDES, Relations
@@ -86,6 +86,8 @@ class _Asked:
     costs: list[AdviceCost] = field(default_factory=list)
     times: int = 0
     again: datetime | None = None
+    text: str | None = None
+    """The text that the tags were asked for; None where they were not."""
 
     def lacks(self, wanted: Sequence[Pass]) -> bool:
         return ("auto_tag" in wanted and self.tags is None) or ("auto_supersede" in wanted and self.said is None and self.stands is None)
@@ -238,6 +240,7 @@ class Enriching:
         await each_at_once(calls)
 
     async def _ask_for_tags(self, advisor: Advisor, record: Record, asked: _Asked) -> None:
+        asked.text = meaning_of(record)
         asked.tags = await self._advice(advisor, "auto_tag", policy.tag_prompt(entry_of(record)), asked)
 
     async def _ask_what_gives_way(self, advisor: Advisor, record: Record, asked: _Asked) -> None:
@@ -324,6 +327,8 @@ class Enriching:
         """All tags of the entry where they change, those that are added, and why none are (D102, D103)."""
         if not self._stands(record):
             return None, [], policy.RETIRED
+        if asked.tags is not None and asked.text != meaning_of(record):
+            return None, [], policy.EDITED_TAGS
         if asked.tags is None:
             return None, [], policy.unavailable("auto_tag", asked.why)
         given = entry_of(record).tags

@@ -29,7 +29,7 @@ from memory.policies.tokens import message_tokens, tools_tokens
 from memory.policies.window import is_pinned
 from memory.ports.pace import paced
 from memory.ports.query import within
-from memory.ports.record import JsonValue, Owed
+from memory.ports.record import JsonValue, Owed, Record
 
 INTERRUPTED = "TOOL_CALL_INTERRUPTED"
 """What the result says of a call that was never answered (B53)."""
@@ -207,16 +207,21 @@ class Conversation(Compacting):
         return changed.message
 
     async def _update_system(self, changes: Mapping[str, Any]) -> Message:
-        record = await self._same_life()
-        system = system_of(record)
-        if system is None:
-            raise NotFound(SYSTEM, "message")
-        new = system.model_copy(update=dict(changes))
-        if large := large_texts(new):
-            raise InvalidInput(str(large[0][0][0]), f"of the system message exceeds {LARGE_TEXT_BYTES} bytes")
-        said = new.model_dump(mode="json", exclude_defaults=True, exclude={"id"})
-        self._record = await self._sessions.follow(record, (await self._log.load()).state, self._placement.now(), system=said)
-        return new
+        made: list[Message] = []
+
+        async def compute(record: Record) -> Mapping[str, JsonValue]:
+            system = system_of(record)
+            if system is None:
+                raise NotFound(SYSTEM, "message")
+            new = system.model_copy(update=dict(changes))
+            if large := large_texts(new):
+                raise InvalidInput(str(large[0][0][0]), f"of the system message exceeds {LARGE_TEXT_BYTES} bytes")
+            made.append(new)
+            return {"system": new.model_dump(mode="json", exclude_defaults=True, exclude={"id"})}
+
+        record, state = await self._same_life(), (await self._log.load()).state
+        self._record = await self._sessions.follow(record, state, self._placement.now(), compute=compute)
+        return made[-1]
 
     async def as_of(self, message_id: str | None) -> tuple[SessionDraft, list[Message]]:
         """What a session that forks off from this one behind a message begins with: the window as it was then, less what was excluded since.

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
-from typing import Any
+from typing import Any, TypeAlias
 
 from memory.domain import ids
 from memory.domain.entry import expiry
@@ -39,6 +39,9 @@ from memory.ports.record import Corrupt, FieldValue, JsonValue, Key, Owed, Parti
 from memory.ports.writes import Absent, AtVersion, Put
 
 log = logging.getLogger(__name__)
+
+Compute: TypeAlias = Callable[[Record], Awaitable[Mapping[str, JsonValue]]]
+"""Makes changes of a session's own record from the record as it is stored now."""
 
 FOLLOWS_WITHIN = timedelta(seconds=5)
 """How far a session's own record may stay behind its log: what lists say of a session that is being written to."""
@@ -208,12 +211,26 @@ class SessionRecords:
         return now
 
     async def follow(
-        self, record: Record, state: State, touched_at: datetime, told: Mapping[str, FieldValue] | None = None, **changes: JsonValue
+        self,
+        record: Record,
+        state: State,
+        touched_at: datetime,
+        told: Mapping[str, FieldValue] | None = None,
+        *,
+        compute: Compute | None = None,
+        fence: bool = False,
+        **changes: JsonValue,
     ) -> Record:
         """Let the session's own record say what its log has come to, and change what of it is no log's affair (`title`, `metadata`, `system`); `told`
-        are fields (`tags`, `hidden_from`)."""
-        patience = Patience(self._placement, str(record.fields["session_id"]))
+        are fields (`tags`, `hidden_from`).
+
+        `compute` makes changes from the record. It is called again for each attempt, so that a concurrent change of the record is never
+        overwritten by values that were made from an older version. `fence` writes a new version even where nothing changes: every
+        concurrent writer that read the record before then conflicts and computes its changes again.
+        """
+        patience, given = Patience(self._placement, str(record.fields["session_id"])), changes
         while True:
+            changes = given if compute is None else {**given, **await compute(record)}
             now = self._placement.now()
             known_of_more = _place(record) > state.place
             facts: dict[str, JsonValue] = {"messages": state.after.number, "compactions": state.after.compactions, "place": state.place}
@@ -221,11 +238,11 @@ class SessionRecords:
             body = {name: value for name, value in {**record.body, **facts, **changes}.items() if value is not None}
             before: Any = record.fields["touched_at"]
             fields = {**record.fields, "status": status, "touched_at": max(before, touched_at), **(told or {})}
-            if body == dict(record.body) and fields == dict(record.fields):
+            if body == dict(record.body) and fields == dict(record.fields) and not fence:
                 return record
             new = replace(record, version=version_at(now, record.version), updated_at=now, fields=fields, body=body)
             store = self._placement.topology.archive
-            put = Put(SESSIONS, new, AtVersion(record.version), erases="preview" in changes)  # how it began may have been erased
+            put = Put(SESSIONS, new, AtVersion(record.version), erases=fence or "preview" in changes)  # how it began may have been erased
             outcome = await self._placement.write_one("session.follow", store, put)
             if outcome.applied:
                 self._remember(new)
@@ -236,14 +253,21 @@ class SessionRecords:
             if not isinstance(there, Record) or there.body.get("incarnation") != record.body["incarnation"]:
                 raise NotFound(str(record.fields["session_id"]), "session")
             record = there
-            if not changes and not told and _place(record) >= state.place:
+            if not changes and not told and compute is None and not fence and _place(record) >= state.place:
                 return record  # another told it of more
             await patience.wait()
 
-    async def tell(self, record: Record, state: State, touched_at: datetime) -> Record:
-        """Let the session's own record say what its log has come to, and how it begins."""
-        preview = await preview_of(record, state, self.log(record))
-        return await self.follow(record, state, touched_at, **preview)
+    async def tell(self, record: Record, state: State, touched_at: datetime, *, fence: bool = False) -> Record:
+        """Let the session's own record say what its log has come to, and how it begins.
+
+        The preview is read again for each attempt. An erasure passes `fence`, so that no concurrent call can store a preview that it read
+        before the erasure.
+        """
+
+        async def preview(there: Record) -> Mapping[str, JsonValue]:
+            return await preview_of(there, state, self.log(there))
+
+        return await self.follow(record, state, touched_at, compute=preview, fence=fence)
 
     def is_behind(self, record: Record, state: State, touched_at: datetime) -> None:
         """The session's record is behind its log, which it is to follow before anybody here asks for a list, and when this process ends.
