@@ -86,7 +86,7 @@ class Redaction:
                 await self._leave_window(log, event.place)
                 for summary in await self._made_of(log, event.place):
                     await self._erase_summary(log, summary.place)
-                await self._onward.forget(log, event.place)
+                await self._onward.forget(log, event)
                 await self._sessions.tell(record, (await log.load()).state, record.created_at, fence=True)  # how it begins may have been this
         except NotFound:
             return True  # deleted meanwhile

@@ -344,6 +344,7 @@ class SessionRecords:
         expiry of their own. One that was `never_shown` to anybody goes also where its user is under legal hold."""
         session_id, incarnation = record.fields["session_id"], record.body["incarnation"]
         life: dict[str, JsonValue] = {"tenant": record.key.tenant, "session_id": str(session_id), "incarnation": incarnation}
+        life["expired"] = True  # copies of what was made of it stay: an expiry is no erasure
         await self._erasure.erase(
             record.partition, (Owed(UNLEARN, UNLEARN, life),), older_than=(record.generation or 0) + 1, holdable=not never_shown
         )
