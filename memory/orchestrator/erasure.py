@@ -127,7 +127,8 @@ class Erasure:
             deletion = self.deletion(collection, record, store, self._placement.next_version(record.version))
             if unmake is not None or drops:
                 owed = (*(one for one in deletion.owed if one.step not in drops), *unmakes(unmake))
-                deletion = replace(deletion, owed=owed, discard_at=None if owed else self._placement.tombstone_until())
+                until = None if owed else self._placement.tombstone_until()
+                deletion = replace(deletion, owed=owed, discard_at=until, settles=deletion.settles | drops)
             outcome = await self._placement.write_one("delete.home", store, deletion)
             if outcome.applied:
                 await self._outbox.finish(Pending(collection, store, Tombstone(key, deletion.version, deletion.owed)))
