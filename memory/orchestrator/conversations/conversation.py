@@ -22,7 +22,7 @@ from memory.orchestrator.conversations.places import Places
 from memory.orchestrator.conversations.reading import COPIED, Asked, ordered
 from memory.orchestrator.conversations.replacing import AT_ONCE, Replacement
 from memory.orchestrator.conversations.seen import Seen
-from memory.orchestrator.conversations.sessions import END, SessionDraft, draft_like, system_of
+from memory.orchestrator.conversations.sessions import END, ForkSource, SessionDraft, draft_like, system_of
 from memory.orchestrator.turns import Patience
 from memory.policies.reading import ContextAsked, read_out
 from memory.policies.tokens import message_tokens, tools_tokens
@@ -240,8 +240,10 @@ class Conversation(Compacting):
         told = zip(events, await self._history.gone(events), strict=True)
         kept = [each for each, gone in told if gone.excluded is None or (event is not None and each.place == event.place)]
         whole = await self._log.whole(kept, strict=True)
-        messages = [message for each in ordered(whole) if (message := each.message) is not None]
-        return draft_like(self._record, forked_from={"session_id": self.id, "message_id": message_id}), messages
+        copied = [(each.place, message) for each in ordered(whole) if (message := each.message) is not None]
+        draft = draft_like(self._record, forked_from={"session_id": self.id, "message_id": message_id})
+        source = ForkSource(self.id, self._log.life.incarnation, tuple(place for place, _ in copied))
+        return replace(draft, forked_from=source), [message for _, message in copied]
 
     async def exclude(self, message_id: str, reason: str) -> bool:
         """Take a message out of the window, not out of the history (B27, B28); false where it is not in the window, and for the system message."""

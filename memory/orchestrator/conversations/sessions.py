@@ -53,10 +53,24 @@ LOGS = 64
 """Of how many sessions it is remembered what was read."""
 MADE_FROM = "made_from"
 """In the body of a session that forked off from another: when the oldest session began from which it has what was said."""
+CONFIRM_FORK = "confirm_fork"
+"""What a fork owes until the messages that it copied were seen to stand still in the session that it forked off from."""
 END = "end"
 """What the event owes that ends a session: its entries go where the rules say (see `endings.py`)."""
 UNLEARN = "unlearn"
 """What the erasure of a session owes: the end of what was made of it (see `onward.py`)."""
+
+
+@dataclass(frozen=True, slots=True)
+class ForkSource:
+    """What a fork copies: a life of a session, and the places of the messages there, in the order in which the fork has them."""
+
+    session_id: str
+    incarnation: str
+    places: tuple[int, ...]
+
+    def owed(self) -> Owed:
+        return Owed(CONFIRM_FORK, CONFIRM_FORK, {"session": self.session_id, "incarnation": self.incarnation, "places": list(self.places)})
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +88,7 @@ class SessionDraft:
     expires_at: datetime | timedelta | None = None
     made_from: int | None = None
     """Of a fork: since when there was what it begins with."""
+    forked_from: ForkSource | None = None
 
 
 class SessionRecords:
@@ -146,7 +161,8 @@ class SessionRecords:
         }
         body: dict[str, JsonValue] = {"incarnation": ids.new_id(tenant, scope, version_at(now), self._placement.random_bits)}
         body |= {name: value for name, value in said.items() if value}
-        return Record(session_key(tenant, session_id), scope, version_at(now), now, now, fields=fields, body=body, tier="mid")
+        owed = () if draft.forked_from is None else (draft.forked_from.owed(),)
+        return Record(session_key(tenant, session_id), scope, version_at(now), now, now, fields=fields, body=body, tier="mid", owed=owed)
 
     async def record(self, tenant: str, session_id: str) -> Record:
         """The session's own record. Raises `NotFound` where there is no such session (B19)."""
