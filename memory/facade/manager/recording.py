@@ -120,7 +120,8 @@ class Attachment:
             await self._store.call("add_messages", messages, {**told, "sequence_numbers": [number for number, _ in batch]})
             return
         facts = await facts_of(self._settings.extractor, messages, self._context)
-        results = await asyncio.gather(*(self._kept(fact, of, provenance) for fact in facts), return_exceptions=True)
+        with await self._spool.learning(of):
+            results = await asyncio.gather(*(self._kept(fact, of, provenance) for fact in facts), return_exceptions=True)
         for result in results:
             if isinstance(result, BaseException):
                 raise result

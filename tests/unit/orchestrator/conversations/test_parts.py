@@ -257,6 +257,7 @@ async def test_a_fork_counts_what_it_copies_and_is_refused_where_there_is_no_roo
     assert await reserved(world) == 800
     await conversations.sessions.delete(TENANT, "s1")
     assert await window(fork) == ["system", "u1"]
+    draft, messages = await fork.as_of(None)
     await conversations.fork(TENANT, replace(draft, id="s3"), messages)
     assert await reserved(world) == 800
 
