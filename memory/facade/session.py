@@ -129,7 +129,8 @@ class Session:
         async def begin(name: str) -> Streamed:
             return Streamed(await self._conversation(), self._access.engine.placement, speaks, name)
 
-        return MessageStream(begin, token_hex(16) if message_id is None else door.identifier("message_id", message_id))
+        name = token_hex(16) if message_id is None else door.identifier("message_id", message_id)
+        return MessageStream(begin, name, self._access.check_process)
 
     async def exclude(self, message_id: str, reason: str = "manual") -> bool:
         """Take a message out of the window; the history keeps it and says why (B27, B28). False where it is not there, or is the system message."""
@@ -315,12 +316,24 @@ class Session:
     async def compact_if_needed(
         self, policy: WindowPolicy | CompactingSettings, summarise: Summarise = summary_of, *, tools: Sequence[Mapping[str, Any]] = ()
     ) -> Compaction | None:
-        """Compact before a model is asked, where the policy says that it is time: appending never does (B43, B44). None where it is not.
+        """Compact the window before a model is asked, if the policy says so.
 
-        By tokens, what the `tools` (their schemas) take among them: `Threshold(max_tokens)`; by `MessageThreshold(most)` or `TurnThreshold(most)`.
-        The last user message stays, with all that is behind it (B46). With `CompactingSettings` duplicates go first, then what matters least, then
-        the older part becomes a summary (A121): what goes without one leaves the window with that step as its reason, and goes onward too. Without
-        `summarise` the summary is made of first sentences, by no model.
+        Appending never compacts (B43, B44). A policy counts tokens with those of the `tools`
+        (`Threshold(max_tokens)`), messages (`MessageThreshold(most)`) or turns (`TurnThreshold(most)`).
+        The last user message stays (B46); by messages and turns, all that follows it stays too.
+
+        With `CompactingSettings`, duplicates go first, then the least important messages; then the
+        older part becomes a summary (A121). Messages that go without a summary leave the window with
+        that step as the reason, and move to the next tier too.
+
+        Args:
+            policy: When to compact, and how far.
+            summarise: Makes the summary of the messages that leave. By default it takes their first
+                sentences, without a model.
+            tools: The schemas of the tools that the model is sent.
+
+        Returns:
+            The compaction, or None if there was none.
         """
         if not isinstance(policy, Threshold | MessageThreshold | TurnThreshold | CompactingSettings):
             raise InvalidInput("policy", f"must be a Threshold, MessageThreshold, TurnThreshold or CompactingSettings, not {type(policy).__name__}")

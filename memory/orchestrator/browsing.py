@@ -13,7 +13,7 @@ from datetime import datetime
 from typing import Any, ClassVar, TypeVar
 
 from memory.domain.entry import Entry
-from memory.domain.errors import StoreError, StoreTimeout
+from memory.domain.errors import StoreError, StoreTimeout, StoreUnavailable
 from memory.domain.scope import Scope
 from memory.domain.shown import Answer
 from memory.domain.time import micros
@@ -53,6 +53,10 @@ class Lacking:
     """The ids of what the recall gate did not let out."""
     chosen_from: dict[Store, datetime] = field(default_factory=dict)
     """When that was, of stores that were not asked by meaning (see `retrieval.forms`)."""
+    answering: set[Store] = field(default_factory=set)
+    """Stores whose last counted call succeeded."""
+    failures: dict[Store, StoreError] = field(default_factory=dict)
+    """Stores whose last counted call failed, and how."""
 
     def say(self, note: str) -> None:
         self.notes[note] = None
@@ -61,18 +65,48 @@ class Lacking:
         """What was chosen for this store had been read then."""
         self.chosen_from[store] = min(read, self.chosen_from.get(store, read))
 
-    async def answered(self, placement: Placement, store: Store, call: Coroutine[Any, Any, T]) -> T | None:
-        """The call's answer within the deadline; None where the store failed, which is then named. One that did not answer is not asked again."""
+    async def answered(self, placement: Placement, store: Store, call: Coroutine[Any, Any, T], *, shows: bool = True) -> T | None:
+        """The call's answer within the deadline; None where the store failed, which is then named.
+
+        A store that did not answer in time is not asked again. Pass `shows=False` if the
+        answer cannot be shown without another call: it does not count as an answer.
+        """
         if store in self.silent:
             call.close()
+            if shows:
+                self._failed(store, StoreTimeout(store.name, "it did not answer in time"))
             return None
         answer = await placement.answer(store, call)
         if isinstance(answer, StoreError):
             self.say(str(answer))
             if isinstance(answer, StoreTimeout):
                 self.silent.add(store)
+            if shows:
+                self._failed(store, answer)
             return None
+        if shows:
+            self.answering.add(store)
+            self.failures.pop(store, None)
         return answer
+
+    def _failed(self, store: Store, error: StoreError) -> None:
+        self.answering.discard(store)
+        self.failures.setdefault(store, error)
+
+    def require_answer(self) -> None:
+        """Raise if every store that was asked failed: an empty answer would look like knowledge.
+
+        Raises:
+            StoreUnavailable: No asked store answered. With one asked store its own error.
+        """
+        if not self.failures or self.answering:
+            return
+        first, *others = self.failures.values()
+        if not others:
+            raise first
+        names = ", ".join(error.store for error in self.failures.values())
+        problems = "; ".join(str(error) for error in self.failures.values())
+        raise StoreUnavailable(names, f"no store that could hold an answer answered: {problems}") from first
 
 
 class Retrieved(Answer[Entry]):
@@ -106,6 +140,8 @@ class Browsing:
             _add(found, await self.guarded(store, lacking, self._gather(store, collection, asked, lacking)) or (), asked)
         ordered = sorted(found.values(), key=lambda record: _place(record, asked), reverse=asked.order == "newest")
         shown = ordered[: asked.limit]
+        if not shown:
+            lacking.require_answer()
         cursor = cursor_behind(asked, *_place(shown[-1], asked)) if len(ordered) > len(shown) else None
         return Retrieved([entry_of(r) async for r in paced(shown)], lacking.notes, cursor, len(lacking.withheld))
 
@@ -268,9 +304,9 @@ class Browsing:
         sources = [(store, ENTRIES) for store in topology.since(topology.home(born))]
         return sources if asked.known_at is None else [*sources, (self._placement.topology.archive, ENTRY_VERSIONS)]
 
-    async def guarded(self, store: Store, lacking: Lacking, call: Coroutine[Any, Any, T]) -> T | None:
+    async def guarded(self, store: Store, lacking: Lacking, call: Coroutine[Any, Any, T], *, shows: bool = True) -> T | None:
         """See `Lacking.answered`."""
-        return await lacking.answered(self._placement, store, call)
+        return await lacking.answered(self._placement, store, call, shows=shows)
 
     @staticmethod
     def _say_corrupt(store: Store, corrupt: Sequence[Key]) -> None:

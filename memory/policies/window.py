@@ -6,13 +6,14 @@ turns: they are kept whatever the budget.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import chain
 from typing import Literal, TypeAlias
 
 from memory.domain import door
+from memory.domain.errors import InvalidInput
 from memory.domain.message import Message, Role, ToolCall
 from memory.domain.shapes.calls import is_made_up
 
@@ -328,32 +329,62 @@ def split_for_compaction(messages: Sequence[Message], keep_last: int) -> Split:
     A message that is still being said is kept, wherever it stands.
     """
     it = arranged(messages)
-    return _split(it, _cut(it, keep_last))
+    return _split(it, range(_cut(it, keep_last), len(it.blocks)))
 
 
 def split_by_policy(messages: Sequence[Message], keep_last: int) -> Split:
     """As `split_for_compaction`, with the cut moved back to the last user message where that is earlier (B46). It may leave nothing to archive."""
     it = arranged(messages)
     cut, of_user = _cut(it, keep_last), it.among(it.blocks)
-    return _split(it, cut if of_user is None else min(cut, of_user))
+    cut = cut if of_user is None else min(cut, of_user)
+    return _split(it, range(cut, len(it.blocks)))
+
+
+def split_by_tokens(messages: Messages, costs: Sequence[int], room: int) -> Split:
+    """Keep the newest blocks that fit the room, and archive the others with every earlier summary.
+
+    These stay even where there is no room: the block of the last user message, a last call that waits for results, and messages that are still being
+    said.
+    """
+    it = arranged(messages)
+    waiting = {one.position for one in it.interrupted}
+    kept = {n for n, block in enumerate(it.blocks) if not all(it.messages[at].is_final for at in block)}
+    kept |= {n for n in (it.among(it.blocks),) if n is not None}
+    kept |= {n for n, block in enumerate(it.blocks[-1:], len(it.blocks) - 1) if block[0] in waiting}
+    sizes = [sum([costs[at] for at in block]) for block in it.blocks]
+    room -= sum([sizes[n] for n in kept])
+    for n in range(len(it.blocks) - 1, -1, -1):
+        if n not in kept:
+            room -= sizes[n]
+            if room < 0:
+                break
+            kept.add(n)
+    return _split(it, kept)
 
 
 @dataclass(frozen=True, slots=True)
 class Threshold:
-    """When a window is compacted before a model is asked (B43, B44): once it takes `share` of what `max_tokens` leaves beside `max_output_tokens`.
+    """When a window is compacted before a model is asked: once it takes `share` of the tokens that are left beside `max_output_tokens`.
 
-    It comes down to the last `keep_last` messages, system and summary aside.
+    The newest messages are kept up to `target`, a share of what the system message and the tools leave free. The rest of it has room for the
+    summary, so every message is in the summary or in a context of `max_tokens`. Give `keep_last` to keep a number of messages instead, whatever
+    they cost; a context of `max_tokens` may then leave some out.
     """
 
     max_tokens: int
     max_output_tokens: int = 0
-    keep_last: int = 40
+    keep_last: int | None = None
     share: float = 0.9
+    target: float = 0.5
 
     def __post_init__(self) -> None:
-        for name in ("max_tokens", "max_output_tokens", "keep_last"):
+        for name in ("max_tokens", "max_output_tokens"):
             door.whole(name, getattr(self, name))
+        if self.keep_last is not None:
+            door.whole("keep_last", self.keep_last)
         door.share("share", self.share)
+        if door.share("target", self.target) > self.share:
+            raise InvalidInput("target", f"must be at most the share of {self.share:g} at which a window is compacted, not {self.target:g}")
 
     @property
     def usable(self) -> int:
@@ -362,7 +393,17 @@ class Threshold:
 
     def is_reached(self, messages: Sequence[Message], tokens: int) -> bool:
         """Whether the tokens reach the share of what is usable, and there is more than what would be kept."""
-        return tokens >= self.usable * self.share and sum(1 for m in messages if not is_pinned(m)) > self.keep_last
+        return tokens >= self.usable * self.share and sum(1 for m in messages if not is_pinned(m)) > (self.keep_last or 0)
+
+    def split(self, messages: Sequence[Message], costs: Sequence[int], tokens: int) -> Split:
+        """What a compaction keeps of messages with these costs. `tokens` is what they and the tools come to."""
+        if self.keep_last is not None:
+            return split_by_policy(messages, self.keep_last)
+        pinned = [at for at, message in enumerate(messages) if is_pinned(message)]
+        of_summary = sum([costs[at] for at in pinned if messages[at].is_summary])
+        fixed = tokens - sum([cost for at, cost in enumerate(costs) if at not in pinned]) - of_summary
+        free = self.usable - fixed
+        return split_by_tokens(messages, costs, min(int(free * self.target), free - of_summary))  # the next summary may be as long
 
 
 def _cut(it: Arranged, keep_last: int) -> int:
@@ -374,9 +415,10 @@ def _cut(it: Arranged, keep_last: int) -> int:
     return cut
 
 
-def _split(it: Arranged, cut: int) -> Split:
+def _split(it: Arranged, keep: Container[int]) -> Split:
+    """Keep the blocks of these numbers, and messages that are still being said."""
     messages = it.messages
-    kept = tuple(at for n, block in enumerate(it.blocks) if n >= cut or not all(messages[at].is_final for at in block) for at in block)
+    kept = tuple(at for n, block in enumerate(it.blocks) if n in keep or not all(messages[at].is_final for at in block) for at in block)
     system = tuple(at for at in it.pinned if not messages[at].is_summary)
     stay = {*system, *kept}
     return Split(system, tuple(at for at in range(len(messages)) if at not in stay), kept)

@@ -16,7 +16,7 @@ from memory import Entry, Memory, Scope
 from memory.orchestrator import browsing
 from memory.policies import visibility
 from tests.acceptance.support import HOUR, MICROSECOND, OTHER_USER, SESSION, START, USER, WORKSPACE, Clock
-from tests.support.depth import beyond, drawn
+from tests.support.depth import drawn
 from tests.support.slips import Slip
 
 SCOPES = (SESSION, USER, WORKSPACE, OTHER_USER)
@@ -213,6 +213,7 @@ async def _history(seed: int) -> list[str]:
 
 
 @pytest.mark.behaviour("D13", "D47", "D50", "D51", "D52", "D53")
+@pytest.mark.thorough
 async def test_every_page_is_what_a_list_says() -> None:
     for seed in range(drawn(200, 20, proof=2_000)):
         assert await _history(seed) == [], f"in history {seed}"
@@ -239,7 +240,7 @@ SLIPS = {
 }
 
 
-@pytest.mark.turn
-@pytest.mark.parametrize("name", [pytest.param(name, marks=beyond(name, ["ties are passed over", "ordered by creation"])) for name in SLIPS])
+@pytest.mark.thorough
+@pytest.mark.parametrize("name", SLIPS)
 async def test_a_slip_shows(name: str) -> None:
     assert await SLIPS[name].seen_in(_history, 60, f"browse/{name}")

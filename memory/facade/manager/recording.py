@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from datetime import timedelta
 from typing import Any
 
-from memory.domain.errors import Conflict, Refused
+from memory.domain.errors import Conflict, ForkedProcess, Refused
 from memory.domain.message import Message, source_of
 from memory.domain.provenance import UNSAID, Provenance, origin
 from memory.domain.shapes import messages_of, messages_of_each
@@ -72,6 +72,8 @@ class Attachment:
             try:
                 with span("extract_memory", self._attributes) as describe:
                     describe("gen_ai.memory.record.count", await self._told())
+            except ForkedProcess:
+                raise
             except Exception as error:  # noqa: BLE001 - a store and a model are anybody's
                 self._failures += 1
                 why = f"{type(error).__name__}: {error}"
@@ -118,7 +120,8 @@ class Attachment:
             await self._store.call("add_messages", messages, {**told, "sequence_numbers": [number for number, _ in batch]})
             return
         facts = await facts_of(self._settings.extractor, messages, self._context)
-        results = await asyncio.gather(*(self._kept(fact, of, provenance) for fact in facts), return_exceptions=True)
+        with await self._spool.learning(of):
+            results = await asyncio.gather(*(self._kept(fact, of, provenance) for fact in facts), return_exceptions=True)
         for result in results:
             if isinstance(result, BaseException):
                 raise result

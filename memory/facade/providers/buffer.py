@@ -56,6 +56,7 @@ class BufferProvider(SessionProvider):
                 del self._seed[session_id]  # not before: other calls wait until it is written
 
     async def _before(self) -> None:
+        await super()._before()
         await self._sow()
 
     async def _shown(self, held: Held, query: str | None) -> list[Message]:

@@ -158,6 +158,7 @@ class SessionProvider(TakesTurns):
 
     async def _before(self) -> None:
         """Before any call."""
+        self._memory._access.check_process()
 
     async def _shown(self, held: Held, query: str | None) -> list[Message]:
         """What a read shows, the newest last."""

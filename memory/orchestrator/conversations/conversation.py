@@ -22,14 +22,14 @@ from memory.orchestrator.conversations.places import Places
 from memory.orchestrator.conversations.reading import COPIED, Asked, ordered
 from memory.orchestrator.conversations.replacing import AT_ONCE, Replacement
 from memory.orchestrator.conversations.seen import Seen
-from memory.orchestrator.conversations.sessions import END, SessionDraft, draft_like, system_of
+from memory.orchestrator.conversations.sessions import END, ForkSource, SessionDraft, draft_like, system_of
 from memory.orchestrator.turns import Patience
 from memory.policies.reading import ContextAsked, read_out
 from memory.policies.tokens import message_tokens, tools_tokens
 from memory.policies.window import is_pinned, is_stand_in, stand_in, stand_in_id
 from memory.ports.pace import paced
 from memory.ports.query import within
-from memory.ports.record import JsonValue, Owed
+from memory.ports.record import JsonValue, Owed, Record
 
 EVERYTHING = ContextAsked()
 
@@ -209,16 +209,21 @@ class Conversation(Compacting):
         return changed.message
 
     async def _update_system(self, changes: Mapping[str, Any]) -> Message:
-        record = await self._same_life()
-        system = system_of(record)
-        if system is None:
-            raise NotFound(SYSTEM, "message")
-        new = system.model_copy(update=dict(changes))
-        if large := large_texts(new):
-            raise InvalidInput(str(large[0][0][0]), f"of the system message exceeds {LARGE_TEXT_BYTES} bytes")
-        said = new.model_dump(mode="json", exclude_defaults=True, exclude={"id"})
-        self._record = await self._sessions.follow(record, (await self._log.load()).state, self._placement.now(), system=said)
-        return new
+        made: list[Message] = []
+
+        async def compute(record: Record) -> Mapping[str, JsonValue]:
+            system = system_of(record)
+            if system is None:
+                raise NotFound(SYSTEM, "message")
+            new = system.model_copy(update=dict(changes))
+            if large := large_texts(new):
+                raise InvalidInput(str(large[0][0][0]), f"of the system message exceeds {LARGE_TEXT_BYTES} bytes")
+            made.append(new)
+            return {"system": new.model_dump(mode="json", exclude_defaults=True, exclude={"id"})}
+
+        record, state = await self._same_life(), (await self._log.load()).state
+        self._record = await self._sessions.follow(record, state, self._placement.now(), compute=compute)
+        return made[-1]
 
     async def as_of(self, message_id: str | None) -> tuple[SessionDraft, list[Message]]:
         """What a session that forks off from this one behind a message begins with: the window as it was then, less what was excluded since.
@@ -237,8 +242,10 @@ class Conversation(Compacting):
         told = zip(events, await self._history.gone(events), strict=True)
         kept = [each for each, gone in told if gone.excluded is None or (event is not None and each.place == event.place)]
         whole = await self._log.whole(kept, strict=True)
-        messages = [message for each in ordered(whole) if (message := each.message) is not None]
-        return draft_like(self._record, forked_from={"session_id": self.id, "message_id": message_id}), messages
+        copied = [(each.place, message) for each in ordered(whole) if (message := each.message) is not None]
+        draft = draft_like(self._record, forked_from={"session_id": self.id, "message_id": message_id})
+        source = ForkSource(self.id, self._log.life.incarnation, tuple(place for place, _ in copied))
+        return replace(draft, forked_from=source), [message for _, message in copied]
 
     async def exclude(self, message_id: str, reason: str) -> bool:
         """Take a message out of the window, not out of the history (B27, B28); false where it is not in the window, and for the system message."""
