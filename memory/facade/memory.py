@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import timedelta
@@ -24,6 +25,7 @@ from memory.facade.config import MemoryConfig
 from memory.facade.entries import Entries
 from memory.facade.life import Life
 from memory.facade.numbers import Numbers
+from memory.facade.places import on_the_default_file
 from memory.facade.relations import Relations
 from memory.facade.scratchpads import Scratchpads
 from memory.facade.session import Session
@@ -75,6 +77,8 @@ NOUNS = {
     "admin": Admin,
 }
 """What a memory has its less frequent calls under."""
+
+log = logging.getLogger(__name__)
 
 _UNSET: Any = object()
 
@@ -146,6 +150,8 @@ class Memory:
         decides = [as_policy(one) for one in policies if not isinstance(one, str)]
 
         def build() -> Engine:
+            if said := on_the_default_file(given):
+                log.log(logging.WARNING if len(given.stores_in_use()) > 1 else logging.INFO, "%s", said)
             return build_engine(
                 given,
                 embedder=embeds,
