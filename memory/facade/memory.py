@@ -342,7 +342,7 @@ class Memory:
         Unless told, both are as configured (`[enrichment]`). It is done behind the write and never in its way: what fails is tried again, and in the
         end `enrichment` says why not. Without an advisor nothing is done (D101); with `supersedes` or `check` nothing is superseded besides (D108).
         `created_at` sets creation, update and the start of validity together (D9). An entry past `expires_at`, a moment or
-        a `timedelta` from the write on, is hidden, not deleted (A36).
+        a `timedelta` from the write on, is hidden at once. A sweep deletes it 24 hours later (`durations.expired_grace`; zero keeps it for ever).
         Of what was said in a conversation `conversation_id`, `number_in_conversation` and `speaker` say where and by whom; `content` is the
         speaker's own words, without the name. What was said just before and after helps to find them. What says its number, or its speaker, may have
         been said elsewhere; a `conversation_id` alone pins the entry to a session, which must be there, else nothing is written (D7).
@@ -722,7 +722,9 @@ class Memory:
     ) -> Entry:
         """Make one entry of several of one scope: `callback` gets copies of them and returns (or awaits) the text.
 
-        Tags are united unless given, metadata merged with the first seen winning. Raises `CompactionError`; then nothing has changed.
+        Tags are united unless given, metadata merged with the first seen winning. If these are beyond the limits of an entry (32 tags, 64 KiB),
+        `CompactionError` is raised before the callback is called, unless `tags` or `metadata` is given: such `metadata` is then taken alone.
+        Raises `CompactionError`; then nothing has changed.
         `consistency` is that of `write`, but that with `delete_sources` all is waited for.
         """
         patch = check_patch({n: v for n, v in (("tags", tags), ("metadata", metadata)) if v is not None})
