@@ -230,7 +230,7 @@ async def play(
         for memory in (told.ours, told.theirs):
             await memory.admin.sweep()
             await memory._engine.enriching.asked()
-    if is_done and erasure is Story.delete_entry and derivation in STAYS:
+    if erasure is Story.delete_entry and derivation in STAYS and (is_done or derivation is Story.of_copy):  # whose first copy may have been returned
         return ""
     for name, memory in (("ours", told.ours), ("theirs", told.theirs)):
         said = await said_in(memory)
