@@ -134,7 +134,8 @@ class Births:
         store = self._placement.topology.home(routed.tier)
         record_id = ids.keyed_id(tenant, scope, draft.key) if draft.key else self._placement.new_id(tenant, scope)
         digest = request_digest(asked or draft, supersedes) if draft.key else None
-        record = record_of(draft, key=Key(tenant, record_id), version=version_at(now), now=now, tier=routed.tier, digest=digest)
+        key, sequence = Key(tenant, record_id), self._placement.next_sequence()
+        record = record_of(draft, key=key, version=version_at(now), now=now, tier=routed.tier, sequence=sequence, digest=digest)
         learnt = learnt_from(self._placement, tenant)
         if learnt is not None:
             return Newborn(draft, with_sources(record, [learnt]), store, CONFIRMS)

@@ -154,6 +154,7 @@ class Derivation:
             version=version_at(now),
             now=now,
             tier=self._placement.kinds.of(ENTRIES).route(target.kind).tier,
+            sequence=self._placement.next_sequence(),
             promoted_from_id=source.key.id,
             compacted_from_ids=origin.compacted_from_ids,
             contributors=None if origin.contributors is None else [c.model_dump() for c in origin.contributors],
@@ -219,6 +220,7 @@ class Derivation:
             version=version_at(now),
             now=now,
             tier=self._placement.kinds.of(ENTRIES).route(scope.kind).tier,
+            sequence=self._placement.next_sequence(),
             compacted_from_ids=distinct,
             contributors=[c for origin in origins for c in _contributors(origin)],
         )

@@ -16,7 +16,7 @@ from memory.domain.entry import CARRIED, WHERE_SAID, Contributor, Entry, EntryDr
 from memory.domain.provenance import ORIGIN_KINDS, all_in, named_in
 from memory.domain.scope import Scope
 from memory.domain.time import micros, moment
-from memory.orchestrator.collections import SAID
+from memory.orchestrator.collections import SAID, SEQUENCE
 from memory.policies.marks import marks_of
 from memory.policies.passages import fine_parts_of, is_long
 from memory.ports.record import FieldValue, JsonValue, Key, Record
@@ -85,6 +85,7 @@ def record_of(
     version: int,
     now: datetime,
     tier: str,
+    sequence: int,
     digest: str | None = None,
     promoted_from_id: str | None = None,
     compacted_from_ids: list[str] | None = None,
@@ -118,6 +119,7 @@ def record_of(
         "promoted_from_id": promoted_from_id,
         "request_digest": digest,
         "marks": _marks_of(texts),
+        SEQUENCE: sequence,
         **{name: value for name in CARRIED if (value := getattr(draft, name, None)) is not None},
         **{name: value for name in ("agent", "run") if (value := getattr(draft, name)) is not None},
         **({"origins": tuple(draft.origins)} if draft.origins else {}),

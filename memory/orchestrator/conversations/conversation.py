@@ -26,13 +26,11 @@ from memory.orchestrator.conversations.sessions import END, ForkSource, SessionD
 from memory.orchestrator.turns import Patience
 from memory.policies.reading import ContextAsked, read_out
 from memory.policies.tokens import message_tokens, tools_tokens
-from memory.policies.window import is_pinned
+from memory.policies.window import is_pinned, is_stand_in, stand_in, stand_in_id
 from memory.ports.pace import paced
 from memory.ports.query import within
 from memory.ports.record import JsonValue, Owed, Record
 
-INTERRUPTED = "TOOL_CALL_INTERRUPTED"
-"""What the result says of a call that was never answered (B53)."""
 EVERYTHING = ContextAsked()
 
 
@@ -76,7 +74,11 @@ class Conversation(Compacting):
         messages = await self._whole(window, told.messages)
         if len(messages) < len(told.messages):  # some were erased meanwhile
             return await self.context(asked, tools=tools)
-        return replace(told, messages=[copy_of(message) async for message in paced(messages, COPIED)], degraded=degraded)
+        calls = {id(window.messages[at]): call_id for at, call_id in window.arranged.answers.items()}
+        copies = [copy_of(message) async for message in paced(messages, COPIED)]
+        for message, copy in zip(told.messages, copies, strict=True):
+            copy.tool_call_id = calls.get(id(message), copy.tool_call_id)
+        return replace(told, messages=copies, degraded=degraded)
 
     async def _earlier_summaries(self) -> list[Message]:
         """The summaries that compactions archived or that are in the window: none that was erased, taken out by hand or rolled back (B28, B51)."""
@@ -128,7 +130,7 @@ class Conversation(Compacting):
     async def _stand_ins(self, messages: Sequence[Message]) -> dict[str, int | None]:
         """The results that are made up for calls which these messages answer after all, by their ids: their places, None where none was made up."""
         calls = [message.tool_call_id for message in messages if message.role is Role.TOOL and message.tool_call_id is not None]
-        named = {_stand_in(call) for call in calls} - {message.id for message in messages}
+        named = {stand_in_id(call) for call in calls} - {message.id for message in messages}
         return {name: None if (event := await self._log.find(name, as_seen=True)) is None else event.place for name in sorted(named)}
 
     async def begin(self, messages: Sequence[Message]) -> None:
@@ -344,7 +346,8 @@ class Conversation(Compacting):
         window = await self._window()
         shown = await self._whole(window, [window.messages[at] for at in window.arranged.order])
         known = window.state.window if self._known is None else self._known
-        made = Replacement([message for message in messages if message.id != SYSTEM], shown, window.places, known, by_content=by_content)
+        said = [message for message in messages if message.id != SYSTEM and (message.id in window.places or not is_stand_in(message))]
+        made = Replacement(said, shown, window.places, known, by_content=by_content)
         told: list[Message] = []
         for start in range(0, len(made.told), AT_ONCE):
             told += await self.append(made.told[start : start + AT_ONCE])
@@ -354,8 +357,7 @@ class Conversation(Compacting):
     async def mend_tool_calls(self) -> list[Message]:
         """Answer each call of the window that was never answered, once, with a result that says so, and take out results that answer none (B53)."""
         arranged = (await self._window()).arranged
-        calls = [found.call.id for found in arranged.interrupted]
-        made = [Message(id=_stand_in(call), role=Role.TOOL, content=INTERRUPTED, tool_call_id=call, is_error=True) for call in calls]
+        made = [stand_in(arranged.messages[found.position], found) for found in arranged.interrupted]
         answered = await self.append(made) if made else []
         for at in arranged.invalid_response:
             await self.exclude(str(arranged.messages[at].id), "invalid_response")
@@ -401,8 +403,3 @@ class Conversation(Compacting):
     async def onward(self) -> Left:
         """Carry what has left the window onward, as far as that is owed and can be done now."""
         return await self._onward.of_session(await self._same_life())
-
-
-def _stand_in(call_id: str) -> str:
-    """The id of the result that is made up for a call."""
-    return f"interrupted:{call_id}"

@@ -106,7 +106,7 @@ class Taught:
         name = ("onward", incarnation, str(event_of(owner).place), answer[ANSWER], str(number))
         key = Key(owner.key.tenant, ids.derived_id(owner.key.tenant, draft.scope.text, *name))
         tier = self._placement.kinds.of(ENTRIES).route(draft.scope.kind).tier
-        record = record_of(draft, key=key, version=version_at(now), now=now, tier=tier)
+        record = record_of(draft, key=key, version=version_at(now), now=now, tier=tier, sequence=self._placement.next_sequence())
         places = Places.told(answer[OF])
         record = with_sources(record, [MessageSource(str(session.fields["session_id"]), incarnation, places)])
         return replace(

@@ -483,6 +483,7 @@ ACTS = (_appends, _is_refused, _cuts, _grows, _erases, _compacts, _forks, _is_re
 
 @pytest.mark.parametrize("act", [pytest.param(act, marks=beyond(act, [_cuts])) for act in ACTS])
 @pytest.mark.parametrize("atomic", [True, False], ids=["atomic", "write-by-write"])
+@pytest.mark.thorough
 async def test_whoever_dies_at_whichever_call_no_byte_is_lost_or_counted_twice(atomic: bool, act: Act) -> None:
     """Its process dies before a call reaches the store, or when it has been carried out; sweeps of another do the rest."""
     at, ended = 0, False
