@@ -24,6 +24,7 @@ from memory.orchestrator.conversations.compacting import Summarise
 from memory.orchestrator.conversations.conversation import Checkpoint, Conversation
 from memory.orchestrator.conversations.finding import WAYS
 from memory.orchestrator.conversations.history import HistoryAsked
+from memory.orchestrator.conversations.reads import lends_reads
 from memory.orchestrator.conversations.sessions import SessionDraft
 from memory.orchestrator.conversations.streaming import Streamed
 from memory.orchestrator.promotion import PromotionReport
@@ -91,6 +92,7 @@ class Session:
 
     # -- messages -----------------------------------------------------------------------------------------------------
 
+    @lends_reads
     async def append(self, message: Given | Sequence[Given], *, in_history: bool = True) -> list[Message]:
         """Add a message, or several in order; returns them as stored, each with its id.
 
@@ -154,17 +156,20 @@ class Session:
         """Take all messages out of the window but the system message; the history keeps them (B30, B31). How many."""
         return await (await self._conversation()).clear()
 
-    async def replace(self, messages: Sequence[Given]) -> list[Message]:
+    @lends_reads
+    async def replace(self, messages: Sequence[Given], *, revive: bool = False) -> list[Message]:
         """Let the window consist of these messages, and return them as stored; the history keeps the others, and gains only what is new (C22).
 
         A message is one that is there when its id is; without ids, when it says the same at the same place of the longest common run. So what was
         read can be changed and handed back whole, again too. One that is there stands at its first place (B29), so new ones come behind those with
-        ids. What others said meanwhile, and this handle has not read, stays behind the list; the system message stays as it is. What the list is
+        ids. A message leaves the window only if the calling task has seen it: it is part of the last `context` that the task read or, where it read
+        none, of the window as it is when this call begins. What others said since stays behind the list; the system message stays as it is.
+        A message that was edited since that read stays as it is now, and one that was erased is not written again, unless `revive`. What the list is
         without goes onward (`Memory`, `onward`), a message that was edited without its id too; to take one out for good, `exclude` or `erase` it. It
         is several writes, what is new first: cut off half-way it leaves what is new behind what was there, and the same list again ends it.
         """
         said = [one for each in door.sequence("messages", messages) for one in messages_of(each)]
-        return await (await self._conversation()).replace(said)
+        return await (await self._conversation()).replace(said, revive=flag("revive", revive))
 
     async def checkpoint(self, name: str | None = None) -> Checkpoint:
         """A point to roll back to. One with a name is noted in the log."""
@@ -192,6 +197,7 @@ class Session:
         """The session and its counts, as they are now."""
         return await (await self._conversation()).info()
 
+    @lends_reads
     async def context(
         self,
         budget: int | None = None,

@@ -58,19 +58,22 @@ class BufferProvider(SessionProvider):
     async def _before(self) -> None:
         await self._sow()
 
-    async def _shown(self, held: Held, query: str | None) -> list[Message]:
-        messages = trimmed(await super()._shown(held, query), self._max_messages)  # of writers at once each keeps what the others said
+    async def _shown(self, held: Held, window: list[Message], query: str | None) -> list[Message]:
+        messages = trimmed(await super()._shown(held, window, query), self._max_messages)  # of writers at once each keeps what the others said
         return messages if self._max_tokens is None else await fitting(held.session, messages, self._max_tokens)
 
     async def _store(self, held: Held, conversation: Conversation, messages: list[Message], new: bool) -> list[str]:
-        whole = [*await self._window(held.session), *messages] if new else messages
-        await conversation.replace([whole[at] for at in newest(whole, self._max_messages)], by_content=not new)
+        there, read = await self._window(held.session) if new else ([], None)
+        whole = [*there, *messages]
+        stored = await conversation.replace([whole[at] for at in newest(whole, self._max_messages)], by_content=not new, read=read)
+        if not new:
+            self._knows(conversation, stored)
         return []
 
 
 async def fitting(session: Session, messages: Sequence[Message], budget: int) -> list[Message]:
     """The newest of the messages that fit, as the session counts them, whole blocks, up to the first that does not (C17 to C19)."""
-    context = await session.context()
+    context, _ = await (await session._conversation()).read()
     costs = dict(zip([message.id for message in context.messages], context.tokens, strict=True))
     there = [message for message in messages if message.id in costs]
     return [there[at] for at in fitted(there, [costs[message.id] for message in there], budget, keep_last_user=False).kept]

@@ -20,6 +20,7 @@ from memory.facade.providers.turn import DEFAULT, TakesTurns, described_as
 from memory.facade.session import Given, Session
 from memory.orchestrator.conversations.conversation import Conversation
 from memory.orchestrator.conversations.events import copy_of
+from memory.orchestrator.conversations.reads import Read, lends_reads, reads_of_caller
 from memory.policies.window import blocks, newest
 
 HELD = 1_000
@@ -62,8 +63,6 @@ class Held:
     """A session as this instance has it."""
 
     session: Session
-    shown: list[Message] | None = None
-    """What was last read from or written to it here; None where nothing was yet."""
     accessed_at: datetime | None = None
 
 
@@ -85,6 +84,7 @@ class SessionProvider(TakesTurns):
         self._memory = memory
         self._held: OrderedDict[str, Held] = OrderedDict()
 
+    @lends_reads
     async def read(self, session_id: str = DEFAULT, *, limit: int | None = None, query: str | None = None, tags: Sequence[str] = ()) -> list[Message]:
         """The messages of a session; none where there is none, or where it has not all of the tags (C3, C11).
 
@@ -98,16 +98,20 @@ class SessionProvider(TakesTurns):
             try:
                 if wanted and not wanted <= set((await held.session.info()).tags):
                     return []
-                messages = await self._shown(held, asked)
-                held.accessed_at = await (await held.session._conversation()).note_access()
+                window, seen = await self._window(held.session)
+                messages = await self._shown(held, window, asked)
+                conversation = await held.session._conversation()
+                held.accessed_at = await conversation.note_access()
             except NotFound:
                 self._held.pop(session_id, None)
                 if was_open:
                     continue  # it was cleared by another, and perhaps written again
                 return []
-            held.shown = messages if most is None else trimmed(messages, most)
-            return [copy_of(message) for message in held.shown]
+            seen.shown = shown = messages if most is None else trimmed(messages, most)
+            reads_of_caller().put(conversation.log.life.incarnation, seen)
+            return [copy_of(message) for message in shown]
 
+    @lends_reads
     async def write(
         self, messages: Messages, session_id: str = DEFAULT, *, tags: Sequence[str] = (), agent: str | None = None, new: bool = False
     ) -> list[str]:
@@ -155,10 +159,9 @@ class SessionProvider(TakesTurns):
     async def _before(self) -> None:
         """Before any call."""
 
-    async def _shown(self, held: Held, query: str | None) -> list[Message]:
-        """What a read shows, the newest last."""
-        messages = await self._window(held.session)
-        return messages if query is None else await answering(held.session, messages, query)
+    async def _shown(self, held: Held, window: list[Message], query: str | None) -> list[Message]:
+        """What a read shows of the window, the newest last."""
+        return window if query is None else await answering(held.session, window, query)
 
     async def _store(self, held: Held, conversation: Conversation, messages: list[Message], new: bool) -> list[str]:
         """Store what was written; what could not be kept to."""
@@ -166,8 +169,22 @@ class SessionProvider(TakesTurns):
 
     # -- what they share ----------------------------------------------------------------------------------------------
 
-    async def _window(self, session: Session) -> list[Message]:
-        return [message for message in (await session.context()).messages if message.is_summary or message.role is not Role.SYSTEM]
+    async def _window(self, session: Session) -> tuple[list[Message], Read]:
+        """The window as it is now. The caller is not shown it yet, so this is no read of the calling task."""
+        context, read = await (await session._conversation()).read()
+        window = [message for message in context.messages if message.is_summary or message.role is not Role.SYSTEM]
+        read.shown = list(window)
+        return window, read
+
+    def _seen(self, conversation: Conversation) -> Read | None:
+        """What the calling task knows of the session: its last read, and what it wrote since; None where it did neither."""
+        return reads_of_caller().get(conversation.log.life.incarnation)
+
+    def _knows(self, conversation: Conversation, messages: list[Message]) -> None:
+        """Let the calling task know these messages, in order, after it wrote. What it has read stays what it has read."""
+        seen = self._seen(conversation) or Read(is_read=False)
+        seen.shown = messages if len(messages) <= HELD else None
+        reads_of_caller().put(conversation.log.life.incarnation, seen)
 
     def _key(self, session_id: str) -> str:
         return f"{self.namespace}/{door.identifier('session_id', session_id)}"
