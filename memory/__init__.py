@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from memory.domain.errors import QuotaExceeded as QuotaExceeded
     from memory.domain.errors import Refused as Refused
     from memory.domain.errors import ScratchpadFull as ScratchpadFull
+    from memory.domain.errors import SessionOwnerMismatch as SessionOwnerMismatch
     from memory.domain.errors import StoreError as StoreError
     from memory.domain.errors import StoreFull as StoreFull
     from memory.domain.errors import StoreTimeout as StoreTimeout
@@ -137,6 +138,7 @@ _HOMES = {
         "QuotaExceeded",
         "Refused",
         "ScratchpadFull",
+        "SessionOwnerMismatch",
         "StoreError",
         "StoreFull",
         "StoreTimeout",
@@ -302,6 +304,7 @@ __all__ = [
     "SearchTool",
     "SemanticProvider",
     "Session",
+    "SessionOwnerMismatch",
     "SlidingWindowProvider",
     "StoreEntry",
     "StoreError",

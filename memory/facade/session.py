@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
 from dataclasses import replace
 from secrets import token_hex
 from typing import Any, Literal
@@ -75,12 +76,12 @@ class Session:
     @property
     def tasks(self) -> Tasks:
         """What the session has to do."""
-        return Tasks(self._access, self._conversation)
+        return Tasks(self._access, self._conversation, self.id)
 
     @property
     def runs(self) -> Runs:
         """What the session gave to others to do."""
-        return Runs(self._access, self._conversation)
+        return Runs(self._access, self._conversation, self.id)
 
     async def _conversation(self) -> Conversation:
         engine = self._access.engine
@@ -89,6 +90,9 @@ class Session:
         else:
             await self._held.refuse_if_over()
         return self._held
+
+    def _in_call_order(self, message_ids: Iterable[str]) -> AbstractAsyncContextManager[None]:
+        return self._access.engine.conversations.in_call_order(self._access.tenant, self.id, "message", message_ids)
 
     # -- messages -----------------------------------------------------------------------------------------------------
 
@@ -109,14 +113,17 @@ class Session:
         if len(given) > MOST_AT_ONCE:
             raise InvalidInput("message", f"at most {MOST_AT_ONCE} at once")
         messages = [said for one in given for said in messages_of(one)]
-        return await (await self._conversation()).append(messages, in_history=bool(in_history))
+        async with self._in_call_order(message.id for message in messages if message.id is not None):
+            return await (await self._conversation()).append(messages, in_history=bool(in_history))
 
     async def update(self, message_id: str, **changes: Any) -> Message:
         """Change what a message says: `content`, `reasoning`, `tool_calls`, `usage`, `finish_reason`, `metadata`, `name`. Its number stays (B26).
 
         A whole message (`**message.model_dump()`) does too: what of it cannot be changed, its id and its role among it, stays as it is stored.
         """
-        return await (await self._conversation()).update(door.identifier("message_id", message_id), changes_of(changes))
+        checked, changed = door.identifier("message_id", message_id), changes_of(changes)
+        async with self._in_call_order([checked]):
+            return await (await self._conversation()).update(checked, changed)
 
     def stream(self, *, role: Literal["assistant", "user"] = "assistant", message_id: str | None = None) -> MessageStream:
         """A message whose text arrives in pieces: `async with session.stream() as out: await out.write("…")`. One message, however they arrive (B21).

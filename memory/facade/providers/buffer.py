@@ -29,11 +29,12 @@ class BufferProvider(SessionProvider):
         memory: Memory,
         *,
         namespace: str | None = None,
+        user: str | None = None,
         max_messages: int = 20,
         max_tokens: int | None = None,
         seed: Mapping[str, Messages] | None = None,
     ) -> None:
-        super().__init__(memory, namespace=namespace)
+        super().__init__(memory, namespace=namespace, user=user)
         self._max_messages = door.whole("max_messages", max_messages)
         self._max_tokens = None if max_tokens is None else door.whole("max_tokens", max_tokens)
         self._seed = {door.identifier("seed", session_id): spoken(messages) for session_id, messages in (seed or {}).items()}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, ClassVar, Protocol, TypeAlias, runtime_checkable
@@ -70,17 +71,19 @@ class SessionProvider(TakesTurns):
     """What the providers share. A provider reaches the sessions of its namespace only, which is its type unless told; `clear` too.
 
     A message is taken in any of the shapes that `Session.append` takes; what is returned are copies (C12). System messages are the run's affair and
-    not stored (C22). Several processes may use providers of one namespace.
+    not stored (C22). With `user` the sessions are that user's: their default session is the user's own, another user's session is refused with
+    `SessionOwnerMismatch`, and `clear` and `entries` reach the user's only. Several processes may use providers of one namespace.
     """
 
     type: ClassVar[str] = "session"
     takes_new: ClassVar[bool] = True
     """Whether `write` takes `new`."""
 
-    def __init__(self, memory: Memory, *, namespace: str | None = None) -> None:
+    def __init__(self, memory: Memory, *, namespace: str | None = None, user: str | None = None) -> None:
         self.namespace = door.identifier("namespace", self.type if namespace is None else namespace)
         if "/" in self.namespace:
             raise InvalidInput("namespace", "must not hold '/', which stands between it and a session's id")
+        self._user = None if user is None else door.identifier("user", user)
         self._memory = memory
         self._held: OrderedDict[str, Held] = OrderedDict()
 
@@ -139,12 +142,20 @@ class SessionProvider(TakesTurns):
         """Erase one session, or all of this provider's namespace; where there is none, nothing happens (C5). An empty id is refused (C13)."""
         await self._before()
         if session_id is not None:
+            if self._user is not None:
+                with suppress(NotFound):
+                    await self._session(session_id, create=False).info()  # refuses another user's
             await self._memory.sessions.delete(self._key(session_id))
             self._held.pop(session_id, None)
             return
         for info in [info async for info in self._infos()]:
             await self._memory.sessions.delete(info.id)
         self._held.clear()
+
+    async def _erase(self, session_id: str, message_ids: Sequence[str]) -> None:
+        session = self._session(session_id, create=False)
+        for message_id in message_ids:
+            await session.erase(message_id)
 
     async def entries(self, session_id: str | None = None) -> list[ProviderEntry]:
         """One session, or all of this provider's namespace, with what is stored of each; none where there is none (C6)."""
@@ -187,13 +198,17 @@ class SessionProvider(TakesTurns):
         reads_of_caller().put(conversation.log.life.incarnation, seen)
 
     def _key(self, session_id: str) -> str:
-        return f"{self.namespace}/{door.identifier('session_id', session_id)}"
+        named = door.identifier("session_id", session_id)
+        return f"{self.namespace}/{named if self._user is None or named != DEFAULT else f'{DEFAULT}@{self._user}'}"
+
+    def _session(self, session_id: str, *, create: bool) -> Session:
+        return self._memory.session(self._key(session_id), create=create, namespace=self.namespace, user=self._user)
 
     def _handle(self, session_id: str, *, create: bool = False) -> Held:
-        key = self._key(session_id)
+        self._key(session_id)  # refuses what is no id
         held = self._held.pop(session_id, None)
         if held is None or (create and not held.session._creates and held.session._held is None):
-            held = Held(self._memory.session(key, create=create, namespace=self.namespace))
+            held = Held(self._session(session_id, create=create))
         self._held[session_id] = held
         if len(self._held) > HELD:
             self._held.popitem(last=False)
@@ -202,14 +217,16 @@ class SessionProvider(TakesTurns):
     async def _infos(self) -> AsyncIterator[SessionInfo]:
         cursor, more = None, True
         while more:
-            page = await self._memory.sessions.list(namespace=self.namespace, by="created", order="oldest", limit=PAGE, cursor=cursor)
+            page = await self._memory.sessions.list(
+                namespace=self.namespace, user=self._user, by="created", order="oldest", limit=PAGE, cursor=cursor
+            )
             for info in page.sessions:
                 if info.id.startswith(f"{self.namespace}/"):
                     yield info
             cursor, more = page.cursor, page.cursor is not None
 
     async def _entry(self, session_id: str) -> ProviderEntry | None:
-        session = self._memory.session(self._key(session_id), create=False)
+        session = self._session(session_id, create=False)
         try:
             info, context = await session.info(), await session.context()
         except NotFound:

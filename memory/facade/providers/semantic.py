@@ -23,8 +23,8 @@ class SemanticProvider(SessionProvider):
 
     type: ClassVar[str] = "semantic"
 
-    def __init__(self, memory: Memory, *, namespace: str | None = None, last: int = 10, found: int = 10) -> None:
-        super().__init__(memory, namespace=namespace)
+    def __init__(self, memory: Memory, *, namespace: str | None = None, user: str | None = None, last: int = 10, found: int = 10) -> None:
+        super().__init__(memory, namespace=namespace, user=user)
         self._last = door.whole("last", last)
         self._found = door.whole("found", found)
 

@@ -23,8 +23,10 @@ class SlidingWindowProvider(SessionProvider):
 
     type: ClassVar[str] = "sliding-window"
 
-    def __init__(self, memory: Memory, *, namespace: str | None = None, max_turns: int = 50, max_tokens: int | None = 4_000) -> None:
-        super().__init__(memory, namespace=namespace)
+    def __init__(
+        self, memory: Memory, *, namespace: str | None = None, user: str | None = None, max_turns: int = 50, max_tokens: int | None = 4_000
+    ) -> None:
+        super().__init__(memory, namespace=namespace, user=user)
         self._max_turns = door.whole("max_turns", max_turns)
         self._max_tokens = None if max_tokens is None else door.whole("max_tokens", max_tokens)
 

@@ -59,11 +59,12 @@ class SummarizingProvider(SessionProvider):
         summarise: Summariser,
         *,
         namespace: str | None = None,
+        user: str | None = None,
         active_tokens: int = 3_000,
         summary_tokens: int = 600,
         prompt: str = PROMPT,
     ) -> None:
-        super().__init__(memory, namespace=namespace)
+        super().__init__(memory, namespace=namespace, user=user)
         if not callable(summarise):
             raise InvalidInput("summarise", f"must be a function from SummaryAsked to text, not {type(summarise).__name__}")
         self._summarise = summarise
