@@ -169,8 +169,8 @@ class Session:
 
         A message is one that is there when its id is; without ids, when it says the same at the same place of the longest common run. So what was
         read can be changed and handed back whole, again too. One that is there stands at its first place (B29), so new ones come behind those with
-        ids. A message leaves the window only if the calling task has seen it: it is part of the last `context` that the task read or, where it read
-        none, of the window as it is when this call begins. What others said since stays behind the list; the system message stays as it is.
+        ids. A message leaves the window only if the calling task has seen it: it is part of the last `context` that the task read, or this handle wrote it
+        since; where the task read none, it is part of the window as it is when this call begins. What others said since stays behind the list; the system message stays as it is.
         A message that was edited since that read stays as it is now, and one that was erased is not written again, unless `revive`. What the list is
         without goes onward (`Memory`, `onward`), a message that was edited without its id too; to take one out for good, `exclude` or `erase` it. It
         is several writes, what is new first: cut off half-way it leaves what is new behind what was there, and the same list again ends it.

@@ -378,7 +378,7 @@ class Conversation(Compacting):
         wanted = [message for message in messages if message.id != SYSTEM]
         if not revive:
             wanted = await self._not_reviving(wanted, window, shown, read, by_content=by_content)
-        made = Replacement(wanted, shown, window.places, read.places, by_content=by_content)
+        made = Replacement(wanted, shown, window.places, read.removable(self._mark), by_content=by_content)
         told: list[Message | None] = []
         versions = NONE_READ if revive else read.versions
         for start in range(0, len(made.told), AT_ONCE):

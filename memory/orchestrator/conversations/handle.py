@@ -41,6 +41,8 @@ class Handle:
         self._counter = counter
         self._history = History(placement, log)
         self._begun = 0
+        self._mark = object()
+        """Tells what this handle wrote from what others of the same task wrote."""
 
     @property
     def id(self) -> str:
@@ -86,7 +88,7 @@ class Handle:
         read = reads_of_caller().get(self._log.life.incarnation)
         if read is not None:
             for event in events:
-                read.wrote(event)
+                read.wrote(event, self._mark)
 
     async def _left(self, event: EventType, known: Places, reason: str) -> int:
         """Let those of the known places that are in the window leave it. What a replacement takes out goes onward."""

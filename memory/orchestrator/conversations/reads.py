@@ -46,10 +46,17 @@ class Read:
     is_read: bool = True
     """False where the task has only written: then a write takes the window as it is when it begins."""
 
-    def wrote(self, event: Event) -> None:
+    written: dict[object, Places] = field(default_factory=dict)
+    """The places of messages that the task has written since, by the handle that wrote them."""
+
+    def removable(self, handle: object) -> Places:
+        """The places that a write by this handle may take out of the window."""
+        return self.places.with_all(self.written.get(handle, NOWHERE))
+
+    def wrote(self, event: Event, handle: object) -> None:
         """Note a message that the same task has written."""
         if event.draft.message is not None:
-            self.places = self.places.with_one(event.place)
+            self.written[handle] = self.written.get(handle, NOWHERE).with_one(event.place)
             self.versions[str(event.draft.message.id)] = version_of(event)
 
 
