@@ -12,7 +12,8 @@ from memory.facade.memory import Memory
 from memory.facade.providers.provider import Held, Messages, SessionProvider, spoken, trimmed
 from memory.facade.session import Session
 from memory.orchestrator.conversations.conversation import Conversation
-from memory.policies.window import fitted, newest
+from memory.policies.reading import ContextAsked
+from memory.policies.window import fitted, newest, with_stand_ins
 
 
 class BufferProvider(SessionProvider):
@@ -57,6 +58,7 @@ class BufferProvider(SessionProvider):
                 del self._seed[session_id]  # not before: other calls wait until it is written
 
     async def _before(self) -> None:
+        await super()._before()
         await self._sow()
 
     async def _shown(self, held: Held, window: list[Message], query: str | None) -> list[Message]:
@@ -74,7 +76,7 @@ class BufferProvider(SessionProvider):
 
 async def fitting(session: Session, messages: Sequence[Message], budget: int) -> list[Message]:
     """The newest of the messages that fit, as the session counts them, whole blocks, up to the first that does not (C17 to C19)."""
-    context, _ = await (await session._conversation()).read()
+    context, _ = await (await session._conversation()).read(ContextAsked(completes=True))
     costs = dict(zip([message.id for message in context.messages], context.tokens, strict=True))
-    there = [message for message in messages if message.id in costs]
+    there = [message for message in with_stand_ins(messages) if message.id in costs]
     return [there[at] for at in fitted(there, [costs[message.id] for message in there], budget, keep_last_user=False).kept]

@@ -13,7 +13,7 @@ from memory.domain import door
 from memory.domain.errors import InvalidInput, NotFound
 from memory.domain.message import Message, Role
 from memory.domain.session import SessionInfo
-from memory.domain.shapes import messages_of
+from memory.domain.shapes import messages_of, messages_of_each
 from memory.domain.shown import Shown
 from memory.facade.access import MAX_QUERY_BYTES
 from memory.facade.memory import Memory
@@ -22,7 +22,7 @@ from memory.facade.session import Given, Session
 from memory.orchestrator.conversations.conversation import Conversation
 from memory.orchestrator.conversations.events import copy_of
 from memory.orchestrator.conversations.reads import Read, lends_reads, reads_of_caller
-from memory.policies.window import blocks, newest
+from memory.policies.window import blocks, is_stand_in, newest, with_stand_ins
 
 HELD = 1_000
 """Sessions whose handles an instance keeps, and messages of each that it knows again without asking."""
@@ -110,7 +110,9 @@ class SessionProvider(TakesTurns):
                 if was_open:
                     continue  # it was cleared by another, and perhaps written again
                 return []
-            seen.shown = shown = messages if most is None else trimmed(messages, most)
+            shown = with_stand_ins(messages)
+            shown = shown if most is None else trimmed(shown, most)
+            seen.shown = [message for message in shown if not is_stand_in(message)]
             reads_of_caller().put(conversation.log.life.incarnation, seen)
             return [copy_of(message) for message in shown]
 
@@ -126,10 +128,12 @@ class SessionProvider(TakesTurns):
         described = described_as(tags, agent)
         await self._before()
         try:
-            return await self._written(session_id, said, described, new)
+            notes = await self._written(session_id, said, described, new)
         except NotFound:  # cleared since by another
             self._held.pop(session_id, None)
-            return await self._written(session_id, said, described, new)
+            notes = await self._written(session_id, said, described, new)
+        replaced = [f"messages[{number}].{path}" for number, message in enumerate(said) for path in message.placeholders]
+        return [*notes, *(f"{path} is not JSON: a placeholder is stored" for path in replaced)]
 
     async def _written(self, session_id: str, said: list[Message], described: Mapping[str, Any], new: bool) -> list[str]:
         held = self._handle(session_id, create=True)
@@ -169,6 +173,7 @@ class SessionProvider(TakesTurns):
 
     async def _before(self) -> None:
         """Before any call."""
+        self._memory._access.check_process()
 
     async def _shown(self, held: Held, window: list[Message], query: str | None) -> list[Message]:
         """What a read shows of the window, the newest last."""
@@ -228,7 +233,7 @@ class SessionProvider(TakesTurns):
     async def _entry(self, session_id: str) -> ProviderEntry | None:
         session = self._session(session_id, create=False)
         try:
-            info, context = await session.info(), await session.context()
+            info, context = await session.info(), await session._stored_window()
         except NotFound:
             return None
         held = self._held.get(session_id)
@@ -246,9 +251,10 @@ def read_asked(limit: int | None, query: str | None, tags: Sequence[str]) -> tup
 
 
 def spoken(messages: Messages) -> list[Message]:
-    """The messages as ours, without those of the system: copies."""
-    given = [messages] if isinstance(messages, Message | Mapping) else door.sequence("messages", messages)
-    return [said for one in given for said in messages_of(one) if said.role is not Role.SYSTEM]
+    """The messages as ours, without those of the system and results that only stood in for others in a read: copies."""
+    alone = isinstance(messages, Message | Mapping)
+    given = messages_of(messages) if alone else messages_of_each(door.sequence("messages", messages), "messages")
+    return [said for said in given if said.role is not Role.SYSTEM and not is_stand_in(said)]
 
 
 async def answering(session: Session, messages: Sequence[Message], query: str) -> list[Message]:

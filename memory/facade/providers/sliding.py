@@ -41,7 +41,7 @@ class SlidingWindowProvider(SessionProvider):
         messages = [messages[at] for unit in units[max(0, len(units) - self._max_turns) :] for at in unit]
         if self._max_tokens is None:
             return messages
-        context, _ = await (await held.session._conversation()).read(ContextAsked(self._max_tokens, by="turns"))
+        context, _ = await (await held.session._conversation()).read(ContextAsked(self._max_tokens, by="turns", completes=True))
         kept = {message.id for message in context.messages}
         return [messages[at] for block in blocks(messages) if messages[block[0]].id in kept for at in block]
 

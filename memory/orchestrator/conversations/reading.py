@@ -62,7 +62,8 @@ class Window:
 def read_of(window: Window, shown: Sequence[Message]) -> Read:
     """What a task knows that has read this window and was shown these messages of it."""
     versions = {str(message.id): version_of(event) for message, event in zip(window.messages, window.events, strict=True) if event is not None}
-    return Read(window.state.window, versions, list(shown) if len(shown) <= MESSAGES_KEPT else None)
+    stored = [message for message in shown if message.id in versions]  # no stand-ins for missing results
+    return Read(window.state.window, versions, stored if len(stored) <= MESSAGES_KEPT else None)
 
 
 @dataclass(frozen=True, slots=True)
