@@ -17,6 +17,7 @@ from memory import (
     BlockingSlidingWindowProvider,
     BufferProvider,
     CompositeProvider,
+    Conflict,
     Memory,
     SemanticProvider,
     SessionOwnerMismatch,
@@ -249,3 +250,27 @@ async def test_sessions_are_listed_by_their_last_activity(memory: Memory) -> Non
     await memory.session("busy").append(user("later"))
     assert [info.id for info in (await memory.sessions.list(since=used)).sessions] == ["busy"]
     assert [info.id for info in (await memory.sessions.list(since=used, by="created")).sessions] == []
+
+
+async def test_archived_messages_do_not_push_others_out_of_an_answer(memory: Memory) -> None:
+    provider = BufferProvider(memory, namespace="n", max_messages=1_000)
+    await provider.write(user("heron, said at length and beside many other words that make it the last hit"), "s")
+    session = memory.session("n/s", create=False)
+    archived = await session.append([user("heron") for _ in range(250)])
+    await session.replace((await session.context()).messages[:1])
+    assert len(archived) == 250
+    assert [message.text[:11] for message in await provider.read("s", query="heron")] == ["heron, said"]
+
+
+@pytest.mark.behaviour("B20")
+@pytest.mark.parametrize("over", ["end", "archive"])
+async def test_an_ended_session_takes_no_message_of_a_known_id(memory: Memory, over: str) -> None:
+    session = await memory.sessions.create("s")
+    await session.append([{"id": "m1", **user("one")}, {"id": "m2", **user("two")}])
+    await session.exclude("m1")
+    await getattr(session, over)()
+    for name in ("m1", "m2", "m3"):
+        for text in ("one", "changed"):
+            with pytest.raises(Conflict, match="resume"):
+                await session.append({"id": name, **user(text)})
+    assert [(item.message.text, item.excluded) for item in (await session.history()).items] == [("one", "manual"), ("two", None)]

@@ -259,7 +259,13 @@ def spoken(messages: Messages) -> list[Message]:
 
 async def answering(session: Session, messages: Sequence[Message], query: str) -> list[Message]:
     """Those of the messages that answer the query, in order, each with what it cannot be shown without."""
-    found = {hit.message.id for hit in await session.search(query, by="words", limit=PAGE)}
+    conversation, most, shown = await session._conversation(), PAGE, {message.id for message in messages}
+    while True:  # archived messages are found too, and must not take the places of those that can be shown
+        hits = await conversation.search(query, most, "words")
+        found = {hit.message.id for hit in hits} & shown
+        if len(hits) < most or len(found) == len(shown):
+            break
+        most *= 4
     answers = [block for block in blocks(messages) if any(messages[at].id in found for at in block)]
     return [messages[at] for block in answers for at in block]
 

@@ -172,8 +172,7 @@ class Conversation(Compacting):
             known |= late
             if known and (seen.since > looked_up + 1 or any(seen.ids.get(name, place) != place for name, place in known.items())):
                 raise _SeenSince
-            if seen.state.after.status != "active":
-                raise Conflict(f"session '{self.id}' is {seen.state.after.status}; resume it first", self.id)
+            self._refuse_if_not_active(seen)
             data: dict[str, JsonValue] = {"counter": self._counter.name} | ({} if in_history else {"in_history": False})
             left = [place for place in late.values() if place is not None and place in seen.state.window]
             gone = [Draft(EventType.EXCLUDE, data={"place": place, "reason": "invalid_response"}) for place in left]
@@ -181,11 +180,17 @@ class Conversation(Compacting):
 
         return decide
 
+    def _refuse_if_not_active(self, seen: Seen) -> None:
+        """Raise `Conflict` where the session has ended or is archived: nothing is appended to it, no message of a known id either."""
+        if seen.state.after.status != "active":
+            raise Conflict(f"session '{self.id}' is {seen.state.after.status}; resume it first", self.id)
+
     async def _replaced(self, event: Event, message: Message, version: Version | None = None) -> Message | None:
         """The message where it stands, saying this instead; what was excluded is in the window again (B29).
 
         With the `version` that the caller has read, a message that was edited since stays as it is, and of an erased one None is returned.
         """
+        self._refuse_if_not_active(await self._log.load())
         try:
             changed = await self._changed(event, lambda _: message, version)
         except NotFound:
@@ -194,7 +199,7 @@ class Conversation(Compacting):
             await self._same_life()  # raises where it is the session that is gone
             return None
         self._wrote(changed)
-        seen = await self._log.load()
+        seen = self._log.seen or await self._log.load()
         if changed.place not in seen.state.window:
             await self._restored(changed)
         return changed.message
