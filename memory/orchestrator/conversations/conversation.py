@@ -181,7 +181,7 @@ class Conversation(Compacting):
         return decide
 
     def _refuse_if_not_active(self, seen: Seen) -> None:
-        """Raise `Conflict` where the session has ended or is archived: nothing is appended to it, no message of a known id either."""
+        """Raise `Conflict` where the session has ended or is archived: no message comes into its window."""
         if seen.state.after.status != "active":
             raise Conflict(f"session '{self.id}' is {seen.state.after.status}; resume it first", self.id)
 
@@ -190,7 +190,9 @@ class Conversation(Compacting):
 
         With the `version` that the caller has read, a message that was edited since stays as it is, and of an erased one None is returned.
         """
-        self._refuse_if_not_active(await self._log.load())
+        before = await self._log.load()
+        if event.place not in before.state.window:
+            self._refuse_if_not_active(before)
         try:
             changed = await self._changed(event, lambda _: message, version)
         except NotFound:
