@@ -225,8 +225,14 @@ class Memory(AsyncContext):
         tags: Sequence[str] = (),
         metadata: Mapping[str, Any] | None = None,
         expires_at: Moment | timedelta | None = None,
+        shared: bool = False,
     ) -> Session:
-        """One session's conversation, without a call to any store. Its first call creates it as told here where there is none, if `create`."""
+        """One session's conversation, without a call to any store. Its first call creates it as told here where there is none, if `create`.
+
+        Session ids are unique per tenant: use ids that cannot collide, such as `f"{user}/{name}"`. The first call raises `SessionOwnerMismatch`
+        where the session exists with another `user`, `agent`, `namespace` or `system`; an omitted one accepts the stored value. Sessions created
+        with `shared=True` accept every user, agent and namespace.
+        """
         draft = session_draft(
             door.identifier("session_id", session_id),
             system=system,
@@ -237,6 +243,7 @@ class Memory(AsyncContext):
             tags=tags,
             metadata=metadata,
             expires_at=expires_at,
+            shared=shared,
         )
         return Session(self._access, draft, create=flag("create", create))
 
