@@ -9,7 +9,14 @@ from contextlib import AbstractContextManager
 from datetime import timedelta
 from os import PathLike
 from types import TracebackType
-from typing import Any, ClassVar, Literal, Self, Unpack, overload
+from typing import (
+    Any,
+    ClassVar,
+    Literal,
+    Self,
+    Unpack,
+    overload,
+)
 
 from memory.commands.run import Result
 from memory.domain.artifact import Artifact, ArtifactPage
@@ -160,6 +167,7 @@ class BlockingMemory:
         source: str | None = ...,
         tags: Sequence[str] = ...,
         metadata: Mapping[str, Any] | None = ...,
+        confidence: float | None = ...,
         created_at: Moment | None = ...,
         expires_at: Moment | timedelta | None = ...,
         conversation_id: str | None = ...,
@@ -172,7 +180,7 @@ class BlockingMemory:
         key: str | None = ...,
         revive: bool = ...,
         consistency: Consistency | None = ...,
-        supersedes: Sequence[str] = ...,
+        supersedes: str | Sequence[str] = ...,
         on_conflict: Literal["refuse", "update"] = ...,
         check: bool = ...,
         decide: Decide | None = ...,
@@ -294,6 +302,7 @@ class BlockingScopedMemory:
         source: str | None = ...,
         tags: Sequence[str] = ...,
         metadata: Mapping[str, Any] | None = ...,
+        confidence: float | None = ...,
         created_at: Moment | None = ...,
         expires_at: Moment | timedelta | None = ...,
         conversation_id: str | None = ...,
@@ -306,7 +315,7 @@ class BlockingScopedMemory:
         key: str | None = ...,
         revive: bool = ...,
         consistency: Consistency | None = ...,
-        supersedes: Sequence[str] = ...,
+        supersedes: str | Sequence[str] = ...,
         on_conflict: Literal["refuse", "update"] = ...,
         check: bool = ...,
         decide: Decide | None = ...,
@@ -451,6 +460,7 @@ class BlockingSession:
         slack: float = ...,
         layered: bool = ...,
         recall: str | None = ...,
+        start: Literal["any", "user"] | None = ...,
     ) -> Context: ...
     def history(
         self,

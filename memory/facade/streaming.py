@@ -11,6 +11,7 @@ from memory.domain import door
 from memory.domain.errors import InvalidInput, MemoryTiersError
 from memory.domain.message import Message
 from memory.facade.arguments import changes_of
+from memory.facade.contexts import AsyncContext
 from memory.orchestrator.conversations.streaming import Streamed
 
 log = logging.getLogger(__name__)
@@ -19,7 +20,7 @@ INTERRUPTED = "interrupted"
 """The `finish_reason` of a message whose writer ended with an error."""
 
 
-class MessageStream:
+class MessageStream(AsyncContext):
     """A message that is being said, such as a model's answer:
 
         async with session.stream() as out:

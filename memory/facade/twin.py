@@ -12,7 +12,7 @@ import functools
 import inspect
 import threading
 from collections.abc import AsyncGenerator, Callable, Coroutine, Iterator
-from typing import Any, ClassVar, Never
+from typing import Any, ClassVar, Never, NoReturn
 
 from memory.domain.errors import ForkedProcess
 from memory.ports.forks import ForkGuard
@@ -83,6 +83,17 @@ class Twin:
         if name.startswith("_"):
             raise AttributeError(name)
         return self._handed_out(getattr(self._original, name))
+
+    async def __aenter__(self) -> NoReturn:
+        """Refuse `async with`.
+
+        Raises:
+            TypeError: Always; it says what to use instead.
+        """
+        raise TypeError(f"{type(self).__name__} blocks: use `with`, or {self.__wrapped__.__name__} in async code")
+
+    async def __aexit__(self, *_: object) -> None:
+        """Is never reached. Python looks it up before it enters."""
 
     def __repr__(self) -> str:
         return repr(self._original).replace(type(self._original).__name__, type(self).__name__, 1)

@@ -18,6 +18,7 @@ from memory.domain.provenance import UNSAID, Provenance
 from memory.domain.shapes.tools import Shape
 from memory.facade.access import MAX_QUERY_BYTES
 from memory.facade.arguments import flag
+from memory.facade.contexts import AsyncContext
 from memory.facade.manager.extraction import Model
 from memory.facade.manager.gates import StoreGates, StoreRecallGate, StoreWriteGate
 from memory.facade.manager.injection import Injection
@@ -45,7 +46,7 @@ KEPT = timedelta(days=7)
 """How long such a session of a run that another process left behind stays once every store has it."""
 
 
-class MemoryManager:
+class MemoryManager(AsyncContext):
     """Named stores as one memory for an agent.
 
         manager = MemoryManager([NamedStore("ada", memory.scoped("user:ada"), description="What Ada likes", writable=True)], add_tool=True)
@@ -62,6 +63,8 @@ class MemoryManager:
     learnt; a store that takes messages as they are is not asked about. What is added to a scope of a memory is checked (`Memory.write`, `check`)
     unless `check` is False: `decide` says what becomes of what is near it; without it all of that stands.
     """
+
+    _blocking = "BlockingMemoryManager"
 
     def __init__(
         self,
