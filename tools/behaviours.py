@@ -108,6 +108,8 @@ def document(proofs: dict[str, list[Proof]]) -> str:
             missing = [n for n in numbers if n not in proofs]
             if missing:
                 lines.append(f"{what} without a test: {_runs(missing)}.")
+    lines += ["", "## Amended rows", "", "| row | what holds, and why |", "|---|---|"]
+    lines += [f"| {number} | {said} |" for number, said in catalogue.AMENDED.items()]
     return "\n".join(lines) + "\n"
 
 
