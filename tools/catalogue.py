@@ -28,16 +28,6 @@ SECTIONS = {
 }
 
 
-AMENDED = {
-    "A111": "Tokens are estimated by classes of characters. A quarter of a token a character was a third of the truth for Hindi.",
-    "B43": "`keep_last` of `Threshold` is None by default: what is kept is chosen by tokens. The last 40 messages may cost more than the limit.",
-    "B45": "Chinese costs 1.45 tokens a character, kana 1.15, Korean 1.3; digits and punctuation cost more than a quarter. Measured by cl100k.",
-    "B46": "By tokens, messages behind the last user message leave too where they have no room. Else no window of an agent's run gets shorter.",
-    "D56": "Only accents and optional points are stripped. Vowel signs, viramas and tone marks stay: they tell words apart.",
-}
-"""Rows that hold otherwise than the catalogue says, each with what holds and why."""
-
-
 def rows(section: str) -> list[str]:
     """The section's rows in catalogue order, those that are context left out."""
     context = {n for numbers in CONTEXT.get(section, ()) for n in numbers}

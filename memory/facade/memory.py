@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal, Self, Unpack, overload
 from memory.domain import door
 from memory.domain.enriched import Enrichment, Written
 from memory.domain.entry import Entry, EntryDraft, EntryType, check_patch
-from memory.domain.errors import ConfigError, InvalidInput
+from memory.domain.errors import ConfigError, ForkedProcess, InvalidInput
 from memory.domain.scope import Scope
 from memory.domain.session import FoundMessages
 from memory.facade.access import BROWSE_LIMIT, MAX_QUERY_BYTES, RETRIEVE_LIMIT, SEARCH_LIMIT, Access
@@ -269,7 +269,11 @@ class Memory(AsyncContext):
         return await self.open()
 
     async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        await self.close()
+        try:
+            await self.close()
+        except ForkedProcess:
+            if error is None:
+                raise  # otherwise a child that leaves the block by an error, such as SystemExit, ends by that error
 
     def __repr__(self) -> str:
         return f"<Memory tenant={self.tenant!r} {'open' if self._access.is_open else 'closed'}>"
@@ -498,6 +502,7 @@ class Memory(AsyncContext):
         With `include_narrower`, a user's entries come with those of the one session named (A38-A41).
         The list's `cursor`, None at the end, asks the same question for what follows: whatever is written meanwhile, no entry is lost or comes twice
         (D52). Its `degraded` names tiers that could not be read: what they hold is on no later page either, so ask for the page again.
+        Raises `StoreUnavailable` if no store that was asked answered.
         Stores have no index of metadata: entries are read until enough are found.
         """
         asked = self._access.asked(
@@ -543,6 +548,7 @@ class Memory(AsyncContext):
         entries changed at one moment (D52). What is edited meanwhile comes to stand at the beginning: it is shown once at most. To move to another
         tier is no change, and neither is to be read.
         `degraded` names tiers that could not be read: what they hold is on no later page either, so ask for the page again.
+        Raises `StoreUnavailable` if no store that was asked answered.
         """
         asked = self._access.asked(
             scope,
@@ -611,6 +617,7 @@ class Memory(AsyncContext):
         The query is plain text, never syntax (D62). A blank one browses by the last change: `types` and `tags` filter there, with `conversation_id`
         what is pinned to it or to none is shown, and nothing is scored (D47, D51, D54). With `explain` every hit says how it came to its place, and
         the result's `left_out` what was found and is not shown. Its `degraded` names tiers that could not be searched.
+        Raises `StoreUnavailable` if no store that was asked answered.
 
         With `expand` the advisor is asked for two paraphrases, which are searched for too; with `rerank` the reranker, or where there is none the
         advisor, reads the best 25 or more and puts them in order, and with `rerank="two-stage"` the advisor then looks closer at the best eight. An

@@ -32,8 +32,9 @@ class MessageStream(AsyncContext):
     came, with the `finish_reason` 'interrupted'. Where nothing was written there is no message.
     """
 
-    def __init__(self, begin: Callable[[str], Awaitable[Streamed]], message_id: str) -> None:
+    def __init__(self, begin: Callable[[str], Awaitable[Streamed]], message_id: str, check_process: Callable[[], None]) -> None:
         self._begin = begin
+        self._check_process = check_process
         self._id = message_id
         self._streamed: Streamed | None = None
         self._room = door.MAX_MESSAGE_BYTES
@@ -93,6 +94,7 @@ class MessageStream(AsyncContext):
         return self._room < door.MAX_MESSAGE_BYTES
 
     def _opened(self) -> Streamed:
+        self._check_process()
         if self._streamed is None:
             raise InvalidInput("stream", "is not open; use it as `async with session.stream() as out`")
         return self._streamed

@@ -6,8 +6,8 @@ turns: they are kept whatever the budget.
 
 from __future__ import annotations
 
-from collections.abc import Container, Sequence
-from dataclasses import dataclass
+from collections.abc import Container, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import chain
 from typing import Literal, TypeAlias
@@ -15,6 +15,12 @@ from typing import Literal, TypeAlias
 from memory.domain import door
 from memory.domain.errors import InvalidInput
 from memory.domain.message import Message, Role, ToolCall
+from memory.domain.shapes.calls import is_made_up
+
+INTERRUPTED = "TOOL_CALL_INTERRUPTED"
+"""Text of the result that stands in for one that never came (B53)."""
+_STAND_IN = "interrupted:"
+"""How the id of a stand-in begins."""
 
 Block = tuple[int, ...]
 """Positions of messages that stay together, in the order in which they are shown."""
@@ -26,6 +32,8 @@ class OpenCall:
 
     position: int
     call: ToolCall
+    number: int = 0
+    """Position of the call in its message."""
 
 
 @dataclass(frozen=True)
@@ -40,6 +48,8 @@ class Arranged:
     units: tuple[Block, ...]
     invalid_response: tuple[int, ...]
     interrupted: tuple[OpenCall, ...]
+    answers: Mapping[int, str] = field(default_factory=dict)
+    """Of results that came without the id of their call, by position: that id, found by the tool's name and the order of calls."""
 
     @cached_property
     def order(self) -> tuple[int, ...]:
@@ -83,25 +93,107 @@ Messages: TypeAlias = Sequence[Message] | Arranged
 def arranged(messages: Messages) -> Arranged:
     """The messages with each result directly behind the call it answers, in the order in which results came (B22, B53, B75).
 
-    A result belongs to the nearest earlier call of its id that has none (decision B53).
+    A result belongs to the nearest earlier call of its id that has none (decision B53). A result without an id belongs to
+    the first call of its name, or of any name where it has none, that is open in the last message with calls before it.
+    A real result takes the place of a stand-in.
     """
     if isinstance(messages, Arranged):
         return messages
     units: list[list[int]] = []
-    waiting: dict[str, list[tuple[list[int], int]]] = {}
+    waiting: dict[str, list[_Slot]] = {}
+    last: list[_Slot] = []
     invalid: list[int] = []
+    answers: dict[int, str] = {}
     for position, message in enumerate(messages):
         if message.role is not Role.TOOL:
             units.append([position])
-            for number, call in enumerate(message.tool_calls):
-                waiting.setdefault(call.id, []).append((units[-1], number))
-        elif calls := waiting.get(message.tool_call_id or ""):
-            calls.pop()[0].append(position)
-        else:
+            slots = [_Slot(units[-1], number, call) for number, call in enumerate(message.tool_calls)]
+            for slot in slots:
+                waiting.setdefault(slot.call.id, []).append(slot)
+            last = slots or last
+            continue
+        found = _called_by_id(message, waiting) if message.tool_call_id else _called_by_name(message, last)
+        if found is None:
             invalid.append(position)
-    unanswered = sorted((unit[0], number) for calls in waiting.values() for unit, number in calls)
-    open_calls = [OpenCall(at, messages[at].tool_calls[number]) for at, number in unanswered]
-    return Arranged(messages, tuple(map(tuple, units)), tuple(invalid), tuple(open_calls))
+            continue
+        if found.answer is not None:
+            found.unit.remove(found.answer)
+            invalid.append(found.answer)
+        found.unit.append(position)
+        found.answer, found.is_open = position, is_stand_in(message)
+        if not message.tool_call_id:
+            answers[position] = found.call.id
+    unanswered = [slot for slots in waiting.values() for slot in slots if slot.answer is None]
+    unanswered.sort(key=lambda slot: (slot.unit[0], slot.number))
+    open_calls = [OpenCall(slot.unit[0], slot.call, slot.number) for slot in unanswered]
+    return Arranged(messages, tuple(map(tuple, units)), tuple(sorted(invalid)), tuple(open_calls), answers)
+
+
+@dataclass(slots=True, eq=False)
+class _Slot:
+    """A call, the unit it is in, and the position of its answer. It is open until a result comes that is no stand-in."""
+
+    unit: list[int]
+    number: int
+    call: ToolCall
+    answer: int | None = None
+    is_open: bool = True
+
+
+def _called_by_id(message: Message, waiting: Mapping[str, list[_Slot]]) -> _Slot | None:
+    slots = waiting.get(message.tool_call_id or "", ())
+    unanswered = (slot for slot in reversed(slots) if slot.answer is None)
+    stood_in_for = (slot for slot in reversed(slots) if slot.is_open and not is_stand_in(message))
+    return next(unanswered, None) or next(stood_in_for, None)
+
+
+def _called_by_name(message: Message, slots: Sequence[_Slot]) -> _Slot | None:
+    return next((slot for slot in slots if slot.is_open and message.name in (None, slot.call.name)), None)
+
+
+def stand_in(message: Message, found: OpenCall) -> Message:
+    """The result that stands in for one of an open call of this message."""
+    call, is_unnamed = found.call, is_made_up(found.call.id, found.call.name)
+    return Message(
+        id=stand_in_id(f"{message.id}:{found.number}" if is_unnamed else call.id),
+        role=Role.TOOL,
+        content=INTERRUPTED,
+        tool_call_id=call.id,
+        name=call.name if is_unnamed else None,
+        is_error=True,
+        extra={"no_call_id": True} if is_unnamed else {},
+    )
+
+
+def stand_in_id(call: str) -> str:
+    """The id of the stand-in for the result of a call, by the call's id."""
+    return f"{_STAND_IN}{call}"
+
+
+def is_stand_in(message: Message) -> bool:
+    return message.role is Role.TOOL and message.content == INTERRUPTED and (message.id or "").startswith(_STAND_IN)
+
+
+def completed(messages: Messages) -> tuple[Arranged, list[Message]]:
+    """The messages with a stand-in behind each call that no result answers, and the stand-ins, which come last in the list.
+
+    Providers refuse a call without its result.
+    """
+    it = arranged(messages)
+    made = [stand_in(it.messages[found.position], found) for found in it.interrupted]
+    if not made:
+        return it, []
+    behind: dict[int, list[int]] = {}
+    for position, found in enumerate(it.interrupted, start=len(it.messages)):
+        behind.setdefault(found.position, []).append(position)
+    units = tuple((*unit, *behind.get(unit[0], ())) for unit in it.units)
+    return Arranged([*it.messages, *made], units, it.invalid_response, it.interrupted, it.answers), made
+
+
+def with_stand_ins(messages: Sequence[Message]) -> list[Message]:
+    """The messages with a stand-in behind each call that no result answers."""
+    it, made = completed(messages)
+    return [it.messages[at] for at in it.order] if made else list(messages)
 
 
 def blocks(messages: Messages) -> list[Block]:
@@ -172,6 +264,14 @@ def fitted_in_steps(
             return Fitted((*it.pinned, *chain.from_iterable(units[first:])), left, 0)
         left -= sizes[first]
     return fitted(it, costs, budget, by=by)
+
+
+def from_user(messages: Messages, kept: Sequence[int]) -> tuple[int, ...]:
+    """What is kept, from its first message of the user on, beside what is pinned. Where it has none, as it is."""
+    it = arranged(messages)
+    pinned, users = set(it.pinned), {block[0] for block in it.blocks if _is_users(it.messages[block[0]])}
+    first = next((number for number, at in enumerate(kept) if at in users), 0)
+    return tuple(at for number, at in enumerate(kept) if number >= first or at in pinned)
 
 
 def newest(messages: Messages, most: int) -> tuple[int, ...]:
