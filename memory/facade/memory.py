@@ -475,7 +475,11 @@ class Memory(AsyncContext):
         return await self._engine.entries.update(self.tenant, changed, changes, waits)
 
     async def delete(self, entry_id: str) -> bool:
-        """Erase an entry with its kept versions and relations. True when there was one; again is no error (A55)."""
+        """Erase an entry with its kept versions and relations. True when there was one; again is no error (A55).
+
+        What was made of it automatically goes too: copies by promotion rules, and notes of an advisor about it. Copies by `promote` and results of
+        `compact` stay.
+        """
         return await self._engine.delete(self.tenant, id_of(entry_id))
 
     # -- reading ------------------------------------------------------------------------------------------------------

@@ -151,8 +151,8 @@ class Session:
         """Erase what a message said and who said it, everywhere; false where there is none of the id.
 
         Its place in the history stays, with its number and its role (`is_redacted`), and so do all counts. It leaves the window. Summaries of which
-        it was a part, and summaries of those, are erased with it: they may say what it said. Its id is free again. What of this a crash cut off, a
-        sweep does.
+        it was a part, and summaries of those, are erased with it: they may say what it said. So are entries that were made of it, and what was made
+        of these, in any scope. Forks keep their own copy. Its id is free again. What of this a crash cut off, a sweep does.
         """
         checked = door.identifier("message_id", message_id)
         if checked == "system":
