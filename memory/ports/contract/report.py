@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from enum import Enum
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from memory.ports.capabilities import CACHE_NEEDS, FLAGS, HOME_NEEDS, Capabilities
 from memory.ports.contract.clauses import CLAUSES, EDITION, Clause
+from memory.ports.contract.clauses import MARK as CLAUSE_MARK
+from memory.ports.contract.judges import MARK, fits
 
 if TYPE_CHECKING:
     from memory.ports.contract.harness import Harness
@@ -164,9 +168,20 @@ def _unmet(clause: Clause, harness: type[Harness]) -> Verdict | None:
     """Why nothing of this store can be said of the clause; None where it binds the store."""
     if clause.needs in _HOOKS:
         return Verdict.NO_HOOK if clause.needs in hooks_missing(harness) else None
-    if clause.needs in FLAGS and not getattr(harness.claims, clause.needs):
-        return Verdict.DOES_NOT_APPLY
-    return None
+    return None if clause.id in _askable(harness) else Verdict.DOES_NOT_APPLY
+
+
+@cache
+def _askable(harness: type[Harness]) -> frozenset[str]:
+    """The clauses that bind the store and of which some test concerns it."""
+    suite = importlib.import_module("memory.ports.contract.suite")
+    asked = set[str]()
+    for name, test in vars(suite).items():
+        marks = getattr(test, "pytestmark", ()) if name.startswith("test_") else ()
+        if all(fits(mark, harness) for mark in marks if mark.name == MARK):
+            asked |= {i for mark in marks if mark.name == CLAUSE_MARK for i in mark.args}
+    unclaimed = {flag for flag in FLAGS if not getattr(harness.claims, flag)}
+    return frozenset(i for i in asked if CLAUSES[i].needs not in unclaimed)
 
 
 def _claims(claims: Capabilities) -> dict[str, Any]:
