@@ -8,7 +8,6 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from enum import Enum
-from functools import cache
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -171,9 +170,17 @@ def _unmet(clause: Clause, harness: type[Harness]) -> Verdict | None:
     return None if clause.id in _askable(harness) else Verdict.DOES_NOT_APPLY
 
 
-@cache
+_ASKABLE: dict[str, frozenset[str]] = {}
+
+
 def _askable(harness: type[Harness]) -> frozenset[str]:
     """The clauses that bind the store and of which some test concerns it."""
+    if harness.name not in _ASKABLE:
+        _ASKABLE[harness.name] = _found_askable(harness)
+    return _ASKABLE[harness.name]
+
+
+def _found_askable(harness: type[Harness]) -> frozenset[str]:
     suite = importlib.import_module("memory.ports.contract.suite")
     asked = set[str]()
     for name, test in vars(suite).items():
