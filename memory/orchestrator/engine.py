@@ -23,6 +23,7 @@ from memory.orchestrator.conversations.passages import Where
 from memory.orchestrator.dangling import Dangling
 from memory.orchestrator.deliveries import Deliveries
 from memory.orchestrator.derivation import Derivation
+from memory.orchestrator.derivatives import Derivatives
 from memory.orchestrator.endings import Endings
 from memory.orchestrator.enriching import Enriching
 from memory.orchestrator.entries import Entries
@@ -129,8 +130,15 @@ class Engine:
             quotas=self.quotas,
             trust=self.trust,
         )
+        self.derivatives = Derivatives(self.placement, entries=self.entries, outbox=self.outbox, erasure=self.erasure)
         self.derivation = Derivation(
-            self.placement, entries=self.entries, meaning=self.meaning, deliveries=self.deliveries, erasure=self.erasure, lives=lives
+            self.placement,
+            entries=self.entries,
+            meaning=self.meaning,
+            deliveries=self.deliveries,
+            erasure=self.erasure,
+            lives=lives,
+            derivatives=self.derivatives,
         )
         self.relations = Relations(self.placement, entries=self.entries, erasure=self.erasure, generations=self.generations, outbox=self.outbox)
         self.superseding = Superseding(
@@ -154,6 +162,7 @@ class Engine:
         )
         manifests = self.conversations.manifests
         self.numbers = Numbers(self.placement, generations=self.generations, outbox=self.outbox, turns=self.turns, manifests=manifests)
+        self.derivatives.messages_stand = self.conversations.onward.taught.stands
         self.referrers = Referrers(self.placement, cache=self.cache, outbox=self.outbox, erasure=self.erasure)
         manifests.on_gone = self.referrers.clear
         self.scratchpads = Scratchpads(self.placement, outbox=self.outbox, turns=self.turns, erasure=self.erasure, generations=self.generations)
@@ -316,4 +325,4 @@ class Engine:
             return False
         key = Key(tenant, entry_id)
         async with self.turns.take(ENTRIES, key, Patience(self.placement, entry_id)):
-            return await self.erasure.delete(ENTRIES, key)
+            return await self.erasure.delete(ENTRIES, key, unmake="automatic")

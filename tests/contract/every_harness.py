@@ -32,7 +32,7 @@ STAND_IN = {"qdrant_local": "qdrant_edge"}
 """What CI asks in full, and nobody's installation is: the client's local mode is for tests alone, and shares its adapter with Edge."""
 
 DEFAULT: type[Harness] = Sqlite
-"""Where nothing is configured. In everyone's run the others are asked what it is not, and take turns at what it is."""
+"""Where nothing is configured. In everyone's run the others are asked what it cannot be asked."""
 
 
 def primary_of(harness: type[Harness]) -> type[Harness] | None:

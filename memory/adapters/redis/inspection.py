@@ -42,10 +42,16 @@ class Inspection:
             raise ConfigError(f"store '{self._name}': this server is part of a cluster; begin the URL with redis+cluster:// instead")
 
     async def require_schema(self) -> None:
-        """Mark new data with the layout's version; refuse data of another one."""
+        """Mark new data with the layout's version; refuse data of another one. Data that has the mark is only read."""
         key = f"{{{self._connections.config.prefix}}}:schema"
-        await self._connections.command("SET", key, str(SCHEMA), "NX")
-        found = _text(await self._connections.command("GET", key))
+        found = await self._connections.command("GET", key)
+        if found is None:
+            try:
+                await self._connections.command("SET", key, str(SCHEMA), "NX")
+            except driver.OutOfMemoryError:
+                return  # a later open marks what is written once there is room
+            found = await self._connections.command("GET", key)
+        found = _text(found)
         if found != str(SCHEMA):
             raise ConfigError(
                 f"store '{self._name}': its data has layout {found[:20]}, which this version of memory-tiers does not know (it knows {SCHEMA}); "
@@ -64,6 +70,28 @@ class Inspection:
             replication = [_mapping(answer) for answer in await self._connections.servers("INFO", "replication")]
             fails_over = any(int(info.get("connected_slaves", 0)) for info in replication)
         return weakest([judged(settings, fails_over=fails_over) for settings in await self._settings()])
+
+    async def has_whole_indexes(self) -> bool:
+        """Whether no server can have evicted an index whose records are left.
+
+        False if this cannot be known: data that an earlier run wrote may lack its indexes.
+        """
+        try:
+            answers = [_mapping(answer) for answer in await self._connections.servers("INFO")]
+        except driver.ResponseError:
+            return False
+        return all(
+            str(info.get("evicted_keys")) == "0" and str(info.get("rdb_last_load_keys_loaded")) == "0" and str(info.get("aof_enabled")) == "0"
+            for info in answers
+        )
+
+    async def evicts(self) -> bool:
+        """Whether some server evicts keys if memory is short, or does not say."""
+        try:
+            answers = [_mapping(answer) for answer in await self._connections.servers("INFO", "memory")]
+        except driver.ResponseError:
+            return True
+        return any(str(info.get("maxmemory")) != "0" and str(info.get("maxmemory_policy")) != "noeviction" for info in answers)
 
     async def may_drop_anything(self) -> bool:
         """Whether some server, when memory is short, takes away whatever it likes, or does not say."""
