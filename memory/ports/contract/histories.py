@@ -113,7 +113,7 @@ def history(seed: int, claims: Capabilities, writes: int, *, revives: bool = Tru
             yield write if revives else upward(write)
             if not quiet:
                 yield from _between(work, chance, turn)
-                if turn % 15 == 0:
+                if turn % 10 == 0:
                     yield from wider.questions()
         yield LookAtAll()
 
@@ -124,28 +124,41 @@ class _Wider:
     def __init__(self, seed: int, claims: Capabilities) -> None:
         self._work = RandomWork(seed + 10**9, claims)
         self._chance, self._claims = self._work.chance, claims
+        self._last: Put | None = None
 
     def write(self) -> Write:
-        chance, work = self._chance, self._work
+        """One in three goes on with what was put last, which most often stands as it was put."""
+        chance = self._chance
+        if self._last is not None and chance.random() < 0.35:
+            put, self._last = self._last, None
+            return self._upon(put.collection, put.record)
+        made = replace(self._work.record(), owed=tuple(chance.sample(_STEPS, chance.randrange(len(_STEPS)))))
         collection = chance.choice((SAMPLES, MORE_SAMPLES))
-        made = replace(work.record(), owed=tuple(chance.sample(_STEPS, chance.randrange(len(_STEPS)))) if chance.random() < 0.5 else ())
-        if not self._claims.conditional:
-            return Put(collection, made, Always())
-        version, date, settles = made.version, chance.choice(_DATES), frozenset(chance.sample(_SETTLED, chance.randrange(4)))
+        if self._claims.conditional and chance.random() < 0.5:
+            return self._upon(collection, made)
+        settles = frozenset(chance.sample(_SETTLED, chance.randrange(4)))
+        when = chance.choice((Newer(), Always(), Absent())) if self._claims.conditional else Always()
+        put = Put(collection, made, when, settles)
+        self._last = put if self._claims.conditional else None
+        return put
+
+    def _upon(self, collection: Collection, made: Record) -> Write:
+        """A write that is not a put, on what may stand there."""
+        chance, version = self._chance, made.version
+        date, settles = chance.choice(_DATES), frozenset(chance.sample(_SETTLED, chance.randrange(4)))
         when = chance.choice((Newer(), Newer(), AtVersion(version)))
         ids = tuple(chance.sample([*(step.id for step in _STEPS), "unknown"], chance.randrange(1, 5)))
         writes: list[Write] = [
-            Put(collection, made, chance.choice((Newer(), Always(), Absent())), settles),
             Delete(collection, made.key, version, when, made.owed, {"k": [version]}, date, settles),
             Release(collection, made.key, version, chance.choice(("mid", "long")), made.owed, date, settles),
             Annotate(collection, made.key, version, settle=ids),
             Annotate(collection, made.key, version, discard_at=date),
             Purge(collection, made.key, version, None, settles),
         ]
-        return chance.choices(writes, weights=[4, 2, 1, 2, 1, 1])[0]
+        return chance.choices(writes, weights=[2, 1, 3, 1, 1])[0]
 
     def questions(self) -> Iterator[Step]:
-        """One of those that a store of these claims takes."""
+        """What is due, and one other question that a store of these claims takes."""
         chance, claims = self._chance, self._claims
         moment, limit = chance.choice(_DATES) or T0, chance.choice((1, 3, 7))
         if not claims.tenant_wide:
@@ -154,7 +167,7 @@ class _Wider:
         left = frozenset(chance.choice(({RowType.MARK}, {RowType.TOMBSTONE}, set(RowType))))
         asked.append(Pages(Query(chance.choice((SAMPLES, MORE_SAMPLES)), Everywhere(), limit=limit, types=left, roles=frozenset(Role))))
         if claims.filter:
-            asked.append(Waiting(moment, chance.choice((T0, moment)), limit))
+            yield Waiting(moment, chance.choice((T0, moment)), limit)
             part = chance.choice((Lt("discard_at", moment), Ge("discard_at", moment), Not(Eq("owing", True)), IsNull("discard_at")))
             asked.append(Pages(Query(SAMPLES, Everywhere(), part, limit=limit, types=frozenset({RowType.MARK, RowType.TOMBSTONE}))))
         if claims.order:
