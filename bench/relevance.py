@@ -223,7 +223,7 @@ def _logistic(hits: Sequence[Hit], by: By, weight: float) -> Constants:
 def left_out(hits: Sequence[Hit], trained_on: Sequence[Hit], by: By, by_meaning: Sequence[Hit] = ()) -> list[tuple[Hit, float]]:
     """Return the relevance of each hit, with constants fitted without its conversation. `by_meaning`: hits of searches by meaning."""
     found: list[tuple[Hit, float]] = []
-    for name in sorted({hit.asked for hit in hits}):
+    for name in sorted({hit.of or hit.asked for hit in hits}):
         rest = [hit for hit in by_meaning if name not in (hit.of, hit.asked)]
         semantic = fitted(rest, "meaning") if rest else None
         constants = fitted([hit for hit in trained_on if name not in (hit.of, hit.asked)], by, semantic)
