@@ -265,6 +265,7 @@ class BlockingMemory:
         until: Moment | None = ...,
         by: Literal["both", "words", "meaning"] = ...,
         limit: int | None = ...,
+        min_relevance: float | None = ...,
     ) -> FoundMessages: ...
     def promote(
         self,
@@ -462,6 +463,7 @@ class BlockingSession:
         layered: bool = ...,
         recall: str | None = ...,
         start: Literal["any", "user"] | None = ...,
+        min_relevance: float | None = ...,
     ) -> Context: ...
     def history(
         self,
@@ -477,7 +479,9 @@ class BlockingSession:
         offset: int = ...,
         cursor: str | None = ...,
     ) -> HistoryPage: ...
-    def search(self, query: str, *, by: Literal["both", "words", "meaning"] = ..., limit: int | None = ...) -> FoundMessages: ...
+    def search(
+        self, query: str, *, by: Literal["both", "words", "meaning"] = ..., limit: int | None = ..., min_relevance: float | None = ...
+    ) -> FoundMessages: ...
     def compact(self, summarise: Summarise, *, keep_last: int, reason: str = ..., trigger_id: str | None = ...) -> Compaction: ...
     def compact_if_needed(
         self, policy: WindowPolicy | CompactingSettings, summarise: Summarise = ..., *, tools: Sequence[Mapping[str, Any]] = ...

@@ -21,6 +21,7 @@ from memory.facade.recalling import found_for, room_for, with_recalled
 from memory.facade.runs import Runs
 from memory.facade.streaming import MessageStream
 from memory.facade.tasks import Tasks
+from memory.facade.wanted import least_relevance
 from memory.orchestrator.conversations.compacting import Summarise
 from memory.orchestrator.conversations.conversation import Checkpoint, Conversation
 from memory.orchestrator.conversations.finding import WAYS
@@ -221,6 +222,7 @@ class Session:
         layered: bool = False,
         recall: str | None = None,
         start: Literal["any", "user"] | None = None,
+        min_relevance: float | None = None,
     ) -> Context:
         """What a model is to be sent, within a budget of tokens: the system message, the newest summary, then the newest messages that fit.
 
@@ -231,6 +233,7 @@ class Session:
         to the byte, which is what a prompt cache needs. With `layered` all summaries come, archived ones too, and the newest 80
         messages or `last` (B51); `layers` says of each what it is. With `recall` what memory finds for that query, in the scopes of the session and
         of its user, comes as one message before the last one of the user, and takes a quarter of the budget at most.
+        `min_relevance`, from 0 to 1, leaves out what answers `recall` less well.
 
         A call that was never answered is followed by a result that says so (`TOOL_CALL_INTERRUPTED`), in this answer only, since
         providers refuse a call without one. `interrupted` lists these calls, and `mend_tool_calls` stores such results.
@@ -253,11 +256,14 @@ class Session:
             begins = door.one_of("start", start, ("any", "user"))
         asked, schemas = ContextAsked(budget, last, by, slack, flag("layered", layered), begins, completes=True), _schemas(tools)
         question = None if recall is None else door.text("recall", recall, max_bytes=MAX_QUERY_BYTES)
+        least = least_relevance(min_relevance)
+        if question is None and least is not None:
+            raise InvalidInput("min_relevance", "belongs to recall: say what to recall (recall=), or leave it out")
         conversation = await self._conversation()
         if question is None:
             return await conversation.context(asked, tools=schemas)
         info = await conversation.info()
-        recalled = await found_for(self._access, question, self.id, info.user, budget)
+        recalled = await found_for(self._access, question, self.id, info.user, budget, least)
         if budget is not None:
             asked = replace(asked, budget=max(0, budget - room_for(recalled, budget, steady=slack > 0)))
         context = await conversation.context(asked, tools=schemas)
@@ -300,14 +306,22 @@ class Session:
         )
         return await (await self._conversation()).history(asked)
 
-    async def search(self, query: str, *, by: Literal["both", "words", "meaning"] = "both", limit: int | None = None) -> FoundMessages:
+    async def search(
+        self, query: str, *, by: Literal["both", "words", "meaning"] = "both", limit: int | None = None, min_relevance: float | None = None
+    ) -> FoundMessages:
         """What was said here that answers best, by words and by meaning; 10 unless told. Compacted messages are found, excluded ones are not.
 
         By words alone where messages are not found by meaning (`conversations.meaning`); `by="meaning"` is refused there. What another process said
         is found by words at once, by meaning a few seconds later. A tool's results are not found. The query is plain text, never syntax (D62).
         """
         text, way = door.text("query", query, max_bytes=MAX_QUERY_BYTES), door.one_of("by", by, WAYS)
-        return await (await self._conversation()).search(text, door.whole_limit(limit, default=SEARCH_LIMIT), way)  # type: ignore[arg-type]
+        least = least_relevance(min_relevance)
+        return await (await self._conversation()).search(
+            text,
+            door.whole_limit(limit, default=SEARCH_LIMIT),
+            way,  # type: ignore[arg-type]
+            least,
+        )
 
     # -- compaction ---------------------------------------------------------------------------------------------------
 

@@ -101,10 +101,10 @@ class Conversation(Compacting):
         self._record, page = await self._history.page(asked, self._same_life())
         return page
 
-    async def search(self, text: str, limit: int, by: By = "both") -> FoundMessages:
+    async def search(self, text: str, limit: int, by: By = "both", least: float | None = None) -> FoundMessages:
         """The messages that answer best, archived ones too; not those that were excluded."""
         self._record = await self._same_life()
-        return await Finding(self._placement, self._sessions).find(within(self._log.life.partition), None, text, limit, by)
+        return await Finding(self._placement, self._sessions).find(within(self._log.life.partition), None, text, limit, by, least)
 
     # -- messages -----------------------------------------------------------------------------------------------------
 

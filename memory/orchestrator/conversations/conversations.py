@@ -135,9 +135,9 @@ class Conversations:
         refuse_others(record, draft)
         return Conversation(self._placement, self.sessions, self.onward, record, self.sessions.log(record), self.counter)
 
-    async def search(self, tenant: str, asked: Filter | None, text: str, limit: int, by: By = "both") -> FoundMessages:
+    async def search(self, tenant: str, asked: Filter | None, text: str, limit: int, by: By = "both", least: float | None = None) -> FoundMessages:
         """The messages over all sessions of a tenant that answer best; `asked` may name what messages and passages both declare."""
-        return await self.finding.find(Tenant(tenant), asked, text, limit, by)
+        return await self.finding.find(Tenant(tenant), asked, text, limit, by, least)
 
     async def find(self, tenant: str, session_id: str) -> Record | None:
         """The session's own record; None where there is none."""
