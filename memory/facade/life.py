@@ -67,6 +67,7 @@ class Life:
                 try:
                     self._built = self._built or self._build()
                     await self._built.open(reindex=reindex)
+                    await self._built.store_notes.opened()
                 except BaseException:
                     self._disown()
                     raise
@@ -125,6 +126,11 @@ class Life:
                 for task in behind:
                     await task.stop()
                 if engine is not None:
+                    try:
+                        async with asyncio.timeout(PATIENCE):
+                            await engine.store_notes.closing()
+                    except Exception as error:  # noqa: BLE001 - a note is no reason not to close
+                        log.info("which stores hold something was not noted: %s", error)
                     await engine.close()
             finally:
                 self._disown()

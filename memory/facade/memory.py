@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import timedelta
@@ -25,6 +26,7 @@ from memory.facade.contexts import AsyncContext
 from memory.facade.entries import Entries
 from memory.facade.life import Life
 from memory.facade.numbers import Numbers
+from memory.facade.places import on_the_default_file
 from memory.facade.relations import Relations
 from memory.facade.scratchpads import Scratchpads
 from memory.facade.session import Session
@@ -76,6 +78,8 @@ NOUNS = {
     "admin": Admin,
 }
 """What a memory has its less frequent calls under."""
+
+log = logging.getLogger(__name__)
 
 _UNSET: Any = object()
 
@@ -147,6 +151,8 @@ class Memory(AsyncContext):
         decides = [as_policy(one) for one in policies if not isinstance(one, str)]
 
         def build() -> Engine:
+            if said := on_the_default_file(given):
+                log.log(logging.WARNING if len(given.stores_in_use()) > 1 else logging.INFO, "%s", said)
             return build_engine(
                 given,
                 embedder=embeds,
@@ -347,7 +353,7 @@ class Memory(AsyncContext):
         Unless told, both are as configured (`[enrichment]`). It is done behind the write and never in its way: what fails is tried again, and in the
         end `enrichment` says why not. Without an advisor nothing is done (D101); with `supersedes` or `check` nothing is superseded besides (D108).
         `created_at` sets creation, update and the start of validity together (D9). An entry past `expires_at`, a moment or
-        a `timedelta` from the write on, is hidden, not deleted (A36).
+        a `timedelta` from the write on, is hidden at once. A sweep deletes it 24 hours later (`durations.expired_grace`; zero keeps it for ever).
         Of what was said in a conversation `conversation_id`, `number_in_conversation` and `speaker` say where and by whom; `content` is the
         speaker's own words, without the name. What was said just before and after helps to find them. What says its number, or its speaker, may have
         been said elsewhere; a `conversation_id` alone pins the entry to a session, which must be there, else nothing is written (D7).
@@ -731,7 +737,9 @@ class Memory(AsyncContext):
     ) -> Entry:
         """Make one entry of several of one scope: `callback` gets copies of them and returns (or awaits) the text.
 
-        Tags are united unless given, metadata merged with the first seen winning. Raises `CompactionError`; then nothing has changed.
+        Tags are united unless given, metadata merged with the first seen winning. If these are beyond the limits of an entry (32 tags, 64 KiB),
+        `CompactionError` is raised before the callback is called, unless `tags` or `metadata` is given: such `metadata` is then taken alone.
+        Raises `CompactionError`; then nothing has changed.
         `consistency` is that of `write`, but that with `delete_sources` all is waited for.
         """
         patch = check_patch({n: v for n, v in (("tags", tags), ("metadata", metadata)) if v is not None})

@@ -57,6 +57,7 @@ from memory.orchestrator.rolling_back import RollingBack
 from memory.orchestrator.scratchpads import Scratchpads
 from memory.orchestrator.setbacks import Setbacks
 from memory.orchestrator.settings import EngineSettings
+from memory.orchestrator.store_notes import StoreNotes
 from memory.orchestrator.superseding import Superseding
 from memory.orchestrator.tenants import Tenants
 from memory.orchestrator.tiering import Tiering
@@ -105,6 +106,7 @@ class Engine:
         self.settings = settings or EngineSettings()
         self.placement = Placement(topology, clock=clock, settings=self.settings, random_bits=random_bits, kinds=kinds)
         self.setbacks = Setbacks(self.placement)
+        self.store_notes = StoreNotes(self.placement)
         self.generations = Generations(self.placement, self.setbacks)
         self.cache = Cache(self.placement)
         self.outbox = Outbox(self.placement, self.generations, self.cache)
