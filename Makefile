@@ -2,9 +2,10 @@
 #
 #   make demo       install, then run the main job on a bundled conversation: no server, no key
 #   make test       install, then run the tests this machine can run; it says last which backends ran and which did not, and why, and what it left out.
-#                   MEMORY_THOROUGH=1 make test draws as much as CI does, and runs what takes long too;
+#                   MEMORY_THOROUGH=1 make test runs all that CI runs;
 #                   PYTEST_FLAGS="-p tools.times" notes where the time goes, which python -m tools.times tells
-#   make branches   measure which branches of the engine its own tests take, without servers; fails where a part has under 95 %
+#   make quick      a minute: lint what changed, types, unit tests without servers
+#   make nightly    an hour: fresh seeds, long model tests, kills, variants of stores, branch coverage, the contract from the wheel, newer Pythons
 #   make check      what needs no server: lint, types, import directions, generated documents, tests
 #   make bench      measure, with the raw engine beside
 #   make simulate   the engine against faults: SEEDS=2000 runs so many, SEED=17 replays one exactly and shrinks it;
@@ -12,8 +13,8 @@
 #   make month      random everyday use against a model: TOPOLOGY=default OPERATIONS=2000 SEED=17, on every topology unless one is named
 #   make up         start the servers of a topology: TOPOLOGY=redis-postgres-qdrant or another under compose/; make down stops them
 #   make image      the image of `memory worker`: BASE=python:3.13-slim IMAGE=memory-tiers:latest; make up WORKER=1 runs it beside the servers
-#   make prove      the long proofs: 20,000 seeds, every mutant, growth under 20,000 updates, long months, every harness of the contract in full; a month that was interrupted goes on where it was
-#   make noticed    after a change of the engine: note by which seed each slip shows, so that its judge need not search long
+#   make prove      hours: 20,000 seeds, growth under 20,000 updates, long model tests, every harness of the contract in full; a model test that was interrupted goes on where it was
+#   make noticed    renew tests/noticed.json: the seed or the operations that show each mutant. CI says when a note shows nothing any more
 #   make lint       style, types, import directions, generated documents
 #   make format     rewrite what lint would complain of
 #   make docs       write what is generated again: docs/behaviours.md, the types of the blocking twin, the README's table of backends
@@ -40,11 +41,14 @@ SPREAD := --dist loadgroup --no-loadscope-reorder
 RUN_TESTS := -m pytest --numprocesses $(WORKERS) $(SPREAD) --quiet $(PYTEST_FLAGS)
 PYTEST := $(BIN)/python $(RUN_TESTS)
 
+# Tests that need no server and no other process, and cover the engine, the facade and the domain.
+QUICK_TESTS := tests/unit/domain tests/unit/policies tests/unit/ports tests/unit/facade tests/unit/orchestrator
+
 # What measures the branches of the engine: its own tests, without servers. In a process that listens to Python's audits, as the contract does, tracing can keep a thread from starting.
 ENGINE_TESTS := tests/unit tests/acceptance --ignore tests/unit/adapters -m "not server"
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test branches check lint format docs simulate month noticed prove bench up down image lock install install-dev clean
+.PHONY: help demo test quick nightly branches check lint format docs simulate month noticed prove bench up down image lock install install-dev clean
 
 help:
 	@sed -n 's/^#   //p' Makefile
@@ -63,6 +67,21 @@ demo: $(RUN)
 
 test: $(DEV)
 	@$(PYTEST)
+
+quick: $(DEV)
+	@changed=$$(git diff --name-only --diff-filter=d HEAD -- '*.py'; git ls-files --others --exclude-standard -- '*.py'); \
+	if [ -n "$$changed" ]; then $(BIN)/ruff check $$changed && $(BIN)/ruff format --check $$changed; fi
+	@$(BIN)/mypy
+	@MEMORY_REQUIRE= $(PYTEST) $(QUICK_TESTS) -m "not server and not thorough"
+
+nightly: $(DEV)
+	MEMORY_NIGHTLY=1 $(PYTEST) tests/simulation tests/month tests/faults tests/topologies
+	MEMORY_NIGHTLY=1 $(PYTEST) tests/acceptance tests/unit -m nightly
+	MEMORY_NIGHTLY=1 $(PYTEST) tests/contract/test_built_ins.py --contract-depth quick
+	MEMORY_REQUIRE= $(BIN)/python $(RUN_TESTS) --numprocesses 1 tests/unit -m processor
+	$(MAKE) branches
+	$(BIN)/python -m tools.wheel contract -m "not server"
+	$(BIN)/python -m tools.pythons
 
 branches: $(DEV)
 	@rm -f .coverage .coverage.*
@@ -105,25 +124,22 @@ MONTHS := .months
 month: $(DEV)
 	$(BIN)/python -m tests.month $(if $(filter command line,$(origin TOPOLOGY)),--topology $(TOPOLOGY)) $(if $(SEED),--seed $(SEED)) $(if $(OPERATIONS),--operations $(OPERATIONS))
 
-# Of each slip, the seed that shows it: its judge plays that one first.
+# Each judge's tests of its mutants.
 noticed: $(DEV)
-	MEMORY_NOTE=1 MEMORY_PROVE=1 MEMORY_THOROUGH=1 $(BIN)/python -m pytest --quiet tests/simulation tests/month $(HISTORIES) -k "is_noticed or a_slip or a_fault_of_the_facade"
+	MEMORY_NOTE=1 MEMORY_THOROUGH=1 $(PYTEST) tests/simulation tests/month $(HISTORIES) -k "is_noticed or a_slip or slip_shows or show_a_slip or a_fault_of_the_facade"
 
-# The engine's own drawn histories, of which CI plays some hundred.
-HISTORIES := $(addprefix tests/unit/orchestrator/,test_forms.py test_long_texts.py conversations/test_passages_drawn.py conversations/test_acknowledged.py test_tenants.py)
+# The engine's own drawn histories, of which CI plays some.
+HISTORIES := $(addprefix tests/unit/,adapters/file/test_bytes_apart_drawn.py $(addprefix orchestrator/,test_plan.py test_numbers.py test_enriching.py test_forms.py test_long_texts.py \
+  test_tenants.py conversations/test_manifests.py conversations/test_passages_drawn.py conversations/test_acknowledged.py))
 
 prove: $(DEV)
 	$(BIN)/python -m tests.simulation --seeds 20000
 	$(BIN)/python -m tests.simulation --sessions --seeds 5000
 	$(BIN)/python -m tests.simulation --rules --seeds 5000
 	$(BIN)/python -m tests.simulation.extracting --seeds 2000
-	MEMORY_THOROUGH=1 $(PYTEST) -m turn
-	$(MAKE) branches
-	MEMORY_PROVE=1 MEMORY_THOROUGH=1 $(PYTEST) tests/month -k a_fault_of_the_facade
-	MEMORY_THOROUGH=1 $(BIN)/python -m pytest --quiet tests/simulation -m "not turn"
-	MEMORY_HISTORY=1500 MEMORY_THOROUGH=1 $(PYTEST) tests/contract/test_built_ins.py --contract-depth full
-	MEMORY_PROVE=1 MEMORY_THOROUGH=1 $(BIN)/python -m pytest --quiet tests/faults/test_killed_sessions.py tests/faults/test_killed_extraction.py
-	MEMORY_PROVE=1 MEMORY_THOROUGH=1 $(PYTEST) $(HISTORIES)
+	MEMORY_HISTORY=1500 MEMORY_NIGHTLY=1 $(PYTEST) tests/contract/test_built_ins.py --contract-depth full
+	MEMORY_PROVE=1 $(BIN)/python -m pytest --quiet tests/faults/test_killed_sessions.py tests/faults/test_killed_extraction.py
+	MEMORY_PROVE=1 $(PYTEST) $(HISTORIES)
 	$(BIN)/python -m tests.growth
 	$(BIN)/python -m tests.month --topology default --operations 100000 --folder $(MONTHS)/long
 	$(BIN)/python -m tests.month --operations 10000 --folder $(MONTHS)
@@ -151,6 +167,7 @@ COMPILE := $(UV) pip compile --quiet --universal --python-version 3.11 --generat
 lock:
 	$(COMPILE) --upgrade pyproject.toml --group build -o requirements/run.lock
 	$(COMPILE) --upgrade pyproject.toml --group build --extra dev -c requirements/run.lock -o requirements/dev.lock
+	echo uv | $(COMPILE) --upgrade - -o requirements/uv.lock
 
 clean:
 	rm -rf $(VENV) $(MONTHS) build dist htmlcov .coverage .coverage.* .mypy_cache .ruff_cache .pytest_cache .import_linter_cache

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from memory.domain.errors import Contended as Contended
     from memory.domain.errors import CorruptRecord as CorruptRecord
     from memory.domain.errors import EmbedderMismatch as EmbedderMismatch
+    from memory.domain.errors import ForkedProcess as ForkedProcess
     from memory.domain.errors import Held as Held
     from memory.domain.errors import InvalidInput as InvalidInput
     from memory.domain.errors import InvalidScopePromotion as InvalidScopePromotion
@@ -126,6 +127,7 @@ _HOMES = {
         "Contended",
         "CorruptRecord",
         "EmbedderMismatch",
+        "ForkedProcess",
         "Held",
         "InvalidInput",
         "InvalidScopePromotion",

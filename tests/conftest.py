@@ -7,13 +7,14 @@ import os
 import sys
 from collections.abc import Generator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, settings
 
 from tests.support import quick_folders
 from tests.support.backends import BACKENDS, Backend, every_backend
-from tests.support.depth import THOROUGH, drawn, has_its_turn, turn_of
+from tests.support.depth import NIGHTLY, THOROUGH, drawn
 from tests.support.reporting import BackendReport
 
 LONGEST_FIRST = (
@@ -31,17 +32,17 @@ LONGEST_FIRST = (
     "facade",
 )
 
-if not THOROUGH:  # before any test says how much it draws
-    unhurried = {"deadline": None, "suppress_health_check": [HealthCheck.too_slow]}  # as in CI: a busy machine is no failure
-    settings.register_profile("quick", settings(), max_examples=drawn(settings().max_examples), **unhurried)
-    settings.load_profile("quick")
+# Drawn examples are the same on every run, and as many as the run takes; a busy machine is no failure. `make nightly` draws fresh ones.
+_EXAMPLES: dict[str, Any] = {"deadline": None, "suppress_health_check": [HealthCheck.too_slow], "derandomize": not NIGHTLY, "database": None}
+settings.register_profile("memory", settings(), max_examples=drawn(settings().max_examples), **_EXAMPLES)
+settings.load_profile("memory")
 
 pytest_plugins = ["pytester", "memory.ports.contract.plugin", "tests.support.installed"]
 
 
 def pytest_configure(config: pytest.Config) -> None:
     config.pluginmanager.register(BackendReport(config), "memory-backends")
-    if config.option.contract_depth is None and not THOROUGH:
+    if config.option.contract_depth is None and not NIGHTLY:
         config.option.contract_depth = "quick"
     if not THOROUGH and quick_folders.programs_run_there():
         os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", str(quick_folders.IN_MEMORY))  # where `tmp_path` is; CI has it on the disk
@@ -62,7 +63,7 @@ def pytest_collection() -> Generator[None, object, object]:
 @pytest.hookimpl(tryfirst=True)  # before the plugin that hands the tests out looks at the groups
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """The files that take longest come first: workers take them in this order, and none is left alone with a long one at the end."""
-    left_out = {item for item in items if (not THOROUGH and _takes_long(item)) or _is_for_another_day(config, item)}
+    left_out = {item for item in items if _is_left_out(config, item)}
     config.hook.pytest_deselected(items=list(left_out))
     items[:] = [item for item in items if item not in left_out]
     places = {folder: place for place, folder in enumerate(LONGEST_FIRST)}
@@ -73,39 +74,31 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             item.add_marker(pytest.mark.skip(reason="coverage measures along: run without it"))
 
 
-def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
-    turn = turn_of(config)
-    if turn and THOROUGH:
-        terminalreporter.write_line(
-            f"Of what is broken on purpose, of variants of stores and of other topologies part {turn} ran (MEMORY_TURN); make prove runs all."
-        )
-    elif turn:
-        terminalreporter.write_line(
-            f"Of what is broken on purpose, and of the contract on other stores than SQLite, part {turn} ran, another each day (MEMORY_TURN)."
-        )
-    if not THOROUGH:
-        terminalreporter.write_line("Drawn with one seed and 20 examples each. Not run, and run by CI:")
-        terminalreporter.write_line("  the contract on variants of a store beside their primary, acceptance on other topologies than the default,")
-        terminalreporter.write_line(
-            "  lying stores, most mutants and slips, most processes that die, snippets of the documents after the first, the suite's tools."
-        )
-        terminalreporter.write_line("MEMORY_THOROUGH=1 make test runs all, and draws as much as CI does.")
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    if THOROUGH:
+        return
+    terminalreporter.write_line("This run draws 20 examples each, on the default store. Not run here, and run by CI:")
+    terminalreporter.write_line("  the contract and acceptance on other stores where they are asked what SQLite is asked, faulty stores, most")
+    terminalreporter.write_line("  mutants, snippets of the documents after the first, the suite's tools.")
+    terminalreporter.write_line("MEMORY_THOROUGH=1 make test runs all that CI runs; make nightly runs more.")
 
 
-def _takes_long(item: pytest.Item) -> bool:
-    return any(item.get_closest_marker(name) is not None for name in ("thorough", "processor"))
+def _is_left_out(config: pytest.Config, item: pytest.Item) -> bool:
+    """Whether a longer run runs it: CI what is `thorough`; `make nightly` what is `nightly`, and a variant of a store where its primary is asked the
+    same. What measures the processor runs where `-m processor` chooses it."""
+    if item.get_closest_marker("processor") is not None:
+        return "processor" not in config.option.markexpr
+    if not NIGHTLY and (item.get_closest_marker("nightly") is not None or _is_asked_of_its_primary(config, item)):
+        return True
+    return not THOROUGH and item.get_closest_marker("thorough") is not None
 
 
-def _is_for_another_day(config: pytest.Config, item: pytest.Item) -> bool:
-    """Whether others have their turn: slips, other topologies than the default and the mixed one, and what a variant of a store is asked as its
-    primary is."""
-    if not (turn := turn_of(config)):
-        return False
+def _is_asked_of_its_primary(config: pytest.Config, item: pytest.Item) -> bool:
     from memory.ports.contract.plugin import asked_of_primary  # a plugin: pytest imports it itself first
+    from tests.contract.less_harnesses import WITHOUT
 
     harness = getattr(getattr(item, "callspec", None), "params", {}).get("contract_harness")
-    as_its_primary = harness is not None and asked_of_primary(config, item, harness)
-    return (as_its_primary or item.get_closest_marker("turn") is not None) and not has_its_turn(item.nodeid, turn)
+    return harness is not None and harness not in WITHOUT and asked_of_primary(config, item, harness)
 
 
 def _share(item: pytest.Item) -> str:

@@ -1,7 +1,7 @@
 """Makes the project's own environment: `python3 tools/install.py run|dev`.
 
 Run by the machine's Python, so it needs nothing but the standard library. Packages come from the lock file, each held to its hash, all as wheels: no
-compiler is needed. The project itself is installed editable.
+compiler is needed. uv installs them in a quarter of pip's time; where uv cannot, pip does. The project itself is installed editable.
 """
 
 from __future__ import annotations
@@ -19,6 +19,8 @@ VENV = ROOT / ".venv"
 PYTHON = VENV / ("Scripts/python.exe" if os.name == "nt" else "bin/python")
 PIP = (str(PYTHON), "-m", "pip", "--disable-pip-version-check", "--no-input")
 KINDS = ("run", "dev")
+UV = PYTHON.with_name("uv.exe" if os.name == "nt" else "uv")
+UV_LOCK = ROOT / "requirements" / "uv.lock"
 
 
 def stamp(kind: str) -> Path:
@@ -59,6 +61,31 @@ def pip_install(what: str, total: int, *arguments: str) -> None:
     print(f"Installed {what} in {time.monotonic() - begun:.0f} s.", flush=True)
 
 
+def uv_install(total: int, *arguments: str) -> bool:
+    """Run `uv pip install` with pip's package index. False where uv cannot be had or fails; pip, which reads all its settings, may still succeed."""
+    begun = time.monotonic()
+    if subprocess.run([*PIP, "install", "-q", "--require-hashes", "--only-binary", ":all:", "-r", str(UV_LOCK)], capture_output=True).returncode:
+        return False
+    print(f"Installing {total} packages …", flush=True)
+    configured = {name: _pip_setting(name) for name in ("index-url", "cert")}
+    index = ("--default-index", configured["index-url"]) if configured["index-url"] else ()
+    certificates = {"SSL_CERT_FILE": configured["cert"]} if configured["cert"] else {}
+    command = [str(UV), "pip", "install", "-q", "--python", str(PYTHON), *index, *arguments]
+    if subprocess.run(command, env={**os.environ, **certificates}, capture_output=True).returncode:
+        return False
+    print(f"Installed them in {time.monotonic() - begun:.0f} s.", flush=True)
+    return True
+
+
+def _pip_setting(name: str) -> str:
+    """What pip is told by the environment or by a configuration file; empty where by neither."""
+    for place in (":env:", "global", "install"):
+        told = subprocess.run([*PIP, "config", "get", f"{place}.{name}"], capture_output=True, text=True)
+        if not told.returncode:
+            return told.stdout.strip()
+    return ""
+
+
 def compile_all() -> None:
     """What was installed and what is here, on every processor; pip would take one file after the other. Other packages' tests are left; what fails is
     compiled when it is imported."""
@@ -74,7 +101,9 @@ def main() -> None:
     make_environment()
     lock = ROOT / "requirements" / f"{kind}.lock"
     total = len(re.findall(r"(?m)^[A-Za-z0-9]", lock.read_text()))
-    pip_install(f"what requirements/{lock.name} pins", total, "--no-compile", "--require-hashes", "--only-binary", ":all:", "-r", str(lock))
+    pinned = ("--require-hashes", "--only-binary", ":all:", "-r", str(lock))
+    if not uv_install(total, *pinned):
+        pip_install(f"what requirements/{lock.name} pins", total, "--no-compile", *pinned)
     pip_install("the project", 1, "--no-deps", "--no-build-isolation", "--editable", str(ROOT))
     compile_all()
     for covered in KINDS[: KINDS.index(kind) + 1]:

@@ -1,7 +1,7 @@
 """Where a run of the tests spends its time: on the clock, on the processor, and in the processes that it starts.
 
     make test PYTEST_FLAGS="-p tools.times"      writes down what each test takes, in .times/
-    python -m tools.times [file|function|test]   what took most, and when each worker came to its end
+    python -m tools.times [file|function|test] [N]   the N that took most, and when each worker came to its end
 
 Servers in containers take processor time that is nobody's child: it shows only as time on the clock.
 """
@@ -21,7 +21,6 @@ from typing import Any
 import pytest
 
 FOLDER = Path(__file__).resolve().parent.parent / ".times"
-MOST = 40
 _begun = time.monotonic()
 
 
@@ -72,7 +71,7 @@ def _part(test: str, by: str) -> str:
     return {"file": f"{path} {harness}".strip(), "function": f"{path}::{rest.partition('[')[0]}", "test": test}[by]
 
 
-def main(by: str = "file") -> None:
+def main(by: str = "file", most: str = "40") -> None:
     took: dict[str, list[float]] = defaultdict(lambda: [0, 0, 0, 0])
     ended: dict[str, dict[str, Any]] = {}
     for worker, line in _lines():
@@ -80,7 +79,7 @@ def main(by: str = "file") -> None:
         for place, amount in enumerate((1, *line["took"])):
             took[_part(line["what"], by)][place] += amount
     print("  tests    clock      own  children")
-    for part, (tests, clock, own, children) in sorted(took.items(), key=lambda item: -item[1][2] - item[1][3])[:MOST]:
+    for part, (tests, clock, own, children) in sorted(took.items(), key=lambda item: -item[1][2] - item[1][3])[: int(most)]:
         print(f"{tests:7} {clock:8.1f} {own:8.1f} {children:9.1f}  {part}")
     print(f"all     {sum(t[1] for t in took.values()):8.1f} {sum(t[2] for t in took.values()):8.1f} {sum(t[3] for t in took.values()):9.1f}")
     for worker, line in sorted(ended.items()):

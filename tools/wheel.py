@@ -1,6 +1,7 @@
 """The wheel as its users get it: built, installed beside nothing of the checkout, and tested there.
 
-    python -m tools.wheel      run what only an installed wheel can show, from a folder that holds the tests and no sources
+    python -m tools.wheel smoke       the command line and one written and found entry
+    python -m tools.wheel contract    the tests that an installed wheel may answer otherwise, from a folder that holds the tests and no sources
 
 The environment borrows the dependencies that are already installed here, so nothing is fetched.
 """
@@ -99,24 +100,47 @@ def environment() -> dict[str, str]:
 
 
 def main() -> int:
+    kind, *options = sys.argv[1:] or ["smoke"]
+    if kind not in ("smoke", "contract"):
+        sys.exit(__doc__)
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         programs = install(build(folder / "dist"), folder / "env")
         place = folder / "tests-only"
-        shutil.copytree(ROOT / "tests", place / "tests", ignore=shutil.ignore_patterns("__pycache__", *LEFT_OUT))
-        for part in ("tools", "examples"):
-            shutil.copytree(ROOT / part, place / part, ignore=shutil.ignore_patterns("__pycache__"))
-        (place / "docs").mkdir()
-        for file in ("pyproject.toml", "README.md", "docs/backends.md"):  # what tests read beside the code
-            shutil.copy(ROOT / file, place / file)
+        place.mkdir()
         python = str(programs / "python")
         where = subprocess.check_output([python, "-c", "import memory; print(memory.__file__)"], cwd=place, env=environment(), text=True).strip()
         if not Path(where).is_relative_to(folder / "env"):
             print(f"this would test {where}, not the wheel", file=sys.stderr)
             return 1
-        spread = ("--numprocesses", "3", "--dist", "loadgroup", "--no-loadscope-reorder")
-        command = [python, "-m", "pytest", "--quiet", *spread, "-p", "no:cacheprovider", *PROVES, *sys.argv[1:]]
-        return subprocess.run(command, cwd=place, env=environment()).returncode
+        return _smoke(programs, place) if kind == "smoke" else _contract(python, place, options)
+
+
+def _smoke(programs: Path, place: Path) -> int:
+    commands = (
+        [str(programs / "memory"), "--help"],
+        [str(programs / "memory"), "demo"],
+        [str(programs / "python"), str(ROOT / "tools" / "smoke.py")],
+    )
+    for command in commands:
+        done = subprocess.run(command, cwd=place, env=environment(), capture_output=True, text=True)
+        if done.returncode:
+            print(done.stdout + done.stderr, file=sys.stderr)
+            return done.returncode
+    print(done.stdout, end="")
+    return 0
+
+
+def _contract(python: str, place: Path, options: list[str]) -> int:
+    shutil.copytree(ROOT / "tests", place / "tests", ignore=shutil.ignore_patterns("__pycache__", *LEFT_OUT))
+    for part in ("tools", "examples"):
+        shutil.copytree(ROOT / part, place / part, ignore=shutil.ignore_patterns("__pycache__"))
+    (place / "docs").mkdir()
+    for file in ("pyproject.toml", "README.md", "docs/backends.md"):  # what tests read beside the code
+        shutil.copy(ROOT / file, place / file)
+    spread = ("--numprocesses", "3", "--dist", "loadgroup", "--no-loadscope-reorder")
+    command = [python, "-m", "pytest", "--quiet", *spread, "-p", "no:cacheprovider", *PROVES, *options]
+    return subprocess.run(command, cwd=place, env=environment()).returncode
 
 
 if __name__ == "__main__":

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -12,10 +12,11 @@ from memory.cli.numbered import id_of, ids_of, numbers_of
 from memory.cli.options import AsOfOption, KnownAtOption, MetadataOption, OptionalScope, ScopeOption, TagsOption, expiry, given, json_object, moment
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from rich.console import Console
 
+    from memory.domain.scope import Scope
     from memory.orchestrator.browsing import Retrieved
 
 
@@ -269,28 +270,81 @@ async def forget(
     cli: Cli,
     entry_ids: Annotated[list[str] | None, typer.Argument(metavar="[ID]...")] = None,
     scope: OptionalScope = None,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask before forgetting a scope.")] = False,
+    user: Annotated[str | None, typer.Option("--user", metavar="ID", help="All of a user: the sessions with them, and their scope.")] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Say how much would be forgotten, and forget nothing.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask before forgetting a scope, a user or a tenant.")] = False,
 ) -> int:
-    """Delete entries by id, or everything of a scope. There is no way back. Ends with 1 where there was nothing."""
-    from memory.domain.errors import InvalidInput
-    from memory.domain.scope import Scope
+    """Delete entries by id, the entries of a scope (--scope), all of a user (--user), or all of a tenant (--tenant alone).
 
-    if bool(entry_ids) == (scope is not None):
-        raise InvalidInput("forget", "takes either ids or --scope SCOPE")
-    whole = Scope.parse(scope) if scope is not None else None
-    if whole is not None and not yes:
-        if cli.json or not sys.stdin.isatty():
-            raise InvalidInput("--yes", f"is needed to forget everything of {whole} without being asked")
-        typer.confirm(f"Forget everything of {whole} in {_stores(cli)}? There is no way back.", abort=True, err=True)
+    There is no way back; --dry-run counts first. --scope user:ada leaves the sessions with Ada, --user ada does not.
+    Ends with 1 where there was nothing.
+    """
+    from memory.domain.errors import InvalidInput
+
+    named = [name for name, given in (("ids", entry_ids), ("--scope", scope), ("--user", user)) if given]
+    if len(named) > 1 or not (named or cli.tenant):
+        raise InvalidInput("forget", "takes one of: ids, --scope SCOPE, --user ID, or --tenant NAME alone")
+    if named == ["ids"]:
+        if dry_run:
+            raise InvalidInput("--dry-run", "belongs to --scope, --user or --tenant; `memory show ID` shows one entry")
+        return await _forget_entries(cli, entry_ids or [])
+    return await _forget_whole(cli, scope, user, dry_run=dry_run, yes=yes)
+
+
+async def _forget_entries(cli: Cli, entry_ids: list[str]) -> int:
     async with cli.memory() as memory:
-        if whole is not None:
-            count = await memory.admin.erase(whole)
-            cli.emit({"scope": whole.text, "deleted": count}, lambda out: out.print(f"{count} entries of {whole} forgotten", markup=False))
-            return 0 if count else 1
-        gone = {entry_id: await memory.delete(entry_id) for entry_id in await ids_of(memory, entry_ids or ())}
+        gone = {entry_id: await memory.delete(entry_id) for entry_id in await ids_of(memory, entry_ids)}
     lines = [f"{entry_id}  {'forgotten' if deleted else 'not found'}" for entry_id, deleted in gone.items()]
     cli.emit(
         {"deleted": [i for i, d in gone.items() if d], "not_found": [i for i, d in gone.items() if not d]},
         lambda out: out.print("\n".join(lines), markup=False),
     )
     return 0 if all(gone.values()) else 1
+
+
+async def _forget_whole(cli: Cli, scope: str | None, user: str | None, *, dry_run: bool, yes: bool) -> int:
+    """Forget a scope, a user or the tenant, after a question."""
+    from memory.domain.errors import InvalidInput
+    from memory.domain.scope import Scope
+    from memory.facade.arguments import user_of
+
+    whole = Scope.parse(scope) if scope is not None else None
+    person = user_of(user) if user is not None else None
+    what = str(whole) if whole is not None else f"user {person}" if person is not None else f"tenant {cli.tenant}"
+    if not yes and not dry_run:
+        if cli.json or not sys.stdin.isatty():
+            raise InvalidInput("--yes", f"is needed to forget everything of {what} without being asked")
+        typer.confirm(f"Forget everything of {what} in {_stores(cli)}? There is no way back.", abort=True, err=True)
+    would = "would be forgotten" if dry_run else "forgotten"
+    async with cli.memory() as memory:
+        if whole is not None:
+            of_scope = await memory.admin.erase(whole, dry_run=dry_run)
+            data: dict[str, Any] = {"scope": whole.text, "deleted": int(of_scope), "sessions_left": list(of_scope.sessions_left)}
+            said, count = f"{of_scope} entries of {whole} {would}{_left(whole, of_scope.sessions_left)}", int(of_scope)
+        elif person is not None:
+            of_user = await memory.admin.erase_user(Scope.user(person), dry_run=dry_run)
+            data, count = {"user": person, **of_user.to_dict()}, of_user.sessions + of_user.messages + of_user.entries
+            said = (
+                f"of user {person}: {of_user.sessions} sessions, {of_user.messages} messages in sessions of others, {of_user.entries} entries {would}"
+            )
+            said += "".join(f"\nleft: {sentence}" for sentence in of_user.held)
+        else:
+            of_tenant = await memory.admin.erase_tenant(dry_run=dry_run)
+            counts = {kind: sum(stores.values()) for kind, stores in of_tenant.records.items()}
+            data, count = {"tenant": memory.tenant, **of_tenant.to_dict()}, sum(counts.values())
+            listed = ", ".join(f"{number} {kind}" for kind, number in counts.items()) or "nothing"
+            said = f"of tenant {memory.tenant}, in {of_tenant.scopes} scopes: {listed} {would}"
+    cli.emit({**data, "dry_run": dry_run}, lambda out: out.print(said, markup=False, soft_wrap=True))
+    return 0 if count else 1
+
+
+def _left(scope: Scope, sessions: Sequence[str]) -> str:
+    """The sessions that an erasure of a scope leaves, and what reaches them."""
+    from memory.domain.scope import ScopeKind
+
+    if not sessions:
+        return ""
+    if scope.kind is ScopeKind.SESSION:
+        return f"; its conversation is left: `memory session delete {scope.id}` deletes it"
+    count = "1 session with this user is" if len(sessions) == 1 else f"{len(sessions)} sessions with this user are"
+    return f"; {count} left: `memory forget --user {scope.id}` reaches them"

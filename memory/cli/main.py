@@ -11,7 +11,7 @@ from typing import Annotated, Any, cast
 
 import typer
 
-from memory.cli import artifacts, entries, facts, holds, mem, places, rules, scratchpads, sessions, setup, transfer, trust, upkeep
+from memory.cli import artifacts, backups, entries, facts, holds, mem, places, rules, scratchpads, sessions, setup, transfer, trust, upkeep
 from memory.cli.command import Cli, ConfigOption, JsonOption, TenantOption, TracebackOption, write_json
 from memory.cli.demo import command as demo
 from memory.cli.exits import EPILOG, INTERRUPTED, NOTHING, USAGE
@@ -25,7 +25,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["--help", "-h"]},
 )
-for part in (demo, setup, entries, facts, sessions, scratchpads, artifacts, mem, rules, holds, trust, places, transfer, upkeep):
+for part in (demo, setup, entries, facts, sessions, scratchpads, artifacts, mem, rules, holds, trust, places, transfer, backups, upkeep):
     part.register(app)
 
 

@@ -203,7 +203,7 @@ async def export_messages(
 ) -> None:
     """Everything that was said in a session, compacted messages too, as JSON Lines in the shape asked for; with --json as one array.
 
-    What came in this shape is given back as it came. `memory session import` reads it.
+    What came in this shape is given back as it came, each message with its moment. `memory session import` reads it.
     """
     from memory.domain import door
     from memory.domain.shapes import SHAPES

@@ -6,11 +6,16 @@ Each function returns the value as it will be stored or raises `InvalidInput` na
 from __future__ import annotations
 
 import math
+import re
 import unicodedata
-from collections.abc import Iterable, Mapping
-from datetime import UTC, datetime, timedelta
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import fields, is_dataclass
+from datetime import UTC, date, datetime, timedelta
+from decimal import Decimal
+from enum import Enum
 from itertools import islice
 from typing import Any
+from uuid import UUID
 
 from pydantic import BaseModel, ValidationError
 
@@ -32,8 +37,12 @@ MAX_DEPTH = 32
 MAX_LIMIT = 1_000  # decision D49
 MAX_SCOPES = 1_000
 INT64 = 2**63
-EARLIEST_NUMBER = 10**8
-"""Seconds: March 1973. A smaller number was hardly meant as a moment, but as a length of time."""
+MOMENT_FIELDS = ("at", "time", "timestamp", "created_at", "createdAt", "create_time", "ts", "date")
+"""Names under which a message says when it was said, in sessions, imports and exports. Of several the first listed counts."""
+_EARLIEST_EXPIRY = 10**8
+"""Seconds: March 1973. A smaller number as an expiry was hardly meant as a moment, but as a length of time."""
+_NUMBER = re.compile(r"\d{9,}(\.\d+)?")
+"""A text that is a number of seconds or milliseconds, and no date."""
 LONGEST = timedelta(days=366_000)
 _MILLISECONDS_FROM = 10**12  # D9: numbers above this are milliseconds
 _LATEST = datetime(9999, 12, 31, tzinfo=UTC)
@@ -97,67 +106,163 @@ def is_large(value: str) -> bool:
     return 4 * len(value) > LARGE_TEXT_BYTES and len(value if value.isascii() else value.encode()) > LARGE_TEXT_BYTES
 
 
-def json_object(field: str, value: object, *, max_bytes: int = MAX_METADATA_BYTES, large_texts: int = 0) -> dict[str, Any]:
+PLACEHOLDER = "$unserializable"
+"""The only key of the object that stands for a value which JSON cannot hold; its value names the type."""
+_USE = "use JSON values, dates, UUIDs, decimals, enums, dataclasses or pydantic models"
+
+
+def json_object(
+    field: str,
+    value: object,
+    *,
+    max_bytes: int = MAX_METADATA_BYTES,
+    large_texts: int = 0,
+    may_replace: Callable[[str], bool] | None = None,
+) -> dict[str, Any]:
     """A deep copy of a JSON object: string keys, finite numbers, integers within 64 bits, at most 32 levels (A9).
 
+    Datetimes, dates, UUIDs, decimals, enums, dataclasses and pydantic models become JSON. Anything else is refused by its path;
+    where `may_replace` accepts the path, a placeholder with the type's name is kept instead.
     With `large_texts`, texts over 64 KiB may have so many bytes in all, beside what the rest may have.
     """
     if not isinstance(value, Mapping):
         raise InvalidInput(field, f"must be an object, not {type(value).__name__}")
-    return dict(_Copy(field, max_bytes, large_texts).of(value, 1))
+    return dict(_Copy(field, max_bytes, large_texts, may_replace).of(value, 1))
+
+
+def placeholders(field: str, value: object) -> list[str]:
+    """The paths at which a copy by `json_object` holds a placeholder."""
+    if isinstance(value, dict):
+        if value.keys() == {PLACEHOLDER}:
+            return [field]
+        return [path for name, inner in value.items() for path in placeholders(f"{field}.{name}" if field else name, inner)]
+    if isinstance(value, list):
+        return [path for number, inner in enumerate(value) for path in placeholders(f"{field}[{number}]", inner)]
+    return []
+
+
+def _serialized(value: object) -> Any:
+    """The value as JSON would have it, its parts perhaps not yet; the same value where it is of no known type."""
+    if isinstance(value, Enum):
+        return value.value
+    if isinstance(value, datetime):
+        return value.isoformat().replace("+00:00", "Z")
+    if isinstance(value, date):
+        return value.isoformat()
+    if isinstance(value, UUID | Decimal):
+        return str(value)
+    if isinstance(value, BaseModel):
+        try:
+            return value.model_dump(mode="json")
+        except Exception:  # noqa: BLE001 - a field that is no JSON, or a caller's serializer that fails: judged field by field
+            return dict(value)
+    if is_dataclass(value) and not isinstance(value, type):
+        return {field.name: getattr(value, field.name) for field in fields(value)}
+    return value
 
 
 class _Copy:
     """Copies JSON until it has taken more room than it may have: a million nodes are not looked at to be refused."""
 
-    def __init__(self, field: str, max_bytes: int, large_texts: int) -> None:
+    def __init__(self, field: str, max_bytes: int, large_texts: int, may_replace: Callable[[str], bool] | None) -> None:
         self._field = field
         self._most = max_bytes
         self._room = max_bytes
         self._most_large = large_texts
         self._room_large = large_texts
+        self._may_replace = may_replace
+        self._path: list[str | int] = []
+        self._inside: set[int] = set()
 
-    def of(self, value: object, depth: int, field: str = "") -> Any:
-        field = field or self._field
+    def of(self, value: object, depth: int) -> Any:
         if value is None or isinstance(value, bool):
             self._take(5)
             return value
+        if isinstance(value, Enum):
+            return self.of(value.value, depth)
         if isinstance(value, str):
-            if self._most_large and 4 * len(value) > LARGE_TEXT_BYTES:
-                return self._of_text(value, field)
-            self._take(len(value) + 3)  # as JSON has it, and before it is encoded
-            copied = text(field, value)
-            self._take(0 if value.isascii() else len(value.encode()) - len(value))
-            return copied
+            return self._of_text(value)
         if isinstance(value, int):
             self._take(20)
-            if not -INT64 <= value < INT64:
-                raise InvalidInput(field, "holds an integer outside 64 bits")
-            return int(value)
+            return int(value) if -INT64 <= value < INT64 else self._instead_of(value, "holds an integer outside 64 bits")
         if isinstance(value, float):
             self._take(20)
-            return number(field, value)
-        if depth > MAX_DEPTH:
-            raise InvalidInput(field, f"nests deeper than {MAX_DEPTH} levels")
+            return value if math.isfinite(value) else self._instead_of(value, "must be a finite number")
+        if depth > MAX_DEPTH or id(value) in self._inside:
+            return self._instead_of(value, f"nests deeper than {MAX_DEPTH} levels")
+        self._inside.add(id(value))
+        try:
+            return self._of_several(value, depth)
+        finally:
+            self._inside.discard(id(value))
+
+    def _of_several(self, value: object, depth: int) -> Any:
         if isinstance(value, Mapping):
-            self._take(4)
-            names: dict[str, Any] = {}
-            for name, inner in value.items():
-                if not isinstance(name, str):
-                    raise InvalidInput(field, f"has a key that is not text: {repr(name)[:40]}")
-                self._take(len(name) if name.isascii() else len(text(field, name).encode()))
-                names[text(field, name)] = self.of(inner, depth + 1, f"{field}.{name}" if depth == 1 else field)
-            return names
+            return self._of_mapping(value, depth)
         if isinstance(value, list | tuple):
             self._take(4)
-            return [self.of(inner, depth + 1, field) for inner in value]
-        raise InvalidInput(field, f"holds a {type(value).__name__}, which is not JSON")
+            return [self._part(number, inner, depth) for number, inner in enumerate(value)]
+        known = _serialized(value)
+        if known is value:
+            return self._instead_of(value, f"got a {type(value).__name__}; {_USE}")
+        return self.of(known, depth)
 
-    def _of_text(self, value: str, field: str) -> str:
-        """A text that may be a large one."""
-        if len(value) > self._room_large:
+    def _of_mapping(self, value: Mapping[Any, Any], depth: int) -> Any:
+        self._take(4)
+        names: dict[str, Any] = {}
+        for given, inner in value.items():
+            name = given
+            if not isinstance(name, str):
+                key = _serialized(given)
+                problem = f"has a key that is not text: {type(given).__name__}"
+                if not (isinstance(key, str | int | float | None) and self._is_replaceable()):
+                    return self._instead_of(value, problem)
+                name = str(key)
+            try:
+                checked = text(self._field, name)
+            except InvalidInput as exc:
+                return self._instead_of(value, f"has a key that {exc.problem}")
+            self._take(len(checked) if checked.isascii() else len(checked.encode()))
+            names[checked] = self._part(checked, inner, depth)
+        return names
+
+    def _part(self, at: str | int, inner: object, depth: int) -> Any:
+        self._path.append(at)
+        copied = self.of(inner, depth + 1)
+        self._path.pop()
+        return copied
+
+    def _where(self) -> str:
+        return self._field + "".join(f"[{at}]" if isinstance(at, int) else f".{at}" for at in self._path)
+
+    def _is_replaceable(self) -> bool:
+        return self._may_replace is not None and self._may_replace(self._where())
+
+    def _instead_of(self, value: object, problem: str) -> Any:
+        """The placeholder for a value that JSON cannot hold, where one may be kept."""
+        if not self._is_replaceable():
+            raise InvalidInput(self._where(), problem)
+        said = f" {value}" if isinstance(value, float) else ""
+        self._take(40)
+        return {PLACEHOLDER: f"{type(value).__name__}{said}"[:MAX_NAME_CHARS]}
+
+    def _of_text(self, value: str) -> Any:
+        large = self._most_large and 4 * len(value) > LARGE_TEXT_BYTES
+        if not large:
+            self._take(len(value) + 3)  # as JSON has it, and before it is encoded
+        elif len(value) > self._room_large:
             raise InvalidInput(self._field, self._exceeded())
-        size = len(text(field, value) if value.isascii() else text(field, value).encode())
+        try:
+            copied = text(self._field, value)
+        except InvalidInput as exc:
+            return self._instead_of(value, exc.problem)
+        if large:
+            return self._of_large_text(copied)
+        self._take(0 if copied.isascii() else len(copied.encode()) - len(copied))
+        return copied
+
+    def _of_large_text(self, value: str) -> str:
+        size = len(value if value.isascii() else value.encode())
         if size <= LARGE_TEXT_BYTES:
             self._take(size + 3)
             return value
@@ -198,17 +303,20 @@ def number(field: str, value: object) -> float:
 
 
 def time(field: str, value: object) -> datetime:
-    """A moment in UTC, from an aware datetime, ISO 8601 text with a zone, or a number of seconds (above 10^12: milliseconds, D9).
+    """A moment in UTC, from an aware datetime, ISO 8601 text with a zone, or a number of seconds since 1970.
 
-    A number below 10^8 is refused: it was meant as a length of time.
+    Numbers above 10^12 are milliseconds (D9). A number may be text of 9 digits or more. As an expiry a number below 10^8 is
+    refused, since it was meant as a length of time.
     """
     if isinstance(value, bool):
         raise InvalidInput(field, "must be a moment in time, not a truth value")
     if isinstance(value, timedelta):
         raise InvalidInput(field, "must be a moment in time, not a length of time: write datetime.now(UTC) + timedelta(...)")
+    if isinstance(value, str) and _NUMBER.fullmatch(value):
+        value = float(value)
     if isinstance(value, int | float):
         seconds = number(field, value)
-        if seconds < EARLIEST_NUMBER:
+        if seconds < 0 or (field == "expires_at" and seconds < _EARLIEST_EXPIRY):
             raise InvalidInput(field, _too_small(field, seconds))
         seconds = seconds / 1000 if seconds > _MILLISECONDS_FROM else seconds
         if seconds > (_LATEST - EPOCH).total_seconds():
@@ -226,9 +334,14 @@ def time(field: str, value: object) -> datetime:
         raise InvalidInput(field, "lies outside the years 1..9999 in UTC") from exc
 
 
+def named_moment(fields: Mapping[str, Any]) -> str | None:
+    """The first of the names in `MOMENT_FIELDS` under which something is said; None without."""
+    return next((name for name in MOMENT_FIELDS if fields.get(name) not in (None, "")), None)
+
+
 def _too_small(field: str, seconds: float) -> str:
     """What to write instead of a small number, which would be a moment long past."""
-    said = f"a number is a moment in seconds since 1970, and {seconds:.6g} would be before 1973; "
+    said = f"a number is a moment in seconds since 1970, and {seconds:.6g} would be before {1973 if seconds >= 0 else 1970}; "
     if field == "expires_at":
         return said + f"for that long from now write timedelta(seconds={seconds:.6g}), for a moment a datetime with a zone"
     return said + "write a datetime with a zone, or ISO 8601 text such as 2026-01-31T09:30:00Z"

@@ -162,6 +162,8 @@ class EntryDraft(door.Checked):
     source: str | None = None
     tags: list[str] = Field(default_factory=list)
     metadata: dict[str, Any] = Field(default_factory=dict)
+    confidence: float | None = Field(default=None, exclude=True)
+    """Stored as `metadata["confidence"]`."""
     created_at: datetime | None = None
     expires_at: datetime | timedelta | None = None
     conversation_id: Name = None
@@ -208,6 +210,15 @@ class EntryDraft(door.Checked):
     def _metadata(cls, value: object) -> dict[str, Any]:
         return door.json_object("metadata", {} if value is None else value)
 
+    @field_validator("confidence", mode="before")
+    @classmethod
+    def _confidence(cls, value: object) -> float | None:
+        if value is None:
+            return None
+        if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= 1:
+            raise InvalidInput("confidence", f"must be a number from 0 to 1, not {str(value)[:40]!r}")
+        return float(value)
+
     @field_validator("created_at", mode="before")
     @classmethod
     def _created_at(cls, value: object) -> datetime | None:
@@ -222,6 +233,13 @@ class EntryDraft(door.Checked):
     def is_pinned_alone(self) -> bool:
         """Whether it names a session, and not where in a conversation it was said, or by whom: that may have been held elsewhere (decision 066)."""
         return self.conversation_id is not None and self.number_in_conversation is None and self.speaker is None
+
+    @model_validator(mode="after")
+    def _confidence_in_metadata(self) -> EntryDraft:
+        if self.confidence is not None and self.metadata.setdefault("confidence", self.confidence) != self.confidence:
+            said = str(self.metadata["confidence"])[:40]
+            raise InvalidInput("confidence", f"is {self.confidence:g} here and {said} in the metadata; give one of them")
+        return self
 
     @model_validator(mode="after")
     def _counts_in_a_conversation(self) -> EntryDraft:

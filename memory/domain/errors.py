@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, Literal
@@ -261,6 +262,18 @@ class NotOpen(MemoryTiersError):
 
     def __init__(self, what: str) -> None:
         super().__init__(f"{what} is not open: use 'async with', or await open() first")
+
+
+class ForkedProcess(NotOpen):
+    """A memory was used in a forked child of the process that opened it. `process` is the id of the process that opened it."""
+
+    def __init__(self, process: int) -> None:
+        MemoryTiersError.__init__(
+            self,
+            f"this memory was opened in process {process}, and process {os.getpid()} inherited it through fork: "
+            "open a new Memory after the fork. Connections and threads do not survive a fork",
+        )
+        self.process = process
 
 
 class WrongEventLoop(NotOpen):

@@ -83,6 +83,14 @@ class Message(BaseModel):
         return self.text or self.reasoning or ""
 
     @property
+    def placeholders(self) -> list[str]:
+        """Paths of the values that JSON cannot hold, beside what a model is sent: a placeholder with the type's name is stored for each."""
+        kept = dict(self.extra)
+        given = kept.pop("fields", {})
+        found = [*door.placeholders("metadata", self.metadata), *door.placeholders("usage", self.usage)]
+        return [*found, *door.placeholders("", given), *door.placeholders("extra", kept)]
+
+    @property
     def is_empty(self) -> bool:
         """Whether it says and asks nothing."""
         return not (self.content or self.reasoning or self.tool_calls)

@@ -102,6 +102,11 @@ class Scope(door.Checked):
         return self.text
 
 
+def is_scope_text(text: str) -> bool:
+    """Whether a text is a scope in its canonical form, such as `user:ada`."""
+    return text.partition(":")[0] in tuple(ScopeKind) and ":" in text
+
+
 def check_promotion(source: Scope, target: Scope) -> None:
     """Raise `InvalidScopePromotion` unless the matrix allows it."""
     if target.kind not in PROMOTABLE[source.kind]:

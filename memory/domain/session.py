@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
@@ -53,6 +54,36 @@ class SessionPage(Shown):
 
     sessions: list[SessionInfo]
     cursor: str | None = None
+
+
+class ErasedScope(int):
+    """How many entries of a scope were erased: a number, with what the erasure left.
+
+    `sessions_left` has the ids of sessions that the erasure does not reach: those with the user
+    of a `user:` scope, or the conversation of a `session:` scope. `erase_user`, or the deletion
+    of the session, reaches them.
+    """
+
+    sessions_left: tuple[str, ...]
+
+    def __new__(cls, entries: int, sessions_left: Iterable[str] = ()) -> ErasedScope:
+        made = super().__new__(cls, entries)
+        made.sessions_left = tuple(sessions_left)
+        return made
+
+    def __reduce__(self) -> tuple[type[ErasedScope], tuple[int, tuple[str, ...]]]:
+        return ErasedScope, (int(self), self.sessions_left)
+
+    def __repr__(self) -> str:
+        left = f", sessions_left={list(self.sessions_left)}" if self.sessions_left else ""
+        return f"ErasedScope({int(self)}{left})"
+
+    def __str__(self) -> str:
+        return str(int(self))
+
+    def to_dict(self) -> dict[str, Any]:
+        """As JSON."""
+        return {"entries": int(self), "sessions_left": list(self.sessions_left)}
 
 
 @dataclass(frozen=True, slots=True, repr=False)

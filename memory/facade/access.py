@@ -67,6 +67,7 @@ class Access:
 
     def for_tenant(self, tenant: str) -> Access:
         """Another tenant's way to the same engine."""
+        self.check_process()
         if not self.is_open:
             raise NotOpen("this memory")
         return Access(self.config, self._life, door.identifier("tenant", tenant), owns_life=False)
@@ -92,13 +93,19 @@ class Access:
         return self._life
 
     async def open(self, *, reindex: bool = False) -> None:
+        self.check_process()
         if self._owns_life:
             await self._life.open(reindex=reindex)
         elif not self._life.is_open:
             raise NotOpen("the memory that this tenant's was made from")
         self._let_go = False
 
+    def check_process(self) -> None:
+        """Raise `ForkedProcess` in a forked child of the process that opened the memory."""
+        self._life.check_process()
+
     async def close(self) -> None:
+        self.check_process()
         self._let_go = True
         if self._owns_life:
             await self._life.close()

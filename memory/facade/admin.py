@@ -13,12 +13,14 @@ from memory.domain.entry import EntryType
 from memory.domain.hold import LegalHold
 from memory.domain.rolled_back import RolledBack
 from memory.domain.scope import Scope
-from memory.domain.session import ErasedTenant, ErasedUser
+from memory.domain.session import ErasedScope, ErasedTenant, ErasedUser
 from memory.facade import distrusting, holding, reports
 from memory.facade.access import Access
-from memory.facade.arguments import Moment, flag, id_of, ids_of, moment, scope_of
+from memory.facade.arguments import Moment, flag, id_of, ids_of, moment, scope_of, user_of
+from memory.facade.backups import Backup, back_up
 from memory.facade.explain import RouteReport, explain_route
 from memory.facade.exporting import lines_of
+from memory.facade.forgetting import erase_scope, would_erase_tenant, would_erase_user
 from memory.facade.importing import Import, Imported, Source, Told, opened
 from memory.facade.reports import Copy, Stats, StoreAudit, StoreReport, Vacuumed
 from memory.facade.why import WhyReport, why
@@ -35,7 +37,7 @@ class Admin:
     """Erasing, exporting and importing, where things stand and why, and the upkeep of the stores.
 
     `erase`, `hold`, `distrust`, `roll_back`, `export`, `import_`, `where`, `why`, `move`, `route` and `stats` concern one tenant; `flush`, `sweep`,
-    `plan`, `check`, `audit`, `reindex` and `vacuum` the stores, and so all of them.
+    `plan`, `check`, `audit`, `backup`, `reindex` and `vacuum` the stores, and so all of them.
 
         await memory.admin.erase("user:ada")
         print(await memory.admin.stats())
@@ -46,14 +48,25 @@ class Admin:
 
     # -- one tenant ---------------------------------------------------------------------------------------------------
 
-    async def erase(self, scope: Scope | str) -> int:
-        """Erase every entry of exactly this scope, expired ones too; how many there were. Other scopes of the same user stay (A58).
+    async def erase(self, scope: Scope | str, *, dry_run: bool = False) -> ErasedScope:
+        """Erase every entry of exactly this scope, expired ones too. Other scopes of the same user stay (A58).
 
-        Raises `Held` where the scope, or an entry in it, is under legal hold: nothing is erased then.
+        The conversations of sessions stay as well: `erase("user:ada")` erases what is remembered
+        of Ada, not the sessions with her. `erase_user("ada")` erases both.
+
+        Args:
+            scope: A scope or its text, such as `"user:ada"`.
+            dry_run: Count what would be erased, and erase nothing.
+
+        Returns:
+            The number of entries. Its `sessions_left` names the sessions that stay.
+
+        Raises:
+            Held: The scope, or an entry in it, is under legal hold. Nothing is erased.
         """
-        return await self._access.engine.erasure.erase_scope(self._access.tenant, scope_of(scope))
+        return await erase_scope(self._access.engine, self._access.tenant, scope_of(scope), dry_run=flag("dry_run", dry_run))
 
-    async def erase_tenant(self) -> ErasedTenant:
+    async def erase_tenant(self, *, dry_run: bool = False) -> ErasedTenant:
         """Erase all that this tenant has: every scope, expired and retired entries too, their versions and relations, scratchpads, and every session
         with its artifacts. How many scopes and conversations there were, and how many records of each kind in each store (D35). How far the tenant
         has counted stays, so that no number is given twice.
@@ -62,17 +75,27 @@ class Admin:
         promoted, compacted or forked meanwhile of such; what is written, or created, since then stands. It looks again until nothing of before is
         found. Where a store fails the others are erased and the call fails; a sweep does the rest, and the call can be repeated. Raises `Held` where
         something is under legal hold: that stays, and is not erased when the hold is released. Legal holds and what is distrusted stay.
+
+        With `dry_run` nothing is erased: the answer counts the scopes and records that there are.
         """
+        if flag("dry_run", dry_run):
+            return await would_erase_tenant(self._access.engine, self._access.tenant)
         return await self._access.engine.tenants.erase(self._access.tenant)
 
-    async def erase_user(self, user: str) -> ErasedUser:
+    async def erase_user(self, user: str | Scope, *, dry_run: bool = False) -> ErasedUser:
         """Erase what a user said and what is remembered of them: the sessions with that user as a whole, the messages of others' sessions that name
         the user as who speaks (`name`), each with the summaries made of it, and the entries of the scope `user:<id>`. How much there was.
 
         Where a store fails the call does, and a sweep does what is left of it. What others say of the user stays, and so do entries of other scopes.
         Raises `Held` where the user is under legal hold, and nothing is erased; what is held otherwise stays, and `held` of the answer says so.
+
+        `user` is the user's id, `"ada"`, or `Scope.user("ada")`. The text of a scope, `"user:ada"`, is
+        refused: no user has that id. With `dry_run` nothing is erased, and the answer says how much would be.
         """
-        return await self._access.engine.conversations.redaction.erase_user(self._access.tenant, door.identifier("user", user))
+        engine, tenant, named = self._access.engine, self._access.tenant, user_of(user)
+        if flag("dry_run", dry_run):
+            return await would_erase_user(engine, tenant, named)
+        return await engine.conversations.redaction.erase_user(tenant, named)
 
     async def hold(
         self,
@@ -80,7 +103,7 @@ class Admin:
         *,
         reason: str,
         scope: Scope | str | None = None,
-        user: str | None = None,
+        user: str | Scope | None = None,
         entry_id: str | None = None,
         tenant: bool = False,
         placed_by: str | None = None,
@@ -293,6 +316,14 @@ class Admin:
         """
         return list((await self._access.engine.setbacks.look()).values())
 
+    async def forget_store(self, name: str) -> int:
+        """Note that a store is not used any more, so that its absence is no problem; how many stores named it.
+
+        Stores note which others serve beside them. If a configuration omits one that holds data,
+        opening warns and `memory doctor` fails until it is back, or is forgotten by this.
+        """
+        return await self._access.engine.store_notes.forget(door.text("name", name, min_chars=1, max_bytes=200))
+
     async def compare(self, *, repair: bool = False, told: Told | None = None) -> Compared:
         """Compare what the stores hold of every tenant's entries with each other; with `repair`, heal what a store lost that was set back alone.
 
@@ -302,6 +333,21 @@ class Admin:
         with what they take, and counted anew.
         """
         return await self._access.engine.healing.compare(repair=flag("repair", repair), told=told)
+
+    async def backup(self, file: str | PathLike[str]) -> Backup:
+        """Copy the memory's SQLite file, of every tenant, to a new file.
+
+        It may run beside writers, of other processes too. The backup holds every write that
+        was acknowledged before the call. `memory restore` puts a backup in place.
+
+        Args:
+            file: The path of the backup. It must not exist.
+
+        Raises:
+            ConfigError: The memory is not one SQLite file; other backends have tools of their own.
+            InvalidInput: `file` exists, or its folder does not.
+        """
+        return await back_up(self._access.config, file)
 
     async def reindex(self, *, told: Told | None = None) -> Reindexed:
         """Make all vectors of every tenant anew with the embedder in use, entries' and messages', kept versions' too, while answers are served.

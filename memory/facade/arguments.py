@@ -13,7 +13,7 @@ from memory.domain import door
 from memory.domain.entry import EntryDraft
 from memory.domain.errors import InvalidInput
 from memory.domain.message import Message
-from memory.domain.scope import Scope
+from memory.domain.scope import Scope, ScopeKind, is_scope_text
 from memory.domain.shapes import messages_of
 from memory.facade.values import Duration
 from memory.orchestrator.deliveries import CONSISTENCIES, Consistency
@@ -105,7 +105,31 @@ def stages_of(rerank: object) -> int:
 
 
 def id_of(value: object) -> str:
-    return door.text("id", value, max_bytes=door.MAX_ID_BYTES)
+    """The id of an entry, an artifact or a relation. No such id looks like a scope."""
+    checked = door.text("id", value, max_bytes=door.MAX_ID_BYTES)
+    if is_scope_text(checked):
+        raise InvalidInput(
+            "id",
+            f"{checked[:80]!r} is a scope, not an id: `retrieve` and `search` read a scope, `admin.erase` erases its entries, "
+            "`admin.erase_user` a user (`memory forget --scope`, `--user`)",
+        )
+    return checked
+
+
+def user_of(value: object) -> str:
+    """The id of a user. A text that looks like a scope is refused; `Scope.user(id)` names a user whose id really looks like one."""
+    if isinstance(value, Scope):
+        if value.kind is not ScopeKind.USER:
+            raise InvalidInput("user", f"{value.text[:80]!r} is no user's scope; `admin.erase` erases the entries of a scope")
+        return value.id
+    checked = door.identifier("user", value)
+    if is_scope_text(checked):
+        kind, _, rest = checked.partition(":")
+        right = f"pass the id alone, {rest[:80]!r}" if kind == ScopeKind.USER else "`admin.erase` erases the entries of a scope"
+        raise InvalidInput(
+            "user", f"{checked[:80]!r} is a scope, not a user's id: {right}. A user whose id is that text is Scope.user({checked[:80]!r})"
+        )
+    return checked
 
 
 def agent_of(value: object) -> str | None:

@@ -7,8 +7,16 @@ import os
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from datetime import timedelta
+from os import PathLike
 from types import TracebackType
-from typing import Any, ClassVar, Literal, Self, Unpack, overload
+from typing import (
+    Any,
+    ClassVar,
+    Literal,
+    Self,
+    Unpack,
+    overload,
+)
 
 from memory.commands.run import Result
 from memory.domain.artifact import Artifact, ArtifactPage
@@ -24,6 +32,7 @@ from memory.domain.scope import Scope
 from memory.domain.session import (
     Compaction,
     Context,
+    ErasedScope,
     ErasedTenant,
     ErasedUser,
     FoundMessages,
@@ -39,6 +48,7 @@ from memory.facade.arguments import (
     Moment,
 )
 from memory.facade.artifacts import Data, Which
+from memory.facade.backups import Backup
 from memory.facade.commands import Profile
 from memory.facade.config import MemoryConfig
 from memory.facade.delegation import Delegation
@@ -157,6 +167,7 @@ class BlockingMemory:
         source: str | None = ...,
         tags: Sequence[str] = ...,
         metadata: Mapping[str, Any] | None = ...,
+        confidence: float | None = ...,
         created_at: Moment | None = ...,
         expires_at: Moment | timedelta | None = ...,
         conversation_id: str | None = ...,
@@ -169,7 +180,7 @@ class BlockingMemory:
         key: str | None = ...,
         revive: bool = ...,
         consistency: Consistency | None = ...,
-        supersedes: Sequence[str] = ...,
+        supersedes: str | Sequence[str] = ...,
         on_conflict: Literal["refuse", "update"] = ...,
         check: bool = ...,
         decide: Decide | None = ...,
@@ -292,6 +303,7 @@ class BlockingScopedMemory:
         source: str | None = ...,
         tags: Sequence[str] = ...,
         metadata: Mapping[str, Any] | None = ...,
+        confidence: float | None = ...,
         created_at: Moment | None = ...,
         expires_at: Moment | timedelta | None = ...,
         conversation_id: str | None = ...,
@@ -304,7 +316,7 @@ class BlockingScopedMemory:
         key: str | None = ...,
         revive: bool = ...,
         consistency: Consistency | None = ...,
-        supersedes: Sequence[str] = ...,
+        supersedes: str | Sequence[str] = ...,
         on_conflict: Literal["refuse", "update"] = ...,
         check: bool = ...,
         decide: Decide | None = ...,
@@ -346,7 +358,7 @@ class BlockingScopedMemory:
     def search(self, query: str, *, messages: Literal[False] = ..., **options: Unpack[SearchOptions]) -> SearchResult: ...
     @overload
     def search(self, query: str, *, messages: bool, **options: Unpack[SearchOptions]) -> SearchResult | MixedResult: ...
-    def erase(self) -> int: ...
+    def erase(self, *, dry_run: bool = ...) -> ErasedScope: ...
 
 class BlockingEntries:
     def __init__(self, access: Access) -> None: ...
@@ -450,6 +462,7 @@ class BlockingSession:
         layered: bool = ...,
         recall: str | None = ...,
         min_relevance: float | None = ...,
+        start: Literal["any", "user"] | None = ...,
     ) -> Context: ...
     def history(
         self,
@@ -587,7 +600,7 @@ class BlockingRuns:
     def delete(self, run_id: str) -> bool: ...
 
 class BlockingMessageStream:
-    def __init__(self, begin: Callable[[str], Awaitable[Streamed]], message_id: str) -> None: ...
+    def __init__(self, begin: Callable[[str], Awaitable[Streamed]], message_id: str, check_process: Callable[[], None]) -> None: ...
     @property
     def id(self) -> str: ...
     def __enter__(self) -> Self: ...
@@ -597,16 +610,16 @@ class BlockingMessageStream:
 
 class BlockingAdmin:
     def __init__(self, access: Access) -> None: ...
-    def erase(self, scope: Scope | str) -> int: ...
-    def erase_tenant(self) -> ErasedTenant: ...
-    def erase_user(self, user: str) -> ErasedUser: ...
+    def erase(self, scope: Scope | str, *, dry_run: bool = ...) -> ErasedScope: ...
+    def erase_tenant(self, *, dry_run: bool = ...) -> ErasedTenant: ...
+    def erase_user(self, user: str | Scope, *, dry_run: bool = ...) -> ErasedUser: ...
     def hold(
         self,
         name: str,
         *,
         reason: str,
         scope: Scope | str | None = ...,
-        user: str | None = ...,
+        user: str | Scope | None = ...,
         entry_id: str | None = ...,
         tenant: bool = ...,
         placed_by: str | None = ...,
@@ -662,7 +675,9 @@ class BlockingAdmin:
     def check(self) -> list[StoreReport]: ...
     def audit(self, *, repair: bool = ...) -> list[StoreAudit]: ...
     def set_back(self) -> list[SetBack]: ...
+    def forget_store(self, name: str) -> int: ...
     def compare(self, *, repair: bool = ..., told: Told | None = ...) -> Compared: ...
+    def backup(self, file: str | PathLike[str]) -> Backup: ...
     def reindex(self, *, told: Told | None = ...) -> Reindexed: ...
     def vacuum(self) -> list[Vacuumed]: ...
 

@@ -77,6 +77,7 @@ class Commands:
         itself; `advisor` is asked by it in place of the memory's own,
         which is the one that enriches what is added; of a `scope` that may not be read none is asked to have older entries give way.
         """
+        self._access.check_process()
         if not isinstance(text, str):
             raise InvalidInput("text", f"must be text, not {type(text).__name__}")
         into, wanted = scope_of(scope), _profile(profile)

@@ -7,7 +7,7 @@ from memory.domain.errors import InvalidInput
 from memory.domain.hold import LegalHold, Over
 from memory.domain.scope import Scope
 from memory.facade.access import Access
-from memory.facade.arguments import id_of, scope_of
+from memory.facade.arguments import id_of, scope_of, user_of
 
 MOST_OF_A_REASON = 2_000
 
@@ -18,7 +18,7 @@ async def place(
     *,
     reason: str,
     scope: Scope | str | None,
-    user: str | None,
+    user: str | Scope | None,
     entry_id: str | None,
     tenant: bool,
     placed_by: str | None,
@@ -31,7 +31,7 @@ async def place(
     if scope is not None:
         given["scope"] = scope_of(scope).text
     if user is not None:
-        given["user"] = door.identifier("user", user)
+        given["user"] = user_of(user)
     if entry_id is not None:
         given["entry"] = id_of(entry_id)
     if tenant:

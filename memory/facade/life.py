@@ -10,6 +10,7 @@ from datetime import timedelta
 from memory.domain.errors import NotOpen, WrongEventLoop
 from memory.facade.upkeep import Applying, Background, Readying, Upkeep
 from memory.orchestrator.engine import Engine
+from memory.ports.forks import ForkGuard
 
 log = logging.getLogger(__name__)
 
@@ -21,7 +22,8 @@ class Life:
     """One engine, built at the first opening.
 
     What connects to a server belongs to the event loop it was made on. So from opening to closing the engine belongs to the loop that opened it:
-    asked for on another, it raises `WrongEventLoop`. Closing is possible from anywhere and always comes back.
+    asked for on another, it raises `WrongEventLoop`. Closing is possible from anywhere and always comes back. In a forked child of the process that
+    opened it every call raises `ForkedProcess`.
     """
 
     def __init__(self, build: Callable[[], Engine], sweep_every: timedelta) -> None:
@@ -32,6 +34,7 @@ class Life:
         self._behind: list[Background] = []
         """What goes on in the background while it is open."""
         self._owner: asyncio.AbstractEventLoop | None = None
+        self._forks = ForkGuard(self)
         self._turning = asyncio.Lock()
         self._turns_on: asyncio.AbstractEventLoop | None = None
 
@@ -42,6 +45,7 @@ class Life:
     @property
     def engine(self) -> Engine:
         """The open engine, for questions that no store is asked."""
+        self._forks.check()
         if self._open is None:
             raise NotOpen("this memory")
         return self._open
@@ -56,14 +60,16 @@ class Life:
 
     async def open(self, *, reindex: bool = False) -> None:
         """Connect and begin upkeep. Opening twice is a no-op; a failed opening may be repeated, on any loop. `reindex`: as `Engine.open` has it."""
+        self._forks.check()
         async with self._own():
             self._own()  # a close on this loop may have let go of it while this waited
             if self._open is None:
                 try:
                     self._built = self._built or self._build()
                     await self._built.open(reindex=reindex)
+                    await self._built.store_notes.opened()
                 except BaseException:
-                    self._owner = None
+                    self._disown()
                     raise
                 self._open = self._built
                 engine, every = self._built, self._sweep_every
@@ -80,6 +86,7 @@ class Life:
 
         From another loop the owner is asked to, if it runs; where it has ended, each store is let go of as far as its connections allow it.
         """
+        self._forks.check()
         owner = self._owner
         if owner is None:
             return
@@ -98,9 +105,18 @@ class Life:
         if self._owner not in (None, running):
             raise self._elsewhere()
         self._owner = running
+        self._forks.acquire()
         if self._turns_on is not running:
             self._turning, self._turns_on = asyncio.Lock(), running
         return self._turning
+
+    def _disown(self) -> None:
+        self._owner = None
+        self._forks.release()
+
+    def check_process(self) -> None:
+        """Raise `ForkedProcess` in a forked child of the process that opened it."""
+        self._forks.check()
 
     async def _close(self) -> None:
         async with self._turning:
@@ -110,9 +126,14 @@ class Life:
                 for task in behind:
                     await task.stop()
                 if engine is not None:
+                    try:
+                        async with asyncio.timeout(PATIENCE):
+                            await engine.store_notes.closing()
+                    except Exception as error:  # noqa: BLE001 - a note is no reason not to close
+                        log.info("which stores hold something was not noted: %s", error)
                     await engine.close()
             finally:
-                self._owner = None
+                self._disown()
 
     async def _closed_by(self, owner: asyncio.AbstractEventLoop) -> None:
         closing = asyncio.wrap_future(asyncio.run_coroutine_threadsafe(self._close(), owner))
@@ -124,7 +145,8 @@ class Life:
 
     async def _abandon(self) -> None:
         """Let go of stores whose loop has ended. One that does not close so is built anew at the next opening."""
-        engine, self._open, self._behind, self._owner = self._open, None, [], None
+        engine, self._open, self._behind = self._open, None, []
+        self._disown()
         for store in engine.topology.stores if engine is not None else ():
             try:
                 async with asyncio.timeout(PATIENCE):

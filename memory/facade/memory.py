@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import timedelta
@@ -11,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal, Self, Unpack, overload
 from memory.domain import door
 from memory.domain.enriched import Enrichment, Written
 from memory.domain.entry import Entry, EntryDraft, EntryType, check_patch
-from memory.domain.errors import ConfigError, InvalidInput
+from memory.domain.errors import ConfigError, ForkedProcess, InvalidInput
 from memory.domain.scope import Scope
 from memory.domain.session import FoundMessages
 from memory.facade.access import BROWSE_LIMIT, MAX_QUERY_BYTES, RETRIEVE_LIMIT, SEARCH_LIMIT, Access
@@ -21,9 +22,11 @@ from memory.facade.artifacts import Artifacts
 from memory.facade.build import as_advisor, as_counter, as_embedder, as_gate, as_policy, as_reranker, build_engine, check_adapters
 from memory.facade.commands import Commands
 from memory.facade.config import MemoryConfig
+from memory.facade.contexts import AsyncContext
 from memory.facade.entries import Entries
 from memory.facade.life import Life
 from memory.facade.numbers import Numbers
+from memory.facade.places import on_the_default_file
 from memory.facade.relations import Relations
 from memory.facade.scratchpads import Scratchpads
 from memory.facade.session import Session
@@ -76,10 +79,12 @@ NOUNS = {
 }
 """What a memory has its less frequent calls under."""
 
+log = logging.getLogger(__name__)
+
 _UNSET: Any = object()
 
 
-class Memory:
+class Memory(AsyncContext):
     """One tenant's memory over the configured stores; with no configuration, over one SQLite file.
 
         async with Memory() as memory:
@@ -146,6 +151,8 @@ class Memory:
         decides = [as_policy(one) for one in policies if not isinstance(one, str)]
 
         def build() -> Engine:
+            if said := on_the_default_file(given):
+                log.log(logging.WARNING if len(given.stores_in_use()) > 1 else logging.INFO, "%s", said)
             return build_engine(
                 given,
                 embedder=embeds,
@@ -268,7 +275,11 @@ class Memory:
         return await self.open()
 
     async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        await self.close()
+        try:
+            await self.close()
+        except ForkedProcess:
+            if error is None:
+                raise  # otherwise a child that leaves the block by an error, such as SystemExit, ends by that error
 
     def __repr__(self) -> str:
         return f"<Memory tenant={self.tenant!r} {'open' if self._access.is_open else 'closed'}>"
@@ -293,6 +304,7 @@ class Memory:
         source: str | None = None,
         tags: Sequence[str] = (),
         metadata: Mapping[str, Any] | None = None,
+        confidence: float | None = None,
         created_at: Moment | None = None,
         expires_at: Moment | timedelta | None = None,
         conversation_id: str | None = None,
@@ -305,7 +317,7 @@ class Memory:
         key: str | None = None,
         revive: bool = False,
         consistency: Consistency | None = None,
-        supersedes: Sequence[str] = (),
+        supersedes: str | Sequence[str] = (),
         on_conflict: Literal["refuse", "update"] = "refuse",
         check: bool = False,
         decide: Decide | None = None,
@@ -320,9 +332,11 @@ class Memory:
         of something is remembered in one call, whether it was known before or not. The version before it is kept (`entries.history`); of writers at
         once each makes one, and what says the same already gets none. A key whose entry was deleted, or has expired, begins a new life; where it is
         retired that is a `Conflict`. A repeat that arrives late overwrites what was written meanwhile.
-        `supersedes` names entries, at most 32, in whose place this one stands: they are linked to it (`supersedes`), and their validity ends when
-        this one's begins. All must be active, else nothing is written; one that is retired meanwhile is a `Conflict`. It is one transaction where a
-        store has those and holds them all; else the entry is written first, and the rest follows, by a sweep if not at once (D107, D111).
+        `confidence` is a number from 0 to 1, for promotion rules with `min_confidence`. It is stored in `metadata["confidence"]`.
+        `supersedes` names an entry, or up to 32, in whose place this one stands: they are linked to it (`supersedes`), and their validity
+        ends when this one's begins. All must be active, else nothing is written; one that is retired meanwhile is a `Conflict`. It is one
+        transaction where a store has those and holds them all; else the entry is written first, and the rest follows, by a sweep if not at
+        once (D107, D111).
         With `check=True` active entries of the scope and type are looked for that may say the same or contradict it, near in words and in meaning.
         What is found is offered to `decide(draft, entries)`, which answers `"keep"`, `"supersede"` or a `Verdict` ("merge" has a content, `ids` name
         some of them). Unless it says otherwise, and where it fails, takes longer than `durations.advice` or answers nonsense, all of them stand.
@@ -332,7 +346,7 @@ class Memory:
         Unless told, both are as configured (`[enrichment]`). It is done behind the write and never in its way: what fails is tried again, and in the
         end `enrichment` says why not. Without an advisor nothing is done (D101); with `supersedes` or `check` nothing is superseded besides (D108).
         `created_at` sets creation, update and the start of validity together (D9). An entry past `expires_at`, a moment or
-        a `timedelta` from the write on, is hidden, not deleted (A36).
+        a `timedelta` from the write on, is hidden at once. A sweep deletes it 24 hours later (`durations.expired_grace`; zero keeps it for ever).
         Of what was said in a conversation `conversation_id`, `number_in_conversation` and `speaker` say where and by whom; `content` is the
         speaker's own words, without the name. What was said just before and after helps to find them. What says its number, or its speaker, may have
         been said elsewhere; a `conversation_id` alone pins the entry to a session, which must be there, else nothing is written (D7).
@@ -354,6 +368,7 @@ class Memory:
             source=source,
             tags=tags,
             metadata=metadata,
+            confidence=confidence,
             created_at=created_at,
             expires_at=expires_at,
             conversation_id=conversation_id,
@@ -493,6 +508,7 @@ class Memory:
         With `include_narrower`, a user's entries come with those of the one session named (A38-A41).
         The list's `cursor`, None at the end, asks the same question for what follows: whatever is written meanwhile, no entry is lost or comes twice
         (D52). Its `degraded` names tiers that could not be read: what they hold is on no later page either, so ask for the page again.
+        Raises `StoreUnavailable` if no store that was asked answered.
         Stores have no index of metadata: entries are read until enough are found.
         """
         asked = self._access.asked(
@@ -538,6 +554,7 @@ class Memory:
         entries changed at one moment (D52). What is edited meanwhile comes to stand at the beginning: it is shown once at most. To move to another
         tier is no change, and neither is to be read.
         `degraded` names tiers that could not be read: what they hold is on no later page either, so ask for the page again.
+        Raises `StoreUnavailable` if no store that was asked answered.
         """
         asked = self._access.asked(
             scope,
@@ -609,6 +626,7 @@ class Memory:
         The query is plain text, never syntax (D62). A blank one browses by the last change: `types` and `tags` filter there, with `conversation_id`
         what is pinned to it or to none is shown, and nothing is scored (D47, D51, D54). With `explain` every hit says how it came to its place, and
         the result's `left_out` what was found and is not shown. Its `degraded` names tiers that could not be searched.
+        Raises `StoreUnavailable` if no store that was asked answered.
 
         With `expand` the advisor is asked for two paraphrases, which are searched for too; with `rerank` the reranker, or where there is none the
         advisor, reads the best 25 or more and puts them in order, and with `rerank="two-stage"` the advisor then looks closer at the best eight. An
@@ -716,7 +734,9 @@ class Memory:
     ) -> Entry:
         """Make one entry of several of one scope: `callback` gets copies of them and returns (or awaits) the text.
 
-        Tags are united unless given, metadata merged with the first seen winning. Raises `CompactionError`; then nothing has changed.
+        Tags are united unless given, metadata merged with the first seen winning. If these are beyond the limits of an entry (32 tags, 64 KiB),
+        `CompactionError` is raised before the callback is called, unless `tags` or `metadata` is given: such `metadata` is then taken alone.
+        Raises `CompactionError`; then nothing has changed.
         `consistency` is that of `write`, but that with `delete_sources` all is waited for.
         """
         patch = check_patch({n: v for n, v in (("tags", tags), ("metadata", metadata)) if v is not None})

@@ -251,6 +251,7 @@ async def examine(
             try:
                 engine.topology.settle()
                 set_back = list((await engine.setbacks.look(absent)).values())
+                problems += await engine.store_notes.look(absent)
                 if not absent:
                     await engine.meaning.check()
                     if audited or repair:

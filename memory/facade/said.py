@@ -8,14 +8,17 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from hashlib import blake2b
+from itertools import groupby
 from typing import IO, Any
 
+from memory.domain.door import named_moment
 from memory.domain.errors import InvalidInput
 from memory.domain.message import SYSTEM, Message, Role
 from memory.domain.session import HistoryItem
 from memory.domain.shapes import given_as, messages_of
-from memory.domain.shown import Shown
+from memory.domain.shown import Shown, as_json
 from memory.facade.memory import Memory
 from memory.facade.session import Session
 from memory.facade.transfer import BadLine, objects
@@ -24,6 +27,10 @@ BATCH = 200
 """Messages that are written together."""
 DERIVED = "file:"
 """How an id begins that derives from what a file says."""
+
+
+_IN_IDS = ("at", "time", None)
+"""Names of moments that count twice in a derived id. Files that were imported before there were others keep their ids."""
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -47,7 +54,8 @@ def read_messages(stream: IO[bytes], name: str) -> list[Message]:
         except InvalidInput as exc:
             raise BadLine(name, line, str(exc)) from None
         for message in messages:
-            said.update(message.model_dump_json(exclude_defaults=True).encode())
+            moment_in_id = {"at"} if named_moment(one) not in _IN_IDS else None
+            said.update(message.model_dump_json(exclude_defaults=True, exclude=moment_in_id).encode())
             message.id = DERIVED + said.hexdigest() if message.id in (None, SYSTEM) else message.id
             if found.setdefault(str(message.id), message) != message:
                 raise BadLine(name, line, f"id: '{message.id}' already stands above with other content")
@@ -84,13 +92,29 @@ async def all_said(session: Session) -> AsyncIterator[HistoryItem]:
 
 
 async def carry_out(session: Session, shape: str) -> list[dict[str, Any]]:
-    """Every message of the session in this shape. Anthropic's list begins with the system's text, as a message of its own."""
-    messages = [_as_given(item.message) async for item in all_said(session)]
+    """Every message of the session in this shape. Anthropic's list begins with the system's text, as a message of its own.
+
+    Each message has its moment under `at`, unless it came from a file that does not tell it. Where a shape joins several
+    messages, only those of one moment are joined.
+    """
+    messages = [_as_given(item) async for item in all_said(session)]
     leads = [message for message in messages if message.role is Role.SYSTEM] if shape == "anthropic" else []
-    return [*given_as(leads, "plain"), *given_as(messages, shape)]
+    found = given_as(leads, "plain")
+    for _, told in groupby(messages, key=lambda message: message.at if shape == "anthropic" else id(message)):
+        together = list(told)
+        found += [_with_moment(one, together[0].at) for one in given_as(together, shape)]
+    return list(as_json(found))
 
 
-def _as_given(message: Message) -> Message:
-    """Without an id that it was given on the way in."""
-    named = message.id is not None and (message.id.startswith(DERIVED) or message.id == SYSTEM)
-    return message.model_copy(update={"id": None}) if named else message
+def _as_given(item: HistoryItem) -> Message:
+    """The message with its moment, and without an id that it was given on the way in."""
+    message = item.message
+    if message.id is not None and (message.id.startswith(DERIVED) or message.id == SYSTEM):
+        return message.model_copy(update={"id": None})
+    return message if message.at is not None else message.model_copy(update={"at": item.created_at})
+
+
+def _with_moment(given: dict[str, Any], moment: datetime | None) -> dict[str, Any]:
+    data = given.get("data")
+    told = named_moment(given) or (named_moment(data) if isinstance(data, dict) else None)
+    return given if moment is None or told is not None else given | {"at": moment}

@@ -13,7 +13,7 @@ from memory.domain.errors import InvalidInput
 from memory.domain.message import Message, Role
 from memory.domain.scope import Scope
 from memory.domain.session import Compaction, Context, FoundMessages, HistoryPage, SessionInfo
-from memory.domain.shapes import messages_of
+from memory.domain.shapes import messages_of, messages_of_each
 from memory.facade.access import MAX_QUERY_BYTES, SEARCH_LIMIT, Access
 from memory.facade.arguments import changes_of, flag, function
 from memory.facade.recalling import found_for, room_for, with_recalled
@@ -101,13 +101,16 @@ class Session:
         this process appends nothing else to the session in between, and what is given is kept together (one message; several where the store is
         `atomic`); else it is said twice. With `in_history=False` a message is in the window only (B24).
 
+        Values beside what a model is sent, such as parsed output, artifacts and metadata, may be datetimes, dates, UUIDs, decimals,
+        enums, dataclasses and pydantic models, and are stored as JSON. For any other value a placeholder with the type's name is
+        stored; `placeholders` of a returned message lists their paths.
+
         Texts of more than 64 KiB count in a quota of `artifact_bytes`: beyond it `QuotaExceeded` is raised, and none of the new messages is stored.
         What replaces what a message said counts too, and is not refused.
         """
-        given = [message] if not isinstance(message, list | tuple) else list(message)
-        if len(given) > MOST_AT_ONCE:
+        if isinstance(message, list | tuple) and len(message) > MOST_AT_ONCE:
             raise InvalidInput("message", f"at most {MOST_AT_ONCE} at once")
-        messages = [said for one in given for said in messages_of(one)]
+        messages = messages_of_each(message) if isinstance(message, list | tuple) else messages_of(message)
         return await (await self._conversation()).append(messages, in_history=bool(in_history))
 
     async def update(self, message_id: str, **changes: Any) -> Message:
@@ -127,7 +130,8 @@ class Session:
         async def begin(name: str) -> Streamed:
             return Streamed(await self._conversation(), self._access.engine.placement, speaks, name)
 
-        return MessageStream(begin, token_hex(16) if message_id is None else door.identifier("message_id", message_id))
+        name = token_hex(16) if message_id is None else door.identifier("message_id", message_id)
+        return MessageStream(begin, name, self._access.check_process)
 
     async def exclude(self, message_id: str, reason: str = "manual") -> bool:
         """Take a message out of the window; the history keeps it and says why (B27, B28). False where it is not there, or is the system message."""
@@ -164,7 +168,7 @@ class Session:
         without goes onward (`Memory`, `onward`), a message that was edited without its id too; to take one out for good, `exclude` or `erase` it. It
         is several writes, what is new first: cut off half-way it leaves what is new behind what was there, and the same list again ends it.
         """
-        said = [one for each in door.sequence("messages", messages) for one in messages_of(each)]
+        said = messages_of_each(door.sequence("messages", messages), "messages")
         return await (await self._conversation()).replace(said)
 
     async def checkpoint(self, name: str | None = None) -> Checkpoint:
@@ -204,6 +208,7 @@ class Session:
         layered: bool = False,
         recall: str | None = None,
         min_relevance: float | None = None,
+        start: Literal["any", "user"] | None = None,
     ) -> Context:
         """What a model is to be sent, within a budget of tokens: the system message, the newest summary, then the newest messages that fit.
 
@@ -216,6 +221,13 @@ class Session:
         of its user, comes as one message before the last one of the user, and takes a quarter of the budget at most.
         `min_relevance`, from 0 to 1, leaves out what answers `recall` less well.
 
+        A call that was never answered is followed by a result that says so (`TOOL_CALL_INTERRUPTED`), in this answer only, since
+        providers refuse a call without one. `interrupted` lists these calls, and `mend_tool_calls` stores such results.
+
+        With a budget, and without `last`, the context starts at a message of the user, after system messages and summaries:
+        several providers refuse another first message. Older messages are left out for that. Where no message of the user
+        fits, it starts with any. Pass `start="any"` to start wherever the budget cuts, `start="user"` for the other reads.
+
         While the store of the session does not answer, this is what the process saw of it within the last minute, where it remembers all that is
         shown: `degraded` says so. Else `StoreUnavailable` is raised.
         """
@@ -225,7 +237,10 @@ class Session:
         if isinstance(slack, bool) or not isinstance(slack, int | float) or not 0 <= slack < 1:
             raise InvalidInput("slack", "must be a share of the budget: 0 or more, and below 1")
         door.one_of("by", by, ("blocks", "turns"))
-        asked, schemas = ContextAsked(budget, last, by, slack, flag("layered", layered)), _schemas(tools)
+        begins: Any = "user" if budget is not None and last is None else "any"
+        if start is not None:
+            begins = door.one_of("start", start, ("any", "user"))
+        asked, schemas = ContextAsked(budget, last, by, slack, flag("layered", layered), begins, completes=True), _schemas(tools)
         question = None if recall is None else door.text("recall", recall, max_bytes=MAX_QUERY_BYTES)
         least = least_relevance(min_relevance)
         if question is None and least is not None:
@@ -239,6 +254,10 @@ class Session:
             asked = replace(asked, budget=max(0, budget - room_for(recalled, budget, steady=slack > 0)))
         context = await conversation.context(asked, tools=schemas)
         return with_recalled(context, recalled, budget)
+
+    async def _stored_window(self) -> Context:
+        """The window as it is stored: calls without a result get no stand-in."""
+        return await (await self._conversation()).context()
 
     async def history(
         self,
@@ -311,12 +330,24 @@ class Session:
     async def compact_if_needed(
         self, policy: WindowPolicy | CompactingSettings, summarise: Summarise = summary_of, *, tools: Sequence[Mapping[str, Any]] = ()
     ) -> Compaction | None:
-        """Compact before a model is asked, where the policy says that it is time: appending never does (B43, B44). None where it is not.
+        """Compact the window before a model is asked, if the policy says so.
 
-        By tokens, what the `tools` (their schemas) take among them: `Threshold(max_tokens)`; by `MessageThreshold(most)` or `TurnThreshold(most)`.
-        The last user message stays, with all that is behind it (B46). With `CompactingSettings` duplicates go first, then what matters least, then
-        the older part becomes a summary (A121): what goes without one leaves the window with that step as its reason, and goes onward too. Without
-        `summarise` the summary is made of first sentences, by no model.
+        Appending never compacts (B43, B44). A policy counts tokens with those of the `tools`
+        (`Threshold(max_tokens)`), messages (`MessageThreshold(most)`) or turns (`TurnThreshold(most)`).
+        The last user message stays (B46); by messages and turns, all that follows it stays too.
+
+        With `CompactingSettings`, duplicates go first, then the least important messages; then the
+        older part becomes a summary (A121). Messages that go without a summary leave the window with
+        that step as the reason, and move to the next tier too.
+
+        Args:
+            policy: When to compact, and how far.
+            summarise: Makes the summary of the messages that leave. By default it takes their first
+                sentences, without a model.
+            tools: The schemas of the tools that the model is sent.
+
+        Returns:
+            The compaction, or None if there was none.
         """
         if not isinstance(policy, Threshold | MessageThreshold | TurnThreshold | CompactingSettings):
             raise InvalidInput("policy", f"must be a Threshold, MessageThreshold, TurnThreshold or CompactingSettings, not {type(policy).__name__}")

@@ -8,8 +8,9 @@ from typing import Any, Literal
 
 from memory.domain import door
 from memory.domain.entry import check_expiry, check_title
+from memory.domain.errors import InvalidInput
 from memory.domain.message import Message, Role
-from memory.domain.scope import Scope
+from memory.domain.scope import Scope, is_scope_text
 from memory.domain.session import STATUSES, SessionInfo, SessionPage
 from memory.domain.task import RunPage
 from memory.facade.access import Access, Scopes
@@ -172,8 +173,17 @@ class Sessions:
         return await self._access.engine.end_session(self._access.tenant, Scope.session(session_id), owing=())
 
     async def delete(self, session_id: str) -> bool:
-        """Erase a session with everything said in it, the entries of its scope, and those that `onward` made of it; false where there was none."""
-        return await self._access.engine.conversations.sessions.delete(self._access.tenant, door.identifier("session_id", session_id))
+        """Erase a session with everything said in it, the entries of its scope, and those that `onward` made of it; false where there was none.
+
+        Raises:
+            InvalidInput: There is no such session, and the id is the text of a scope, such as
+                `"session:s1"`: the id alone, `"s1"`, was meant.
+        """
+        named = door.identifier("session_id", session_id)
+        deleted = await self._access.engine.conversations.sessions.delete(self._access.tenant, named)
+        if not deleted and is_scope_text(named):
+            raise InvalidInput("session_id", f"there is no session {named[:80]!r}: pass the id alone, {named.partition(':')[2][:80]!r}")
+        return deleted
 
 
 def draft_of(

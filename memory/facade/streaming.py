@@ -11,6 +11,7 @@ from memory.domain import door
 from memory.domain.errors import InvalidInput, MemoryTiersError
 from memory.domain.message import Message
 from memory.facade.arguments import changes_of
+from memory.facade.contexts import AsyncContext
 from memory.orchestrator.conversations.streaming import Streamed
 
 log = logging.getLogger(__name__)
@@ -19,7 +20,7 @@ INTERRUPTED = "interrupted"
 """The `finish_reason` of a message whose writer ended with an error."""
 
 
-class MessageStream:
+class MessageStream(AsyncContext):
     """A message that is being said, such as a model's answer:
 
         async with session.stream() as out:
@@ -31,8 +32,9 @@ class MessageStream:
     came, with the `finish_reason` 'interrupted'. Where nothing was written there is no message.
     """
 
-    def __init__(self, begin: Callable[[str], Awaitable[Streamed]], message_id: str) -> None:
+    def __init__(self, begin: Callable[[str], Awaitable[Streamed]], message_id: str, check_process: Callable[[], None]) -> None:
         self._begin = begin
+        self._check_process = check_process
         self._id = message_id
         self._streamed: Streamed | None = None
         self._room = door.MAX_MESSAGE_BYTES
@@ -92,6 +94,7 @@ class MessageStream:
         return self._room < door.MAX_MESSAGE_BYTES
 
     def _opened(self) -> Streamed:
+        self._check_process()
         if self._streamed is None:
             raise InvalidInput("stream", "is not open; use it as `async with session.stream() as out`")
         return self._streamed

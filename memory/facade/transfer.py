@@ -4,7 +4,8 @@ A file holds one JSON object a line (JSON Lines) or one JSON array of objects, i
 
     {"role": "user", "content": "...", "time": "2026-01-31T09:30:00Z", "id": "m1"}
 
-`role` and `content` are required. `time` (or `timestamp`, `created_at`) becomes the entry's creation time; `id` its key, so that importing again
+`role` and `content` are required. The first of `at`, `time`, `timestamp`, `created_at`, `createdAt`, `create_time`, `ts` and
+`date` becomes the entry's creation time: ISO 8601 with a zone, or seconds since 1970, above 10^12 milliseconds; `id` its key, so that importing again
 writes nothing twice; without an `id` the key is the file's name and the message's position. `tags`, `metadata`, `type`, `title`, `source`
 and `expires_at` are the entry's own. The role and every field not named here are kept in the entry's metadata: nothing is dropped.
 
@@ -70,7 +71,6 @@ OF_SESSIONS = frozenset({MESSAGES, ARTIFACTS})
 
 _READ = {FORMAT: 2, "memory-entry/1": 1, VERSION_FORMAT: 1, RELATION_FORMAT: 1, SCRATCHPAD_FORMAT: 1, RECORD_FORMAT: 2, "memory-record/1": 1}
 _READ |= {ARTIFACT_FORMAT: 1, CHUNK_FORMAT: 1}
-_TIMES = ("time", "timestamp", "created_at")
 _OWN = ("tags", "type", "title", "source", "expires_at")
 _CONVERSATION = ("conversation_id", "session_id")
 _SPEAKER = ("speaker", "name")
@@ -508,10 +508,9 @@ def _named(value: object, field: str) -> str | None:
 
 
 def _time(fields: dict[str, Any]) -> Any:
-    given = [name for name in _TIMES if name in fields]
-    if len(given) > 1:
-        raise InvalidInput(given[0], f"and {given[1]} are two names for the same thing; keep one")
-    return None if not given or (value := fields.pop(given[0])) is None else door.time(given[0], value)
+    """The moment under the first name that has one. What stands under the others is kept as any other field is."""
+    named = door.named_moment(fields)
+    return None if named is None else door.time(named, fields.pop(named))
 
 
 def _metadata(own: object, kept: dict[str, Any]) -> dict[str, Any]:

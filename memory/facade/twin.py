@@ -12,20 +12,33 @@ import functools
 import inspect
 import threading
 from collections.abc import AsyncGenerator, Callable, Coroutine, Iterator
-from typing import Any, ClassVar, Never
+from typing import Any, ClassVar, Never, NoReturn
+
+from memory.domain.errors import ForkedProcess
+from memory.ports.forks import ForkGuard
 
 
 class Loop:
-    """An event loop in a daemon thread, started at the first call."""
+    """An event loop in a daemon thread, started at the first call. A forked child of that process cannot use it: its calls raise `ForkedProcess`."""
 
     def __init__(self) -> None:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
         self._starting = threading.Lock()
+        self._forks = ForkGuard(self)
+
+    @property
+    def inherited(self) -> bool:
+        """Whether this process inherited the running loop through `fork`."""
+        return self._forks.inherited
 
     def run(self, call: Coroutine[Any, Any, Any]) -> Any:
         """The call's result; a KeyboardInterrupt while waiting cancels it."""
-        loop = self._running()
+        try:
+            loop = self._running()
+        except ForkedProcess:
+            call.close()
+            raise
         if threading.current_thread() is self._thread:
             call.close()
             raise RuntimeError("a blocking memory was called from inside one of its own callbacks; use the async Memory there")
@@ -38,16 +51,20 @@ class Loop:
 
     def stop(self) -> None:
         """End the thread; the next call starts another."""
+        self._forks.check()
         with self._starting:
             loop, thread, self._loop, self._thread = self._loop, self._thread, None, None
         if loop is not None and thread is not None:
             loop.call_soon_threadsafe(loop.stop)
             thread.join()
             loop.close()
+        self._forks.release()
 
     def _running(self) -> asyncio.AbstractEventLoop:
+        self._forks.check()
         with self._starting:
             if self._loop is None:
+                self._forks.acquire()
                 self._loop = asyncio.new_event_loop()
                 self._thread = threading.Thread(target=self._loop.run_forever, name="blocking-memory", daemon=True)
                 self._thread.start()
@@ -66,6 +83,17 @@ class Twin:
         if name.startswith("_"):
             raise AttributeError(name)
         return self._handed_out(getattr(self._original, name))
+
+    async def __aenter__(self) -> NoReturn:
+        """Refuse `async with`.
+
+        Raises:
+            TypeError: Always; it says what to use instead.
+        """
+        raise TypeError(f"{type(self).__name__} blocks: use `with`, or {self.__wrapped__.__name__} in async code")
+
+    async def __aexit__(self, *_: object) -> None:
+        """Is never reached. Python looks it up before it enters."""
 
     def __repr__(self) -> str:
         return repr(self._original).replace(type(self._original).__name__, type(self).__name__, 1)
@@ -142,6 +170,8 @@ def _method(name: str, method: Callable[..., Any]) -> Callable[..., Any]:
 
     @functools.wraps(method)
     def call(self: Twin, *args: Any, **kwargs: Any) -> Any:
+        if name == "__aexit__" and self._loop.inherited and args[0] is not None:
+            return None  # a child that leaves the block by an error, such as SystemExit, ends by that error
         given = [_spoken_for(self, value) for value in args]
         made = getattr(self._original, name)(*given, **{name: _spoken_for(self, value) for name, value in kwargs.items()})
         if inspect.isasyncgen(made):

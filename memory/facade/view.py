@@ -9,8 +9,10 @@ from typing import Any, Literal, Unpack, overload
 from memory.domain.enriched import Written
 from memory.domain.entry import Entry, EntryDraft, EntryType
 from memory.domain.scope import Scope
+from memory.domain.session import ErasedScope
 from memory.facade.access import BROWSE_LIMIT, RETRIEVE_LIMIT, Access
-from memory.facade.arguments import Moment
+from memory.facade.arguments import Moment, flag
+from memory.facade.forgetting import erase_scope
 from memory.facade.wanted import Only, SearchOptions, preferences
 from memory.facade.written import HowWritten, WriteOptions
 from memory.orchestrator.browsing import Retrieved
@@ -43,6 +45,7 @@ class ScopedMemory:
         source: str | None = None,
         tags: Sequence[str] = (),
         metadata: Mapping[str, Any] | None = None,
+        confidence: float | None = None,
         created_at: Moment | None = None,
         expires_at: Moment | timedelta | None = None,
         conversation_id: str | None = None,
@@ -55,7 +58,7 @@ class ScopedMemory:
         key: str | None = None,
         revive: bool = False,
         consistency: Consistency | None = None,
-        supersedes: Sequence[str] = (),
+        supersedes: str | Sequence[str] = (),
         on_conflict: Literal["refuse", "update"] = "refuse",
         check: bool = False,
         decide: Decide | None = None,
@@ -71,6 +74,7 @@ class ScopedMemory:
             source=source,
             tags=tags,
             metadata=metadata,
+            confidence=confidence,
             created_at=created_at,
             expires_at=expires_at,
             conversation_id=conversation_id,
@@ -224,6 +228,6 @@ class ScopedMemory:
             messages=messages,
         )
 
-    async def erase(self) -> int:
+    async def erase(self, *, dry_run: bool = False) -> ErasedScope:
         """Erase every entry of the scope; how many there were. See `Admin.erase`."""
-        return await self._access.engine.erasure.erase_scope(self._access.tenant, self._scope)
+        return await erase_scope(self._access.engine, self._access.tenant, self._scope, dry_run=flag("dry_run", dry_run))

@@ -8,6 +8,7 @@ import random
 from collections.abc import Callable
 from datetime import timedelta
 
+from memory.domain.errors import ForkedProcess
 from memory.facade.memory import Memory
 from memory.orchestrator.allowance import Allowance
 from memory.orchestrator.maintenance import SweepReport
@@ -60,6 +61,8 @@ class Worker:
     async def _round(self) -> SweepReport | None:
         try:
             report = await self._memory._engine.maintain(self._allowance)
+        except ForkedProcess:
+            raise
         except Exception as error:  # noqa: BLE001 - the next round tries again, whatever it was
             log.warning("maintenance failed and is tried again: %s", error)
             return None

@@ -21,7 +21,7 @@ class HowWritten(TypedDict, total=False):
 
     revive: bool
     consistency: Consistency | None
-    supersedes: Sequence[str]
+    supersedes: str | Sequence[str]
     on_conflict: OnConflict
     check: bool
     decide: Decide | None
@@ -37,6 +37,7 @@ class WriteOptions(HowWritten, total=False):
     source: str | None
     tags: Sequence[str]
     metadata: Mapping[str, Any] | None
+    confidence: float | None
     artifact_id: str | None
     created_at: Moment | None
     expires_at: Moment | timedelta | None

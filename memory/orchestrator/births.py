@@ -19,6 +19,7 @@ from memory.orchestrator.outbox import Pending, owed_by_writing
 from memory.orchestrator.past import BORN_IN, kept_versions
 from memory.orchestrator.placement import Located, Placement, refused
 from memory.orchestrator.quotas import Newcomer, Quotas
+from memory.orchestrator.sources import CONFIRMS, learnt_from, with_sources
 from memory.orchestrator.trust import Trust
 from memory.orchestrator.turns import Patience
 from memory.orchestrator.versions import version_at
@@ -120,7 +121,7 @@ class Births:
         """Give them their vectors, and what they owe besides their own steps."""
         records = await self._meaning.embedded([one.record for one in newborn])
         for one, record in zip(newborn, records, strict=True):
-            one.record = replace(record, owed=owed_by_writing(self._placement, ENTRIES, record, one.store))
+            one.record = replace(record, owed=(*one.steps, *owed_by_writing(self._placement, ENTRIES, record, one.store)))
 
     def _newcomer(self, tenant: str, draft: EntryDraft) -> Newcomer:
         one = self.newborn(tenant, draft)
@@ -133,7 +134,11 @@ class Births:
         store = self._placement.topology.home(routed.tier)
         record_id = ids.keyed_id(tenant, scope, draft.key) if draft.key else self._placement.new_id(tenant, scope)
         digest = request_digest(asked or draft, supersedes) if draft.key else None
-        record = record_of(draft, key=Key(tenant, record_id), version=version_at(now), now=now, tier=routed.tier, digest=digest)
+        key, sequence = Key(tenant, record_id), self._placement.next_sequence()
+        record = record_of(draft, key=key, version=version_at(now), now=now, tier=routed.tier, sequence=sequence, digest=digest)
+        learnt = learnt_from(self._placement, tenant)
+        if learnt is not None:
+            return Newborn(draft, with_sources(record, [learnt]), store, CONFIRMS)
         return Newborn(draft, record, store)
 
     async def _look_for_repeats(self, newborn: Sequence[Newborn], revive: bool) -> None:

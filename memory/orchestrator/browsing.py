@@ -13,11 +13,11 @@ from datetime import datetime
 from typing import Any, ClassVar, TypeVar
 
 from memory.domain.entry import Entry
-from memory.domain.errors import StoreError, StoreTimeout
+from memory.domain.errors import StoreError, StoreTimeout, StoreUnavailable
 from memory.domain.scope import Scope
 from memory.domain.shown import Answer
 from memory.domain.time import micros
-from memory.orchestrator.collections import ENTRIES, ENTRY_VERSIONS
+from memory.orchestrator.collections import ENTRIES, ENTRY_VERSIONS, SEQUENCE
 from memory.orchestrator.distrusts import visible
 from memory.orchestrator.entry_records import entry_of
 from memory.orchestrator.past import entry_id, on_their_way, still_living
@@ -30,14 +30,16 @@ from memory.policies.routing import TIERS
 from memory.policies.visibility import accepting, filter_of, is_current, is_expired, notes, was_stored
 from memory.ports.collections import Collection
 from memory.ports.pace import paced
-from memory.ports.query import Head, Order, Query, Tenant, encode_cursor, within
-from memory.ports.record import Key, Mark, Partition, Record, Role
+from memory.ports.query import Eq, Filter, Head, Order, Query, Tenant, all_of, encode_cursor, within
+from memory.ports.record import FieldValue, Key, Mark, Partition, Record, Role
 from memory.ports.store import Store
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")
 
 BROWSED = frozenset({Role.HOME, Role.ARRIVING})
+_FIRST_ID, _LAST_ID = "00000000-0000-8000-8000-000000000000", "ffffffff-ffff-8fff-bfff-ffffffffffff"
+"""Ids before and behind all others."""
 
 
 @dataclass(slots=True)
@@ -51,6 +53,10 @@ class Lacking:
     """The ids of what the recall gate did not let out."""
     chosen_from: dict[Store, datetime] = field(default_factory=dict)
     """When that was, of stores that were not asked by meaning (see `retrieval.forms`)."""
+    answering: set[Store] = field(default_factory=set)
+    """Stores whose last counted call succeeded."""
+    failures: dict[Store, StoreError] = field(default_factory=dict)
+    """Stores whose last counted call failed, and how."""
 
     def say(self, note: str) -> None:
         self.notes[note] = None
@@ -59,18 +65,48 @@ class Lacking:
         """What was chosen for this store had been read then."""
         self.chosen_from[store] = min(read, self.chosen_from.get(store, read))
 
-    async def answered(self, placement: Placement, store: Store, call: Coroutine[Any, Any, T]) -> T | None:
-        """The call's answer within the deadline; None where the store failed, which is then named. One that did not answer is not asked again."""
+    async def answered(self, placement: Placement, store: Store, call: Coroutine[Any, Any, T], *, shows: bool = True) -> T | None:
+        """The call's answer within the deadline; None where the store failed, which is then named.
+
+        A store that did not answer in time is not asked again. Pass `shows=False` if the
+        answer cannot be shown without another call: it does not count as an answer.
+        """
         if store in self.silent:
             call.close()
+            if shows:
+                self._failed(store, StoreTimeout(store.name, "it did not answer in time"))
             return None
         answer = await placement.answer(store, call)
         if isinstance(answer, StoreError):
             self.say(str(answer))
             if isinstance(answer, StoreTimeout):
                 self.silent.add(store)
+            if shows:
+                self._failed(store, answer)
             return None
+        if shows:
+            self.answering.add(store)
+            self.failures.pop(store, None)
         return answer
+
+    def _failed(self, store: Store, error: StoreError) -> None:
+        self.answering.discard(store)
+        self.failures.setdefault(store, error)
+
+    def require_answer(self) -> None:
+        """Raise if every store that was asked failed: an empty answer would look like knowledge.
+
+        Raises:
+            StoreUnavailable: No asked store answered. With one asked store its own error.
+        """
+        if not self.failures or self.answering:
+            return
+        first, *others = self.failures.values()
+        if not others:
+            raise first
+        names = ", ".join(error.store for error in self.failures.values())
+        problems = "; ".join(str(error) for error in self.failures.values())
+        raise StoreUnavailable(names, f"no store that could hold an answer answered: {problems}") from first
 
 
 class Retrieved(Answer[Entry]):
@@ -96,23 +132,43 @@ class Browsing:
         self.trust = trust
 
     async def browse(self, asked: Asked) -> Retrieved:
-        """The newest (or oldest) entries along a moment, ties by id in the same direction (A32), of those behind `asked.after`."""
+        """The newest (or oldest) entries along a moment, of those behind `asked.after`. Ties follow the order in which entries were
+        written, in the same direction (A32); older entries have no sequence and come first, by id."""
         lacking, found = Lacking(), dict[str, Record]()
         asked = await self.trusted(asked, lacking)
         for store, collection in self.sources(asked):
             _add(found, await self.guarded(store, lacking, self._gather(store, collection, asked, lacking)) or (), asked)
         ordered = sorted(found.values(), key=lambda record: _place(record, asked), reverse=asked.order == "newest")
         shown = ordered[: asked.limit]
+        if not shown:
+            lacking.require_answer()
         cursor = cursor_behind(asked, *_place(shown[-1], asked)) if len(ordered) > len(shown) else None
         return Retrieved([entry_of(r) async for r in paced(shown)], lacking.notes, cursor, len(lacking.withheld))
 
     async def _gather(self, store: Store, collection: Collection, asked: Asked, lacking: Lacking) -> list[Record]:
         """Enough of one store's records, and one more that tells whether others follow.
 
+        A store brings records by their moment. Those of one moment are asked for by their sequence where a page begins or ends
+        among them.
+        """
+        kept = dict[str, Record]()
+        owed = await self.owed_past(store, collection, asked, lacking)
+        if asked.after is not None:
+            await self._read(store, self._of_one_moment(collection, asked, asked.after[0]), asked, lacking, kept)
+        if len(kept) <= asked.limit and await self._read(store, self._query(collection, asked), asked, lacking, kept):
+            moments = [_place(row, asked)[0] for row in kept.values()]
+            last = max(moments) if asked.order == "oldest" else min(moments)
+            if sum(moment != last for moment in moments) < asked.limit:
+                kept = {name: row for name, row in kept.items() if _place(row, asked)[0] != last}
+                await self._read(store, self._of_one_moment(collection, asked, last), asked, lacking, kept)
+        return [*owed, *kept.values()]
+
+    async def _read(self, store: Store, query: Query, asked: Asked, lacking: Lacking, kept: dict[str, Record]) -> bool:
+        """Read until there is more than is asked for; whether others follow.
+
         Passed over are arriving copies and past versions that do not count, and what has other metadata.
         """
-        query, kept = self._query(collection, asked), dict[str, Record]()
-        owed = await self.owed_past(store, collection, asked, lacking)
+        collection = query.collection
         while True:
             with step("browse"):
                 page = await store.query(query)
@@ -121,16 +177,28 @@ class Browsing:
             known = await self.known([row for row in rows if notes(row, asked.metadata)], asked, lacking)
             _add(kept, await self.let_out(known, lacking), asked)
             if page.cursor is None or len(kept) > asked.limit:
-                return [*owed, *kept.values()]
+                return page.cursor is not None
             query = replace(query, cursor=page.cursor)
 
     def _query(self, collection: Collection, asked: Asked) -> Query:
-        """What one store is asked for. Kept versions come in the order of their entries; where metadata tell, many are read at once."""
-        fields = (asked.along, "entry_id") if collection.field("entry_id") else (asked.along,)
+        """What one store is asked for behind the moment at which the page before ended."""
+        end = _FIRST_ID if asked.order == "newest" else _LAST_ID
+        return self._ordered(collection, asked, asked.along, None, None if asked.after is None else (asked.after[0], end))
+
+    def _of_one_moment(self, collection: Collection, asked: Asked, moment: datetime) -> Query:
+        """What one store is asked for of the entries of one moment."""
+        behind = None
+        if asked.after is not None and asked.after[0] == moment:
+            behind = (None if asked.after[1] < 0 else asked.after[1], asked.after[2])
+        return self._ordered(collection, asked, SEQUENCE, Eq(asked.along, moment), behind)
+
+    def _ordered(self, collection: Collection, asked: Asked, by: str, which: Filter | None, behind: tuple[FieldValue, str] | None) -> Query:
+        """Kept versions come in the order of their entries; where metadata tell, many are read at once."""
+        fields = (by, "entry_id") if collection.field("entry_id") else (by,)
         order = tuple(Order(field, descending=asked.order == "newest") for field in fields)
         limit = max(asked.limit + 1, self._placement.settings.page if asked.metadata else 0)
-        cursor = None if asked.after is None else encode_cursor(asked.after[: len(fields)], asked.after[1])
-        filters = filter_of(asked, collection, self._placement.now())
+        cursor = None if behind is None else encode_cursor(behind[: len(fields)], behind[1])
+        filters = all_of(filter_of(asked, collection, self._placement.now()), which)
         return Query(collection, asked.where, filters, order, limit, cursor, roles=BROWSED)
 
     async def owed_past(self, store: Store, collection: Collection, asked: Asked, lacking: Lacking) -> list[Record]:
@@ -204,17 +272,28 @@ class Browsing:
                 yield entry_of(row)
 
     async def every_record(self, collection: Collection, tenant: str, scope: str | None) -> AsyncIterator[Record]:
-        """Every record of a collection that has not expired, as `everything` has entries."""
+        """Every record of a collection that has not expired, as `everything` has entries; those of one moment by their sequence."""
         now, seen = self._placement.now(), set[str]()
         where = Tenant(tenant) if scope is None else within(Partition(tenant, scope))
         for store in self._placement.topology.homes:
             query = Query(collection, where, order=(Order("created_at"),), limit=self._placement.settings.page, roles=BROWSED)
+            of_one_moment: list[Record] = []
             async for page in self._placement.pages("browse.everything", store, query):
                 self._say_corrupt(store, page.corrupt)
                 async for row in paced(await self.counting(store, collection, [r for r in page.records if isinstance(r, Record)])):
-                    if row.key.id not in seen and not is_expired(row, now):
-                        seen.add(row.key.id)
+                    if row.key.id in seen or is_expired(row, now):
+                        continue
+                    seen.add(row.key.id)
+                    if collection is not ENTRIES:
                         yield row
+                        continue
+                    if of_one_moment and of_one_moment[0].created_at != row.created_at:
+                        for earlier in sorted(of_one_moment, key=_sequence):
+                            yield earlier
+                        of_one_moment = []
+                    of_one_moment.append(row)
+            for earlier in sorted(of_one_moment, key=_sequence):
+                yield earlier
 
     # -- shared -------------------------------------------------------------------------------------------------------
 
@@ -225,9 +304,9 @@ class Browsing:
         sources = [(store, ENTRIES) for store in topology.since(topology.home(born))]
         return sources if asked.known_at is None else [*sources, (self._placement.topology.archive, ENTRY_VERSIONS)]
 
-    async def guarded(self, store: Store, lacking: Lacking, call: Coroutine[Any, Any, T]) -> T | None:
+    async def guarded(self, store: Store, lacking: Lacking, call: Coroutine[Any, Any, T], *, shows: bool = True) -> T | None:
         """See `Lacking.answered`."""
-        return await lacking.answered(self._placement, store, call)
+        return await lacking.answered(self._placement, store, call, shows=shows)
 
     @staticmethod
     def _say_corrupt(store: Store, corrupt: Sequence[Key]) -> None:
@@ -235,15 +314,22 @@ class Browsing:
             log.warning("store '%s': record %s is corrupt and was passed over", store.name, key.id)
 
 
-def _place(record: Record, asked: Asked) -> tuple[datetime, str]:
+def _place(record: Record, asked: Asked) -> tuple[datetime, int, str]:
     """Where an entry stands among others along the moment that orders."""
-    return record.updated_at if asked.along == "updated_at" else record.created_at, entry_id(record)
+    moment = record.updated_at if asked.along == "updated_at" else record.created_at
+    return moment, _sequence(record), entry_id(record)
+
+
+def _sequence(record: Record) -> int:
+    """What orders entries of one moment; -1 for those that have none."""
+    sequence = record.fields.get(SEQUENCE)
+    return sequence if isinstance(sequence, int) else -1
 
 
 def _add(found: dict[str, Record], rows: Iterable[Record], asked: Asked) -> None:
     """Add what stands behind `asked.after`, of each entry the copy that counts."""
     for row in rows:
-        _, name = place = _place(row, asked)
+        *_, name = place = _place(row, asked)
         if asked.after is not None and not (place < asked.after if asked.order == "newest" else place > asked.after):
             continue
         there = found.get(name)

@@ -17,6 +17,12 @@ MODEL = "model"
 SAID = "said"
 """The field that tells the version at which a record came to say its text, where that is an earlier one."""
 
+SEQUENCE = "sequence"
+"""The field that orders entries of one moment: it grows with every entry that a process writes. Older entries have none."""
+
+DERIVED_FROM = "derived_from"
+"""The field that refers to what an entry was made of: see `sources.py`."""
+
 _ENTRY_FIELDS = (
     Field("scope_kind", FieldType.TEXT),
     Field("type", FieldType.TEXT, indexed=True),
@@ -37,6 +43,8 @@ _ENTRY_FIELDS = (
     Field("agent", FieldType.TEXT, indexed=True),
     Field("run", FieldType.TEXT, indexed=True),
     Field("origins", FieldType.TAGS, indexed=True),  # what else went into it: see `memory.domain.provenance`
+    Field(SEQUENCE, FieldType.INTEGER),
+    Field(DERIVED_FROM, FieldType.TAGS, indexed=True),
 )
 _ENTRY_TEXTS = (TextPart("title", 10.0), TextPart("content", 4.0), TextPart("tags", 8.0), TextPart("source", 2.0))  # weights: D55
 
@@ -204,13 +212,13 @@ SCRATCHPADS = Collection(
 )
 """What agents note for themselves: a record for each append or clearing, in the order of their places; parts of long ones have none."""
 
-OPERATIONS = Collection("operations", (Field("kind", FieldType.TEXT),))
+OPERATIONS = Collection("operations", (Field("kind", FieldType.TEXT),), upkeep=True)
 """Operations of several steps that are under way; what remains is in what they owe."""
 
 HOLDS = Collection("holds", (Field("held_scope", FieldType.TEXT, indexed=True),))
 """Legal holds, a record for each thing that is held; of an entry, with the scope that it is of."""
 
-LEASES = Collection("leases", (Field("holder", FieldType.TEXT), Field("until", FieldType.TIME)))
+LEASES = Collection("leases", (Field("holder", FieldType.TEXT), Field("until", FieldType.TIME)), upkeep=True)
 """Who does maintenance just now."""
 
 SETTINGS = Collection("settings")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import json
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 from hashlib import blake2b
@@ -18,6 +18,7 @@ from memory.domain.scope import Scope, ScopeKind, check_promotion
 from memory.domain.time import moment
 from memory.orchestrator.collections import ENTRIES
 from memory.orchestrator.deliveries import Consistency, Deliveries
+from memory.orchestrator.derivatives import Derivatives
 from memory.orchestrator.entries import Entries
 from memory.orchestrator.entry_records import entry_of, record_of
 from memory.orchestrator.erasure import DELETE, Erasure
@@ -27,10 +28,12 @@ from memory.orchestrator.outbox import Pending, owed_by_writing
 from memory.orchestrator.past import MADE_OF, oldest_in
 from memory.orchestrator.placement import Located, Placement, refused
 from memory.orchestrator.quotas import Newcomer
+from memory.orchestrator.sources import CONFIRMS, made_of
 from memory.orchestrator.turns import Patience
 from memory.orchestrator.versions import version_at
 from memory.policies.visibility import is_current, is_expired
 from memory.ports.record import Key, Owed, Record
+from memory.ports.store import Store
 from memory.ports.writes import Put, Status
 
 Callback: TypeAlias = Callable[[list[Entry]], str | Awaitable[str]]
@@ -45,13 +48,24 @@ OVERRIDES = "promoted_with"
 class Derivation:
     """Promotion across scopes, and compaction. Ids derive from the sources, so that a repeat finds what it made before."""
 
-    def __init__(self, placement: Placement, *, entries: Entries, meaning: Meaning, deliveries: Deliveries, erasure: Erasure, lives: Lives) -> None:
+    def __init__(
+        self,
+        placement: Placement,
+        *,
+        entries: Entries,
+        meaning: Meaning,
+        deliveries: Deliveries,
+        erasure: Erasure,
+        lives: Lives,
+        derivatives: Derivatives,
+    ) -> None:
         self._placement = placement
         self._entries = entries
         self._meaning = meaning
         self._deliveries = deliveries
         self._erasure = erasure
         self._lives = lives
+        self._derivatives = derivatives
 
     async def promote(
         self,
@@ -62,31 +76,42 @@ class Derivation:
         overrides: dict[str, Any] | None = None,
         delete_original: bool = False,
         revive: bool = True,
+        automatic: bool = False,
         consistency: Consistency | None = None,
     ) -> Entry:
-        """Copy an entry into a broader scope (A59-A71).
+        """Copy an entry into a broader scope (A59-A71). `automatic` says that a rule asks, and no caller.
 
         Promoting the same source to the same scope again with the same overrides returns the same entry, with others it is a `Conflict` (A72).
-        Where the copy was deleted since, another is made, or, unless `revive`, it is a `Conflict`.
+        Where the copy was deleted since, another is made, or, unless `revive`, it is a `Conflict`. If the original is edited meanwhile, it is copied
+        again. If it is deleted meanwhile, the copy is deleted too, and `NotFound` is raised.
         The original is deleted only at the version that was copied, and only while its copy can be read.
         """
-        asked = _digest(overrides or {})
-        try:
-            source = await self._entries.live_record(tenant, entry_id)
-        except NotFound:  # promoted before, and the original deleted with it: a repeat of that call
-            return await self._promoted(tenant, entry_id, target, asked)
-        record = await self._copy_of(tenant, source, target, overrides or {}, gated=True)
+        patience, asked = Patience(self._placement, entry_id), _digest(overrides or {})
+        while True:
+            try:
+                source = await self._entries.live_record(tenant, entry_id)
+            except NotFound:  # promoted before, and the original deleted with it: a repeat of that call
+                return await self._promoted(tenant, entry_id, target, asked)
+            record = await self._copy_of(tenant, source, target, overrides or {}, gated=True)
+            record = made_of(record, [source], automatic=automatic, moved=delete_original)
 
-        def check(there: Record) -> None:
-            _check_overrides(there, asked)
-            if delete_original and there.body.get(COPIED_VERSION) != source.version:
-                raise Conflict(
-                    f"entry {entry_id} was edited since it was promoted, and its copy does not have the edit: it was not deleted; "
-                    "update the copy to what is to be kept, then delete the original",
-                    there.key.id,
-                )
+            def check(there: Record, source: Record = source) -> None:
+                _check_overrides(there, asked)
+                if delete_original and there.body.get(COPIED_VERSION) != source.version:
+                    raise Conflict(
+                        f"entry {entry_id} was edited since it was promoted, and its copy does not have the edit: it was not deleted; "
+                        "update the copy to what is to be kept, then delete the original",
+                        there.key.id,
+                    )
 
-        return await self._store(record, [source] if delete_original else [], check, revive=revive, consistency=consistency)
+            to_delete = [source] if delete_original else []
+            try:
+                return await self._store(record, [source], to_delete, check, revive=revive, consistency=consistency)
+            except NotFound:
+                if (await self._placement.locate(ENTRIES, source.key)).record is None:
+                    raise
+                revive = True  # what was deleted is the copy that this call made
+                await patience.wait()  # it was edited while it was copied
 
     async def foreseen(self, tenant: str, entry_id: str, target: Scope, to_come: Record | None = None) -> tuple[Record, Located]:
         """The copy that `promote` would make now, and what stands under its id: one that was made before, or the tombstone of one.
@@ -129,6 +154,7 @@ class Derivation:
             version=version_at(now),
             now=now,
             tier=self._placement.kinds.of(ENTRIES).route(target.kind).tier,
+            sequence=self._placement.next_sequence(),
             promoted_from_id=source.key.id,
             compacted_from_ids=origin.compacted_from_ids,
             contributors=None if origin.contributors is None else [c.model_dump() for c in origin.contributors],
@@ -167,17 +193,17 @@ class Derivation:
         scope = Scope.parse(sources[0].scope)
         if target_scope is not None and target_scope != scope:
             raise CompactionError(distinct, "Compaction targetScope must match the shared source scope.")
-        content = await self._called(callback, sources, distinct)
         origins = [entry_of(s) for s in sources]
-        merged = {name: value for origin in reversed(origins) for name, value in origin.metadata.items()} | (metadata or {})
-        union = list(dict.fromkeys(tag for origin in origins for tag in origin.tags))
+        union = _united_tags(origins, distinct) if tags is None else tags
+        merged = _merged_metadata(origins, metadata, distinct)
+        content = await self._called(callback, sources, distinct)
         kinds = {origin.type for origin in origins}
         try:
             draft = EntryDraft(
                 scope=scope,
                 type=kinds.pop() if len(kinds) == 1 else EntryType.CONTEXT,
                 content=content,
-                tags=union if tags is None else tags,
+                tags=union,
                 metadata=merged,
                 origins=[one for source in sources for one in all_in(source.fields)],
                 expires_at=_latest([o.expires_at for o in origins]),
@@ -185,8 +211,8 @@ class Derivation:
         except InvalidInput as error:
             raise CompactionError(distinct, str(error)) from error
         [draft] = await self._entries.trust.let_in(tenant, [draft], derived=True)
-        made_of = [f"{s.key.id}@{s.version}" for s in sources]
-        identity = ids.derived_id(tenant, scope.text, "compact", *made_of, draft.content, repr(draft.tags), repr(draft.metadata))
+        versions = [f"{s.key.id}@{s.version}" for s in sources]
+        identity = ids.derived_id(tenant, scope.text, "compact", *versions, draft.content, repr(draft.tags), repr(draft.metadata))
         now = self._placement.now()
         record = record_of(
             draft,
@@ -194,12 +220,21 @@ class Derivation:
             version=version_at(now),
             now=now,
             tier=self._placement.kinds.of(ENTRIES).route(scope.kind).tier,
+            sequence=self._placement.next_sequence(),
             compacted_from_ids=distinct,
             contributors=[c for origin in origins for c in _contributors(origin)],
         )
         generation = min(s.generation or 0 for s in sources)  # sources erased meanwhile take their summary with them
-        record = replace(record, body={**record.body, MADE_OF: oldest_in(sources)})
-        return await self._store(replace(record, generation=generation), sources if delete_sources else [], consistency=consistency)
+        record = replace(record, generation=generation, body={**record.body, MADE_OF: oldest_in(sources)})
+        record = made_of(record, sources, automatic=False, moved=delete_sources)
+        to_delete = sources if delete_sources else []
+        try:
+            return await self._store(record, sources, to_delete, consistency=consistency)
+        except NotFound as error:
+            if error.entry_id not in distinct:
+                raise
+            gone = f"entry {error.entry_id} was deleted or edited while it was summarised, so nothing was stored"
+            raise CompactionError(distinct, f"{gone}. Read the entries again, and compact those that are left.") from error
 
     async def _called(self, callback: Callback, sources: Sequence[Record], entry_ids: Sequence[str]) -> str:
         try:
@@ -214,6 +249,7 @@ class Derivation:
     async def _store(
         self,
         record: Record,
+        sources: Sequence[Record],
         to_delete: Sequence[Record],
         check: Callable[[Record], None] = lambda there: None,
         *,
@@ -229,11 +265,12 @@ class Derivation:
         less = sum(source.scope == record.scope for source in to_delete)
         async with self._entries.quotas.admitted(record.key.tenant, [Newcomer.of(record, derived=True)], less) as stay:
             stay.add(record.key)
-            return await self._stored(record, to_delete, check, revive=revive, consistency=consistency)
+            return await self._stored(record, sources, to_delete, check, revive=revive, consistency=consistency)
 
     async def _stored(
         self,
         record: Record,
+        sources: Sequence[Record],
         to_delete: Sequence[Record],
         check: Callable[[Record], None],
         *,
@@ -247,12 +284,14 @@ class Derivation:
         while True:
             there = await self._placement.locate(ENTRIES, record.key, born_in=store)
             if there.record is not None:
+                if there.store is not None and (await self._is_undone(there.store, there.record, sources)):
+                    continue
                 check(there.record)
                 return await self._made_before(there.record, to_delete)
             if there.tombstone is not None and not revive:
                 raise Conflict("what was made of it before was deleted since", record.key.id, deleted_at=moment(there.tombstone.version))
             born = await self._lives.birth(record, store, there)
-            new = replace(born.record, owed=(*owed_by_writing(self._placement, ENTRIES, born.record, born.store), *pending))
+            new = replace(born.record, owed=(*CONFIRMS, *owed_by_writing(self._placement, ENTRIES, born.record, born.store), *pending))
             outcome = await self._placement.write_one("derive.home", born.store, Put(ENTRIES, new, born.when))
             if (error := refused(born.store, outcome)) is not None:
                 raise error
@@ -260,9 +299,19 @@ class Derivation:
                 raise NotFound(record.key.id)  # the scope was erased under it
             if outcome.applied:
                 stored = replace(new, generation=outcome.generation)
+                await self._derivatives.confirm(born.store, stored, sources)
+                stored = replace(stored, owed=stored.owed[len(CONFIRMS) :])
                 await self._deliveries.deliver([Pending(ENTRIES, born.store, stored)], consistency)
                 return entry_of(stored)
             await patience.wait()
+
+    async def _is_undone(self, store: Store, made: Record, sources: Sequence[Record]) -> bool:
+        """Whether what was made before, and not confirmed, is gone now, since a source was deleted or edited behind it."""
+        try:
+            await self._derivatives.confirm(store, made, sources)
+        except NotFound:
+            return True
+        return False
 
     async def _made_before(self, made: Record, to_delete: Sequence[Record]) -> Entry:
         now = self._placement.now()
@@ -289,6 +338,36 @@ def _digest(overrides: dict[str, Any]) -> str:
 def _check_overrides(made: Record, asked: str) -> None:
     if made.body.get(OVERRIDES, asked) != asked:
         raise Conflict("it was promoted to this scope before, with other content, tags or metadata: update what that made", made.key.id)
+
+
+def _united_tags(origins: Sequence[Entry], source_ids: Sequence[str]) -> list[str]:
+    """The tags of all sources in order, within the limits of an entry. Raises `CompactionError` beyond them."""
+    union = list(dict.fromkeys(tag for origin in origins for tag in origin.tags))
+    if len(union) > door.MAX_TAGS:
+        raise CompactionError(
+            source_ids,
+            f"the sources have {len(union)} different tags, and an entry takes at most {door.MAX_TAGS}: give tags=[…] for the result. "
+            "The callback was not called",
+        )
+    return union
+
+
+def _merged_metadata(origins: Sequence[Entry], given: Mapping[str, Any] | None, source_ids: Sequence[str]) -> dict[str, Any]:
+    """The metadata of all sources, the first seen winning, and what was given on top.
+
+    Raises `CompactionError` beyond the limits of an entry; if some was given, that alone is taken then.
+    """
+    merged = {name: value for origin in reversed(origins) for name, value in origin.metadata.items()} | dict(given or {})
+    try:
+        return door.json_object("metadata", merged)
+    except InvalidInput as error:
+        if given is not None:
+            return dict(given)
+        raise CompactionError(
+            source_ids,
+            f"the merged metadata of the sources is beyond the limits of an entry ({error.problem}): give metadata={{…}} for the result. "
+            "The callback was not called",
+        ) from error
 
 
 def _latest(moments: Sequence[datetime | None]) -> datetime | None:

@@ -23,6 +23,7 @@ from memory.orchestrator.conversations.passages import Where
 from memory.orchestrator.dangling import Dangling
 from memory.orchestrator.deliveries import Deliveries
 from memory.orchestrator.derivation import Derivation
+from memory.orchestrator.derivatives import Derivatives
 from memory.orchestrator.endings import Endings
 from memory.orchestrator.enriching import Enriching
 from memory.orchestrator.entries import Entries
@@ -56,6 +57,7 @@ from memory.orchestrator.rolling_back import RollingBack
 from memory.orchestrator.scratchpads import Scratchpads
 from memory.orchestrator.setbacks import Setbacks
 from memory.orchestrator.settings import EngineSettings
+from memory.orchestrator.store_notes import StoreNotes
 from memory.orchestrator.superseding import Superseding
 from memory.orchestrator.tenants import Tenants
 from memory.orchestrator.tiering import Tiering
@@ -104,6 +106,7 @@ class Engine:
         self.settings = settings or EngineSettings()
         self.placement = Placement(topology, clock=clock, settings=self.settings, random_bits=random_bits, kinds=kinds)
         self.setbacks = Setbacks(self.placement)
+        self.store_notes = StoreNotes(self.placement)
         self.generations = Generations(self.placement, self.setbacks)
         self.cache = Cache(self.placement)
         self.outbox = Outbox(self.placement, self.generations, self.cache)
@@ -129,8 +132,15 @@ class Engine:
             quotas=self.quotas,
             trust=self.trust,
         )
+        self.derivatives = Derivatives(self.placement, entries=self.entries, outbox=self.outbox, erasure=self.erasure)
         self.derivation = Derivation(
-            self.placement, entries=self.entries, meaning=self.meaning, deliveries=self.deliveries, erasure=self.erasure, lives=lives
+            self.placement,
+            entries=self.entries,
+            meaning=self.meaning,
+            deliveries=self.deliveries,
+            erasure=self.erasure,
+            lives=lives,
+            derivatives=self.derivatives,
         )
         self.relations = Relations(self.placement, entries=self.entries, erasure=self.erasure, generations=self.generations, outbox=self.outbox)
         self.superseding = Superseding(
@@ -154,6 +164,7 @@ class Engine:
         )
         manifests = self.conversations.manifests
         self.numbers = Numbers(self.placement, generations=self.generations, outbox=self.outbox, turns=self.turns, manifests=manifests)
+        self.derivatives.messages_stand = self.conversations.onward.taught.stands
         self.referrers = Referrers(self.placement, cache=self.cache, outbox=self.outbox, erasure=self.erasure)
         manifests.on_gone = self.referrers.clear
         self.scratchpads = Scratchpads(self.placement, outbox=self.outbox, turns=self.turns, erasure=self.erasure, generations=self.generations)
@@ -316,4 +327,4 @@ class Engine:
             return False
         key = Key(tenant, entry_id)
         async with self.turns.take(ENTRIES, key, Patience(self.placement, entry_id)):
-            return await self.erasure.delete(ENTRIES, key)
+            return await self.erasure.delete(ENTRIES, key, unmake="automatic")

@@ -30,12 +30,14 @@ from memory.domain.time import micros, moment
 from memory.orchestrator.at_once import each_at_once
 from memory.orchestrator.collections import ENTRIES
 from memory.orchestrator.deliveries import Deliveries
+from memory.orchestrator.derivatives import CONFIRM_NOTES
 from memory.orchestrator.entries import Entries
-from memory.orchestrator.entry_records import changed, entry_of
+from memory.orchestrator.entry_records import changed, entry_of, meaning_of
 from memory.orchestrator.outbox import Outbox, Pending, Until
 from memory.orchestrator.placement import Placement
 from memory.orchestrator.relations import MADE_BY, NOTE, SUPERSEDES, Relations
 from memory.orchestrator.retrieval.searching import Searching
+from memory.orchestrator.sources import with_notes
 from memory.orchestrator.superseding import SUPERSEDE
 from memory.orchestrator.versions import version_at
 from memory.policies import enrichment as policy
@@ -86,6 +88,8 @@ class _Asked:
     costs: list[AdviceCost] = field(default_factory=list)
     times: int = 0
     again: datetime | None = None
+    text: str | None = None
+    """The text that the tags were asked for; None where they were not."""
 
     def lacks(self, wanted: Sequence[Pass]) -> bool:
         return ("auto_tag" in wanted and self.tags is None) or ("auto_supersede" in wanted and self.said is None and self.stands is None)
@@ -238,6 +242,7 @@ class Enriching:
         await each_at_once(calls)
 
     async def _ask_for_tags(self, advisor: Advisor, record: Record, asked: _Asked) -> None:
+        asked.text = meaning_of(record)
         asked.tags = await self._advice(advisor, "auto_tag", policy.tag_prompt(entry_of(record)), asked)
 
     async def _ask_what_gives_way(self, advisor: Advisor, record: Record, asked: _Asked) -> None:
@@ -315,7 +320,8 @@ class Enriching:
             shown = [one for one, _ in asked.candidates]
             notes["auto_supersede"] = {"model": model, "candidates": shown, "named": list(named), "note": note}
             data: dict[str, Any] = {"ids": list(named), "at": micros(now), "versions": named, "said": {MADE_BY: model, NOTE: note}}
-            steps = (Owed(AUTO_SUPERSEDE, SUPERSEDE, data),) if named else ()
+            steps = (Owed(AUTO_SUPERSEDE, SUPERSEDE, data), Owed(CONFIRM_NOTES, CONFIRM_NOTES, {"shown": shown})) if named else ()
+            record = with_notes(record, shown if named else ())
         notes["costs"] = [cost.to_dict() for cost in asked.costs]
         new = changed(record, {} if tags is None else {"tags": tags}, version=version_at(now, record.version))
         return replace(new, updated_at=record.updated_at, body={**new.body, NOTES: notes}, owed=steps)
@@ -324,6 +330,8 @@ class Enriching:
         """All tags of the entry where they change, those that are added, and why none are (D102, D103)."""
         if not self._stands(record):
             return None, [], policy.RETIRED
+        if asked.tags is not None and asked.text != meaning_of(record):
+            return None, [], policy.EDITED_TAGS
         if asked.tags is None:
             return None, [], policy.unavailable("auto_tag", asked.why)
         given = entry_of(record).tags
@@ -383,6 +391,8 @@ class Enriching:
         linked = {link.target_id for link in links if link.made_by is not None}
         gone = tuple(one for one in told["named"] if one in linked)
         stands = [one for one in told["named"] if one not in linked]
+        if told["note"] == policy.ERASED_NOTE:
+            return AutoSupersede(told["model"], bool(gone), tuple(told["candidates"]), gone, policy.ERASED_NOTE)
         note = STILL_OWED if owed else f"(changed since it was shown, and stands: {', '.join(stands)})" if stands else told["note"]
         return AutoSupersede(told["model"], bool(gone), tuple(told["candidates"]), gone, note)
 

@@ -16,7 +16,7 @@ from memory.domain.entry import CARRIED, WHERE_SAID, Contributor, Entry, EntryDr
 from memory.domain.provenance import ORIGIN_KINDS, all_in, named_in
 from memory.domain.scope import Scope
 from memory.domain.time import micros, moment
-from memory.orchestrator.collections import SAID
+from memory.orchestrator.collections import SAID, SEQUENCE
 from memory.policies.marks import marks_of
 from memory.policies.passages import fine_parts_of, is_long
 from memory.ports.record import FieldValue, JsonValue, Key, Record
@@ -31,6 +31,10 @@ PARTS = "parts"
 """In the body of a record: how many parts its text may have had when it said something else."""
 WRITTEN_BY = "written_by"
 """In the body of a record that was changed: the origins of whoever changed it last, where they were said."""
+STATED = "stated"
+"""In the body of a record that was changed: what the call stated that the version before said already, as `own:NAME` and `metadata:NAME`."""
+RESTATED = "restated"
+"""In the body of a record that an upsert changed: the call stated the whole entry, so that nothing of it depends on earlier versions."""
 TAKEN_BACK = "taken_back"
 """In the body of a record that was rolled back: it takes nobody's place any more."""
 TURNED_BACK = "turned_back"
@@ -81,6 +85,7 @@ def record_of(
     version: int,
     now: datetime,
     tier: str,
+    sequence: int,
     digest: str | None = None,
     promoted_from_id: str | None = None,
     compacted_from_ids: list[str] | None = None,
@@ -114,6 +119,7 @@ def record_of(
         "promoted_from_id": promoted_from_id,
         "request_digest": digest,
         "marks": _marks_of(texts),
+        SEQUENCE: sequence,
         **{name: value for name in CARRIED if (value := getattr(draft, name, None)) is not None},
         **{name: value for name in ("agent", "run") if (value := getattr(draft, name)) is not None},
         **({"origins": tuple(draft.origins)} if draft.origins else {}),
@@ -182,8 +188,11 @@ def said_at(record: Record) -> int:
     return earlier if isinstance(earlier, int) else record.version
 
 
-def changed(record: Record, changes: dict[str, Any], *, version: int) -> Record:
-    """The record after an update: metadata is merged, everything else replaced (A48); `created_at` and provenance stay (A49, A51)."""
+def changed(record: Record, changes: dict[str, Any], *, version: int, stated: Mapping[str, Any] | None = None) -> Record:
+    """The record after an update: metadata is merged, everything else replaced (A48); `created_at` and provenance stay (A49, A51).
+
+    `stated` is all that the call said, where that is more than it changes.
+    """
     body, fields = dict(record.body), dict(record.fields)
     title, content = (changes.get(name, record.texts.get(name)) for name in ("title", "content"))
     if "metadata" in changes:
@@ -193,6 +202,7 @@ def changed(record: Record, changes: dict[str, Any], *, version: int) -> Record:
         fields["tags"] = tuple(changes["tags"])
     if "type" in changes:
         fields["type"] = changes["type"].value
+    _note_stated(record, body, changes if stated is None else stated)
     before = all_in(fields)
     for name in (*ORIGIN_KINDS, "valid_to", "artifact_id"):
         if name in changes:
@@ -223,6 +233,26 @@ def changed(record: Record, changes: dict[str, Any], *, version: int) -> Record:
         accesses=record.accesses,
         accessed_at=record.accessed_at,
     )
+
+
+def _note_stated(record: Record, body: dict[str, JsonValue], changes: Mapping[str, Any]) -> None:
+    """Note which values a call stated without changing them: they are this writer's too, also when an earlier writer is reverted."""
+    for name in (STATED, RESTATED):
+        body.pop(name, None)
+    if not named_in(changes) and not changes.get("origins"):
+        return  # nobody says whose they are
+    says = _said_of(record)
+    stated = [("own", name) for name in changes if ("own", name) in says]
+    stated += [("metadata", name) for name in changes.get("metadata", ())]
+    new = {("metadata", name): value for name, value in changes.get("metadata", {}).items()}
+    new |= {("own", name): value for name, value in changes.items()}
+    kept = sorted(f"{of}:{name}" for of, name in stated if (of, name) in says and _comparable(says[of, name]) == _comparable(new[of, name]))
+    if kept:
+        body[STATED] = kept
+
+
+def _comparable(value: Any) -> Any:
+    return value.value if isinstance(value, EntryType) else list(value or ()) if isinstance(value, list | tuple) else value or None
 
 
 def _note_writer(fields: dict[str, FieldValue], body: dict[str, JsonValue], before: list[str], changes: Mapping[str, Any]) -> None:
@@ -257,7 +287,8 @@ def without(steps: Sequence[Record], taken: Sequence[bool], version: int, gone: 
         if step.version not in out and TURNED_BACK not in step.body:
             old, new = _said_of(before), _said_of(step)
             said = {name: value for name, value in said.items() if name in new or name not in old}
-            said |= {name: value for name, value in new.items() if name not in old or old[name] != value}
+            stated = set(step.body.get(STATED, ()))
+            said |= {name: value for name, value in new.items() if name not in old or old[name] != value or ":".join(name) in stated}
             origins |= dict.fromkeys(writer_of(step))
     own, metadata = ({name: value for (of, name), value in said.items() if of == kind} for kind in ("own", "metadata"))
     if own["artifact_id"] in gone:
@@ -266,7 +297,8 @@ def without(steps: Sequence[Record], taken: Sequence[bool], version: int, gone: 
     whole = changed(now, {**own, "type": EntryType(own["type"]), "tags": list(own["tags"] or ())}, version=version)
     body, fields = {**whole.body}, {**whole.fields}
     body.pop("metadata", None)
-    body.pop(WRITTEN_BY, None)
+    for name in (WRITTEN_BY, STATED):
+        body.pop(name, None)
     body |= {TURNED_BACK: sorted(out)} | ({"metadata": metadata} if metadata else {})
     kept = PIN if UNPINNED in now.body else ()
     fields |= {name: own[name] for name in WHERE_SAID if name not in kept and own[name] != fields.get(name)}
@@ -293,7 +325,10 @@ def restated(record: Record, draft: EntryDraft, *, version: int) -> Record:
     body = {name: value for name, value in record.body.items() if name != "metadata" or "metadata" not in changes}
     if draft.conversation_id is not None and "conversation_id" in changes:
         body = {name: value for name, value in body.items() if name != UNPINNED} | {PINNED: version}
-    new = changed(replace(record, body=body), changes, version=version)
+    stated = wanted | {"origins": draft.origins}
+    new = changed(replace(record, body=body), changes, version=version, stated=stated)
+    if named_in(stated) or stated.get("origins"):
+        new = replace(new, body={**new.body, RESTATED: True})
     return replace(new, fields={**new.fields, **{name: changes[name] for name in WHERE_SAID if name in changes}})
 
 

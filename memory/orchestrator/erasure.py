@@ -27,6 +27,7 @@ from memory.orchestrator.kinds import Kind
 from memory.orchestrator.lease import Hold
 from memory.orchestrator.outbox import Outbox, Pending, Until, elsewhere, hanging_on, kept_in, passages_left
 from memory.orchestrator.placement import Placement, refused
+from memory.orchestrator.sources import CONFIRM_SOURCES
 from memory.orchestrator.split import CONVERSATION
 from memory.orchestrator.steps import step
 from memory.orchestrator.turns import Patience
@@ -44,6 +45,8 @@ WATCHED, REMEMBERED = "watch", "erased"
 """The kinds of an erasure's operation record once it has been carried out: while it is repeated, and until it is forgotten."""
 DELETE, ERASE_SCOPE = "delete", "erase_scope"
 """The steps that delete other records, each at the version noted, and that carry an erasure out."""
+UNMAKE = "unmake"
+"""The step by which what was made of a deleted entry goes too: see `derivatives.py`."""
 OF_SCOPES = In("kind", (UNDER_WAY, WATCHED, REMEMBERED))
 """Erasures of scopes, among other operations."""
 REPEATED_AT = (1 / 60, 5 / 60, 15 / 60, 30 / 60, 45 / 60, 1.0)
@@ -52,6 +55,8 @@ REPEATED_TOGETHER = 100
 """So many scopes of one tenant and generation are erased again in one call."""
 OfHeld: TypeAlias = Literal["refused", "left", "deleted"]
 """What becomes of a deletion of what is under legal hold; it goes where it was never to be, or what it belonged to is gone."""
+Unmakes: TypeAlias = Literal["all", "automatic"]
+"""What goes with a deleted entry: all that was made of it, or only what no caller asked for."""
 Came: TypeAlias = "bool | StoreError | Held"
 Erased: TypeAlias = "Counter[tuple[str, str]]"
 """How many records had their home there, by the names of collection and store."""
@@ -70,32 +75,48 @@ class Erasure:
         """What lets go of a partition before any of it is erased, and once more behind that; it is told when the erasure began."""
         self.also: list[Callable[[Partition, int], Awaitable[None]]] = []
         """What else goes with a partition, once all stores have let go of what is older than this generation; it may be awaited more than once."""
+        self.delete_derived: Callable[[Partition, int], Awaitable[None]] | None = None
+        """Deletes what was made of what a partition had. An erasure that spares what is newer does without: it takes what was made of older
+        records by the version that these carry (see `tenants.py`)."""
         outbox.register(DELETE, self._delete_noted, Until.DONE)
         outbox.register(ERASE_SCOPE, self._erase_noted)
 
     # -- one record ---------------------------------------------------------------------------------------------------
 
-    async def delete(self, collection: Collection, key: Key, *, at: int | None = None, held: OfHeld = "refused") -> bool:
+    async def delete(
+        self,
+        collection: Collection,
+        key: Key,
+        *,
+        at: int | None = None,
+        held: OfHeld = "refused",
+        unmake: Unmakes | None = None,
+        drops: frozenset[str] = frozenset(),
+    ) -> bool:
         """Delete a record wherever it is; false where nothing was. With `at`, only if that is its version still.
+
+        `unmake` says what goes with it of what was made of it. `drops` names steps that it owes and that are not to be done.
 
         Raises `Contended` where others were faster until the deadline, `Held` where it is under legal hold and `held` does not say otherwise.
         """
         try:
-            return await self._delete(collection, key, at, despite_holds=held == "deleted")
+            return await self._delete(collection, key, at, despite_holds=held == "deleted", unmake=unmake, drops=drops)
         except Held as error:
             if held == "refused":
                 raise
             log.info("%s stays: %s", key.id, error)
             return False
 
-    async def _delete(self, collection: Collection, key: Key, at: int | None, *, despite_holds: bool) -> bool:
+    async def _delete(
+        self, collection: Collection, key: Key, at: int | None, *, despite_holds: bool, unmake: Unmakes | None, drops: frozenset[str]
+    ) -> bool:
         patience = Patience(self._placement, key.id)
         while True:
             try:
                 located = await self._placement.locate(collection, key)
             except CorruptRecord as unreadable:
                 await self.holds.refuse_unreadable(key.tenant)
-                return await self._delete_unreadable(collection, key, unreadable.store)
+                return await self._delete_unreadable(collection, key, unreadable.store, unmakes(unmake))
             home = located.home()
             if home is None or (at is not None and home[0].version != at):
                 return False
@@ -104,6 +125,10 @@ class Erasure:
                 await self.holds.refuse([record])
             await self._cache.invalidate(collection, key)
             deletion = self.deletion(collection, record, store, self._placement.next_version(record.version))
+            if unmake is not None or drops:
+                owed = (*(one for one in deletion.owed if one.step not in drops), *unmakes(unmake))
+                until = None if owed else self._placement.tombstone_until()
+                deletion = replace(deletion, owed=owed, discard_at=until, settles=deletion.settles | drops)
             outcome = await self._placement.write_one("delete.home", store, deletion)
             if outcome.applied:
                 await self._outbox.finish(Pending(collection, store, Tombstone(key, deletion.version, deletion.owed)))
@@ -197,7 +222,7 @@ class Erasure:
             settles=self._outbox.settled(Until.DELETED),
         )
 
-    async def _delete_unreadable(self, collection: Collection, key: Key, where: str) -> bool:
+    async def _delete_unreadable(self, collection: Collection, key: Key, where: str, also: tuple[Owed, ...] = ()) -> bool:
         """What cannot be read can still be erased: a tombstone in its place, which owes what hangs on it.
 
         Which versions of it were kept nobody can say: they are looked for.
@@ -205,7 +230,7 @@ class Erasure:
         store = next(s for s in self._placement.topology.homes if s.name == where)
         await self._cache.invalidate(collection, key)
         hanging = hanging_on(self._placement.kinds.of(collection), [])
-        owed = (*elsewhere(self._placement, store), *hanging, *passages_left(self._placement.kinds.of(collection), None))
+        owed = (*elsewhere(self._placement, store), *hanging, *passages_left(self._placement.kinds.of(collection), None), *also)
         await self._outbox.finish(Pending(collection, store, await self._overwrite(collection, key, store, owed)))
         return True
 
@@ -226,6 +251,8 @@ class Erasure:
 
     async def _delete_noted(self, pending: Pending, owed: Owed) -> bool:
         """Delete the records noted, each only at the version noted: one that changed since, or is held, is left alone."""
+        if any(other.step == CONFIRM_SOURCES for other in pending.owner.owed):
+            return False  # what was made of them may still be undone
         for record_id, version in owed.data["records"]:
             await self.delete(pending.collection, Key(pending.owner.key.tenant, record_id), at=version, held="left")
         return True
@@ -346,6 +373,8 @@ class Erasure:
         is_nobodys = before is not None and partition.scope.startswith(f"{CONVERSATION}:")  # what a session has that was created since is older
         for goes_along in () if is_nobodys else self.also:
             await goes_along(partition, generation)
+        if before is None and self.delete_derived is not None:
+            await self.delete_derived(partition, generation)
         for lets_go in self.first:
             await lets_go(partition, operation.created_at)
         await self._end(operation)
@@ -529,6 +558,11 @@ class Erasure:
         query = Query(OPERATIONS, Everywhere(), condition, limit=self._placement.settings.page)
         pages = self._placement.pages("erase.remembered", self._placement.topology.archive, query)
         return [row async for page in pages for row in page.records if isinstance(row, Record)]
+
+
+def unmakes(mode: Unmakes | None) -> tuple[Owed, ...]:
+    """What a deletion owes what was made of the record."""
+    return () if mode is None else (Owed(UNMAKE, UNMAKE, {"mode": mode}),)
 
 
 def entries_of(erased: Erased) -> int:

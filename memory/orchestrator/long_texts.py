@@ -82,7 +82,7 @@ class LongTexts:
             form.collection, where, near=near, limit=wanted, filter=self._meaning.own, select=frozenset({form.named, "part"}), statistics=False
         )
         with step("passages.search"):
-            found = await lacking.answered(self._placement, store, self._forms.candidates(store, asked, lacking))
+            found = await lacking.answered(self._placement, store, self._forms.candidates(store, asked, lacking), shows=False)
         parts = {} if found is None else by_record(near, found, form.named)
         return dict([(i, nearest) for i, nearest in parts.items() if nearest[0].cosine > 0][:limit])
 

@@ -182,6 +182,10 @@ class Outbox:
         """Do what one owner owes. See `finish_all`."""
         return (await self.finish_all([pending], away, only=only))[0]
 
+    async def settle(self, pending: Pending, *steps: Owed) -> None:
+        """Take steps away from what owes them: somebody has done them otherwise."""
+        await self._settle([(pending, steps)], set())
+
     async def finish_all(self, pending: Sequence[Pending], away: set[str] | None = None, *, only: str | None = None) -> list[tuple[Owed, ...]]:
         """Do what these owe and take it away; what of each stays owed. Deliveries that go the same way are one call. Nothing is raised.
 

@@ -76,6 +76,7 @@ class Placement:
         self.settings = settings
         self.random_bits = random_bits
         self.watchers: list[Watcher] = []
+        self._sequence = 0
 
     # -- versions and ids ---------------------------------------------------------------------------------------------
 
@@ -85,6 +86,11 @@ class Placement:
     def next_version(self, stored: int = 0) -> int:
         """See `version_at`. Who also writes down when it was reads the clock once and asks that instead."""
         return version_at(self.clock(), stored)
+
+    def next_sequence(self) -> int:
+        """A number that orders what this process writes: the microsecond, or one more than the number before where that is greater."""
+        self._sequence = max(self._sequence + 1, micros(self.clock()))
+        return self._sequence
 
     def tombstone_until(self) -> datetime:
         """How long a tombstone left now is kept."""

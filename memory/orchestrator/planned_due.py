@@ -89,7 +89,9 @@ class PlannedDue:
                     if owed.step == LEAVE and isinstance(owner, Record):
                         await self._plan_leaving(owner, owed, planning)
                     elif owed.step == UNLEARN:
-                        await self._plan_unlearning(owed.data["tenant"], owed.data["session_id"], "delete", "is gone", planning)
+                        data = owed.data
+                        direct = bool(data.get("expired"))
+                        await self._plan_unlearning(data["tenant"], data["session_id"], "delete", "is gone", planning, direct=direct)
                     elif owed.step in NOT_FORESEEN:
                         planning.waits(f"'{owed.step}' of {owner.key.id} was left undone and is done first: what that changes is not foreseen")
             await self._plan_ends([(owner, owed) for owner in owners for owed in owner.owed if owed.step == END], planning)
@@ -158,10 +160,10 @@ class PlannedDue:
                 if all([await planning.answers(store) for store in self._placement.topology.stores]):  # else it is done once they do
                     await self._plan_unlearning(record.key.tenant, str(record.fields["session_id"]), "expire", "has expired", planning)
 
-    async def _plan_unlearning(self, tenant: str, session_id: str, action: str, why: str, planning: Planning) -> None:
-        """Say that what was made of a session goes with it."""
+    async def _plan_unlearning(self, tenant: str, session_id: str, action: str, why: str, planning: Planning, *, direct: bool = True) -> None:
+        """Say that what was made of a session goes with it; not copies of that, where it is `direct`."""
         try:
-            async for entry in self._onward.taught.outlived(tenant, session_id):
+            async for entry in self._onward.taught.outlived(tenant, session_id, direct=direct):
                 if planning.ahead.knows(ENTRIES, entry.key):
                     continue
                 if entry.key in await self._erasure.holds.over([entry]):

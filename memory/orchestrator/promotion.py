@@ -213,7 +213,7 @@ class Promotion:
             begun = self._placement.now()
             try:
                 to = await self._target(row.key.tenant, session, decision.to_scope or "")
-                copy = await self._derivation.promote(row.key.tenant, row.key.id, to, revive=False)
+                copy = await self._derivation.promote(row.key.tenant, row.key.id, to, revive=False, automatic=True)
             except MemoryTiersError as error:
                 report.kept.append(Kept(row.key.id, row.tier, f"rule '{decision.rule}' cannot copy it: {error}"))
                 _wait(report, error)

@@ -22,7 +22,7 @@ from memory.orchestrator.browsing import BROWSED, Browsing
 from memory.orchestrator.collections import ENTRIES, OPERATIONS, SYSTEM_TENANT
 from memory.orchestrator.conversations.manifests import Manifests
 from memory.orchestrator.entries import Entries
-from memory.orchestrator.entry_records import TAKEN_BACK, changed, without, writer_of
+from memory.orchestrator.entry_records import RESTATED, TAKEN_BACK, changed, without, writer_of
 from memory.orchestrator.erasure import Erasure
 from memory.orchestrator.generations import OPERATIONS_SCOPE
 from memory.orchestrator.outbox import Outbox, Pending
@@ -138,7 +138,9 @@ class RollingBack:
             return None
         steps = _unbroken([*(await kept_versions(self._placement, record) if record.previous is not None else ()), record])
         taken = [wanted.is_of(step) for step in steps]
-        whole = steps[0].previous is None or steps[0].version < wanted.since
+        restated = _restated_by_another(steps, taken)
+        steps, taken = steps[restated:], taken[restated:]
+        whole = restated > 0 or steps[0].previous is None or steps[0].version < wanted.since
         is_derived = _is_derived(record)
         if taken[0] and whole and not is_derived:
             return self._taken_away(record, wanted, "written")
@@ -228,6 +230,11 @@ def _unbroken(steps: Sequence[Record]) -> Sequence[Record]:
     """Of the versions that are kept, oldest first, the last that follow one another: who changed what tells only from the version before."""
     gaps = [number for number, (before, step) in enumerate(pairwise(steps), start=1) if step.previous != before.version]
     return steps[gaps[-1] :] if gaps else steps
+
+
+def _restated_by_another(steps: Sequence[Record], taken: Sequence[bool]) -> int:
+    """The position of the last version in which a writer that stays stated the whole entry; 0 where there is none. Earlier versions do not matter."""
+    return max((at for at, (step, is_taken) in enumerate(zip(steps, taken, strict=True)) if RESTATED in step.body and not is_taken), default=0)
 
 
 def _is_derived(record: Record) -> bool:

@@ -55,8 +55,9 @@ class Superseded:
 
     @classmethod
     def checked(cls, given: object, within: Scope | None = None) -> Superseded:
-        """Ids as a caller gives them, each once."""
-        named = (door.text("supersedes", one, max_bytes=door.MAX_ID_BYTES) for one in door.sequence("supersedes", given))
+        """Ids as a caller gives them, one or several, each once."""
+        several = [given] if isinstance(given, str) else door.sequence("supersedes", given)
+        named = (door.text("supersedes", one, max_bytes=door.MAX_ID_BYTES) for one in several)
         distinct = list(dict.fromkeys(named))
         if len(distinct) > MOST_SUPERSEDED:
             raise InvalidInput("supersedes", f"must be at most {MOST_SUPERSEDED} entries, not {len(distinct)}")

@@ -163,7 +163,7 @@ class Transfer:
         latest = self._placement.now() + CLOCK_SKEW
         fates: dict[Key, Restored] = {}
         let_in = [await self._let_in(tenant, one, fates) for one in entries]
-        records = [_record(tenant, one) async for one in paced(let_in)]
+        records = [_record(tenant, one, self._placement.next_sequence()) async for one in paced(let_in)]
         located = await self._placement.locate_many(ENTRIES, [record.key for record in records])
         for record, there in zip(records, located, strict=True):
             if record.key in fates:
@@ -244,7 +244,7 @@ class Transfer:
 
     def _of_its_entry(self, one: AsItWas, there: Located) -> Record | Restored:
         """The kept version as the entry that stands here has it, or why that cannot be."""
-        home, version = there.record, _record(there.key.tenant, one)
+        home, version = there.record, _record(there.key.tenant, one, self._placement.next_sequence())
         if there.corrupt is not None:
             return Restored(Fate.REFUSED, "id: the entry that stands under it is damaged")
         if home is None:
@@ -307,10 +307,11 @@ class Transfer:
         return WRITTEN
 
 
-def _record(tenant: str, one: AsItWas) -> Record:
+def _record(tenant: str, one: AsItWas, sequence: int) -> Record:
     born = one.draft.created_at
     assert born is not None  # noqa: S101 - who makes these sees to it
-    record = record_of(one.draft, key=Key(tenant, one.id), version=one.version, now=born, tier=one.tier, digest=one.digest)
+    key = Key(tenant, one.id)
+    record = record_of(one.draft, key=key, version=one.version, now=born, tier=one.tier, sequence=sequence, digest=one.digest)
     return replace(record, updated_at=one.updated_at, body={**one.noted, **record.body}, previous=one.previous)
 
 

@@ -6,6 +6,7 @@ from dataclasses import replace
 from datetime import datetime
 
 from memory.domain import ids
+from memory.domain.enriched import NOTES
 from memory.domain.time import micros
 from memory.ports.record import Key, Record, Role
 
@@ -24,12 +25,14 @@ def version_key(tenant: str, entry_id: str, version: int) -> Key:
 
 
 def kept_version(record: Record, replaced_by: int) -> Record:
-    """The record that keeps `record` as it was until version `replaced_by`."""
+    """The record that keeps `record` as it was until version `replaced_by`, without an advisor's notes: they may speak of entries that are
+    deleted later."""
     fields = dict(record.fields) | {"entry_id": record.key.id, "stored_version": record.version, "replaced_version": replaced_by}
     return replace(
         record,
         key=version_key(record.key.tenant, record.key.id, record.version),
         fields=fields,
+        body={name: value for name, value in record.body.items() if name != NOTES},
         role=Role.HOME,
         tier="mid",
         owed=(),

@@ -33,6 +33,8 @@ NO_CANDIDATES = "(no older entry of its scope and type is near it)"
 NONE_NAMED = "(auto-supersede advisor named none — all of them stand)"
 RETIRED = "(the entry was retired since it was written — nothing done)"
 EDITED = "(the entry was edited since it was written — nothing superseded)"
+ERASED_NOTE = "(an entry that was shown to the advisor was deleted since, and its note with it)"
+EDITED_TAGS = "(the entry was edited while the advisor was asked — caller tags only)"
 REFUSED_TAGS = "(auto-tags were refused by the write gate — caller tags only)"
 DISTRUSTED = "(the entry comes of what is distrusted — nothing superseded)"
 

@@ -1,4 +1,4 @@
-"""Where browsing goes on: behind the last entry that was shown, by the moment that orders and its id (D52)."""
+"""Where browsing goes on: behind the last entry that was shown, by the moment that orders, its sequence and its id (D52)."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from memory.domain.errors import InvalidInput
 from memory.policies.asked import Asked
 from memory.ports.query import Order, decode_cursor, encode_cursor
 
-_HELD = (Order("moment"), Order("seal"))
+_HELD = (Order("moment"), Order("sequence"), Order("seal"))
 """What a cursor holds beside the id."""
 
 
-def cursor_behind(asked: Asked, moment: datetime, entry_id: str) -> str:
+def cursor_behind(asked: Asked, moment: datetime, sequence: int, entry_id: str) -> str:
     """The cursor of an answer that ends with this entry. It goes on with the same question only, with any limit."""
     question = (
         asked.tenant,
@@ -23,14 +23,17 @@ def cursor_behind(asked: Asked, moment: datetime, entry_id: str) -> str:
         (asked.along, asked.updated_before, asked.conversation),
         asked.order,
     )
-    seal = blake2b(repr((question, moment, entry_id)).encode(), digest_size=8).hexdigest()
-    return encode_cursor((moment, seal), entry_id)
+    seal = blake2b(repr((question, moment, sequence, entry_id)).encode(), digest_size=8).hexdigest()
+    return encode_cursor((moment, sequence, seal), entry_id)
 
 
-def place_of(cursor: str, asked: Asked) -> tuple[datetime, str]:
-    """The moment and the id of the entry behind which a cursor goes on. A damaged one, or one of another question, is refused as `InvalidInput`."""
+def place_of(cursor: str, asked: Asked) -> tuple[datetime, int, str]:
+    """The moment, the sequence and the id of the entry behind which a cursor goes on.
+
+    A damaged one, or one of another question, is refused as `InvalidInput`.
+    """
     position = decode_cursor(cursor, _HELD)
-    moment = position.values[0]
-    if not isinstance(moment, datetime) or cursor_behind(asked, moment, position.id) != cursor:
-        raise InvalidInput("cursor", "is damaged, or was returned to another question: scope, filters and order stay the same from page to page")
-    return moment, position.id
+    moment, sequence, _ = position.values
+    if isinstance(moment, datetime) and isinstance(sequence, int) and cursor_behind(asked, moment, sequence, position.id) == cursor:
+        return moment, sequence, position.id
+    raise InvalidInput("cursor", "is damaged, or was returned to another question: scope, filters and order stay the same from page to page")

@@ -9,7 +9,7 @@ from typing import Literal
 from memory.domain.message import Message, Role
 from memory.domain.session import Context
 from memory.policies.tokens import message_tokens
-from memory.policies.window import Arranged, arranged, fitted, fitted_in_steps, layered, newest
+from memory.policies.window import Arranged, arranged, completed, fitted, fitted_in_steps, from_user, layered, newest
 from memory.ports.tokens import TokenCounter
 
 LAYERED = 80
@@ -25,6 +25,9 @@ class ContextAsked:
     by: Literal["blocks", "turns"] = "blocks"
     slack: float = 0
     layered: bool = False
+    start: Literal["any", "user"] = "any"
+    completes: bool = False
+    """Whether calls without a result get a stand-in, as a model needs it."""
     earlier: Sequence[Message] = field(default_factory=tuple)
     """Summaries that were archived, for a layered read-out."""
 
@@ -45,11 +48,16 @@ def read_out(
     tools_tokens: int = 0,
 ) -> Context:
     """The window as it is asked for, of which this is the end, and which has `count` messages in all; for `said_by_then` see `fitted_in_steps`."""
-    some, weights, said = window, costs, said_by_then
     places = {id(message): at for at, message in enumerate(window.messages)}
+    if asked.completes:
+        said_by_then = [*said_by_then, *(said_by_then[found.position] for found in window.interrupted)]
+        window, made = completed(window)
+        costs = [*costs, *(message_tokens(message, counter) for message in made)]
+    some, weights, said = window, costs, said_by_then
+    at_hand = {id(message): at for at, message in enumerate(window.messages)}
     if asked.layered or asked.last is not None:
         some = arranged(layered(window, asked.earlier, asked.newest or 0) if asked.layered else _newest(window, asked.last or 0))
-        at = [places.get(id(message)) for message in some.messages]
+        at = [at_hand.get(id(message)) for message in some.messages]
         weights = [message_tokens(m, counter) if place is None else costs[place] for m, place in zip(some.messages, at, strict=True)]
         said = [0 if place is None else said_by_then[place] for place in at]
     kept, over = some.order, 0
@@ -60,6 +68,8 @@ def read_out(
         else:
             found = fitted(some, weights, room, by=asked.by)
         kept, over = found.kept, found.over_budget
+    if asked.start == "user":
+        kept = from_user(some, kept)
     shown = [some.messages[at] for at in kept]
     there = {id(message) for message in shown}
     return Context(

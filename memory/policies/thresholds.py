@@ -40,21 +40,21 @@ class TurnThreshold:
 WindowPolicy: TypeAlias = Threshold | MessageThreshold | TurnThreshold
 
 
-def archived_by(policy: WindowPolicy, messages: Sequence[Message], tokens: int) -> tuple[int, ...]:
-    """The positions of the messages that leave a window of so many tokens; none where it is not due, or nothing would.
+def archived_by(policy: WindowPolicy, messages: Sequence[Message], costs: Sequence[int], of_tools: int = 0) -> tuple[int, ...]:
+    """The positions of the messages that leave a window; none where it is not due, or nothing would.
 
-    The last user message stays, and all behind it (B46); a result stays with its call (B47).
+    `costs` are the tokens of each message, `of_tools` those of the tools. The last user message stays (B46); a result stays with its call (B47).
     """
-    count = sum(1 for message in messages if message.role is not Role.SYSTEM and not message.is_summary)
+    count, tokens = sum(1 for message in messages if message.role is not Role.SYSTEM and not message.is_summary), sum(costs) + of_tools
     match policy:
         case Threshold():
-            due, keep_last = policy.is_reached(messages, tokens), policy.keep_last
+            archived = policy.split(messages, costs, tokens).archived if policy.is_reached(messages, tokens) else ()
         case MessageThreshold():
-            due, keep_last = count > policy.most, policy.keep_last
+            archived = split_by_policy(messages, policy.keep_last).archived if count > policy.most else ()
         case TurnThreshold():
             units = turns(messages)
-            due, keep_last = len(units) > policy.most, sum(map(len, units[len(units) - policy.keep_last :]))
-    archived = split_by_policy(messages, keep_last).archived if due else ()
+            kept = sum(map(len, units[len(units) - policy.keep_last :]))
+            archived = split_by_policy(messages, kept).archived if len(units) > policy.most else ()
     return archived if any(not messages[at].is_summary for at in archived) else ()
 
 

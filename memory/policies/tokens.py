@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import json
 import re
+from bisect import bisect_right
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 from memory.domain.errors import InvalidInput
@@ -17,18 +20,71 @@ MESSAGE_TOKENS = 4
 PART_TOKENS = 1_000
 """What an image or another part that is not text counts as: about a picture of a megapixel. No bytes are looked at."""
 
-_CJK = re.compile(r"[\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af\uf900-\ufaff\U00020000-\U0003ffff]+")
+UNIT = 100
+"""The weights below are hundredths of a token."""
+_ASCII, _LINE_BREAK = 25, 10
+"""A letter or a space; a line break or another control character."""
+_SIGN, _NEXT_SIGN, _CLOSING_SIGN = 65, 45, 10
+"""The first of several punctuation marks in a row, each one behind it, and the second of an empty pair of brackets."""
+_DIGIT, _NUMBER = 50, 70
+"""A digit, and each number besides its digits."""
+_MIXED, _MIXED_CASE, _RUN = 64, 78, 40
+"""A character of a run of letters and digits, in one case and in both, and each run besides: identifiers, hexadecimal and Base64 texts."""
+_BEGINS_AT: tuple[tuple[int, int], ...] = (
+    (0x80, 100), (0xC0, 200), (0x250, 200), (0x300, 150), (0x370, 105), (0x400, 62), (0x530, 225), (0x590, 115), (0x600, 88),
+    (0x700, 210), (0x900, 125), (0x980, 145), (0xA00, 210), (0xB00, 300), (0xB80, 160), (0xC00, 210), (0xD00, 190), (0xD80, 220),
+    (0xE00, 105), (0xE80, 220), (0xF00, 220), (0x1000, 220), (0x10A0, 225), (0x1100, 200), (0x1200, 300), (0x1780, 170), (0x1800, 270),
+    (0x1E00, 200), (0x1F00, 250), (0x2000, 100), (0x200B, 200), (0x2010, 80), (0x2100, 150), (0x2C00, 250), (0x3000, 110), (0x3040, 115),
+    (0x3100, 150), (0x3400, 250), (0x4E00, 145), (0xA000, 280), (0xAC00, 130), (0xD7B0, 280), (0xF900, 200), (0xFE00, 150), (0xFF00, 150),
+    (0x10000, 400), (0x1F000, 290), (0x20000, 300), (0x40000, 400),
+)  # fmt: skip
+"""From which code point on a character weighs how much. Blocks of Unicode; measured over texts of 100 languages by cl100k."""
+_STARTS, _WEIGHTS = zip(*_BEGINS_AT, strict=True)
+_RUN_WITH_DIGIT = re.compile(r"(?<![A-Za-z0-9])[A-Za-z]*+[0-9][A-Za-z0-9]*+")
+_SIGNS = re.compile(r"[!-/:-@\[-`{-~]+")
+_EMPTY_PAIR = re.compile(r"\(\)|\[\]|\{\}")
+_OTHERS = re.compile(r"[^\x00-\x7f]+")
+_CONTROLS = re.compile(r"[\x00-\x1f\x7f]")
+
+
+@lru_cache(maxsize=16_384)
+def _weight(character: str) -> int:
+    """What a character outside ASCII weighs."""
+    return int(_WEIGHTS[bisect_right(_STARTS, ord(character)) - 1])
+
+
+def _ascii_weight(text: str, length: int) -> int:
+    """What the `length` characters of ASCII in a text weigh."""
+    weight = _ASCII * length - (_ASCII - _LINE_BREAK) * len(_CONTROLS.findall(text))
+    for signs in _SIGNS.findall(text):
+        weight += _SIGN - _NEXT_SIGN + (_NEXT_SIGN - _ASCII) * len(signs)
+    weight -= (_NEXT_SIGN - _CLOSING_SIGN) * len(_EMPTY_PAIR.findall(text))
+    for run in _RUN_WITH_DIGIT.findall(text):
+        if run.isdigit():
+            weight += _NUMBER + (_DIGIT - _ASCII) * len(run)
+        else:
+            each = _MIXED if run == run.lower() or run == run.upper() else _MIXED_CASE
+            weight += _RUN + (each - _ASCII) * len(run)
+    return weight
 
 
 @dataclass(frozen=True, slots=True)
 class DefaultCounter:
-    """A quarter of a token a character, one and a half a Chinese, Japanese or Korean one; summed, then rounded up (decision A111–A113)."""
+    """Estimates tokens by classes of characters; summed, then rounded up. No tokenizer is needed.
 
-    name: str = "characters/4"
+    ASCII letters and spaces count a quarter of a token. Digits, punctuation, runs of letters and digits, and each script have a weight of their
+    own. For 20 kinds of text the estimate is between 10 % below and 35 % above the count of cl100k. A longer text never counts less.
+    """
+
+    name: str = "estimate"
 
     def count(self, text: str) -> int:
-        wide = 0 if text.isascii() else len(text) - len(_CJK.sub("", text))
-        return -(-(len(text) + 5 * wide) // 4)
+        """Estimate the tokens of a text."""
+        if text.isascii():
+            return -(-_ascii_weight(text, len(text)) // UNIT)
+        others = "".join(_OTHERS.findall(text))
+        weight = sum([_weight(character) * times for character, times in Counter(others).items()])
+        return -(-(weight + _ascii_weight(text, len(text) - len(others))) // UNIT)
 
 
 @dataclass(frozen=True, slots=True)

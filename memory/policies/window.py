@@ -6,14 +6,21 @@ turns: they are kept whatever the budget.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Container, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import chain
 from typing import Literal, TypeAlias
 
 from memory.domain import door
+from memory.domain.errors import InvalidInput
 from memory.domain.message import Message, Role, ToolCall
+from memory.domain.shapes.calls import is_made_up
+
+INTERRUPTED = "TOOL_CALL_INTERRUPTED"
+"""Text of the result that stands in for one that never came (B53)."""
+_STAND_IN = "interrupted:"
+"""How the id of a stand-in begins."""
 
 Block = tuple[int, ...]
 """Positions of messages that stay together, in the order in which they are shown."""
@@ -25,6 +32,8 @@ class OpenCall:
 
     position: int
     call: ToolCall
+    number: int = 0
+    """Position of the call in its message."""
 
 
 @dataclass(frozen=True)
@@ -39,6 +48,8 @@ class Arranged:
     units: tuple[Block, ...]
     invalid_response: tuple[int, ...]
     interrupted: tuple[OpenCall, ...]
+    answers: Mapping[int, str] = field(default_factory=dict)
+    """Of results that came without the id of their call, by position: that id, found by the tool's name and the order of calls."""
 
     @cached_property
     def order(self) -> tuple[int, ...]:
@@ -82,25 +93,107 @@ Messages: TypeAlias = Sequence[Message] | Arranged
 def arranged(messages: Messages) -> Arranged:
     """The messages with each result directly behind the call it answers, in the order in which results came (B22, B53, B75).
 
-    A result belongs to the nearest earlier call of its id that has none (decision B53).
+    A result belongs to the nearest earlier call of its id that has none (decision B53). A result without an id belongs to
+    the first call of its name, or of any name where it has none, that is open in the last message with calls before it.
+    A real result takes the place of a stand-in.
     """
     if isinstance(messages, Arranged):
         return messages
     units: list[list[int]] = []
-    waiting: dict[str, list[tuple[list[int], int]]] = {}
+    waiting: dict[str, list[_Slot]] = {}
+    last: list[_Slot] = []
     invalid: list[int] = []
+    answers: dict[int, str] = {}
     for position, message in enumerate(messages):
         if message.role is not Role.TOOL:
             units.append([position])
-            for number, call in enumerate(message.tool_calls):
-                waiting.setdefault(call.id, []).append((units[-1], number))
-        elif calls := waiting.get(message.tool_call_id or ""):
-            calls.pop()[0].append(position)
-        else:
+            slots = [_Slot(units[-1], number, call) for number, call in enumerate(message.tool_calls)]
+            for slot in slots:
+                waiting.setdefault(slot.call.id, []).append(slot)
+            last = slots or last
+            continue
+        found = _called_by_id(message, waiting) if message.tool_call_id else _called_by_name(message, last)
+        if found is None:
             invalid.append(position)
-    unanswered = sorted((unit[0], number) for calls in waiting.values() for unit, number in calls)
-    open_calls = [OpenCall(at, messages[at].tool_calls[number]) for at, number in unanswered]
-    return Arranged(messages, tuple(map(tuple, units)), tuple(invalid), tuple(open_calls))
+            continue
+        if found.answer is not None:
+            found.unit.remove(found.answer)
+            invalid.append(found.answer)
+        found.unit.append(position)
+        found.answer, found.is_open = position, is_stand_in(message)
+        if not message.tool_call_id:
+            answers[position] = found.call.id
+    unanswered = [slot for slots in waiting.values() for slot in slots if slot.answer is None]
+    unanswered.sort(key=lambda slot: (slot.unit[0], slot.number))
+    open_calls = [OpenCall(slot.unit[0], slot.call, slot.number) for slot in unanswered]
+    return Arranged(messages, tuple(map(tuple, units)), tuple(sorted(invalid)), tuple(open_calls), answers)
+
+
+@dataclass(slots=True, eq=False)
+class _Slot:
+    """A call, the unit it is in, and the position of its answer. It is open until a result comes that is no stand-in."""
+
+    unit: list[int]
+    number: int
+    call: ToolCall
+    answer: int | None = None
+    is_open: bool = True
+
+
+def _called_by_id(message: Message, waiting: Mapping[str, list[_Slot]]) -> _Slot | None:
+    slots = waiting.get(message.tool_call_id or "", ())
+    unanswered = (slot for slot in reversed(slots) if slot.answer is None)
+    stood_in_for = (slot for slot in reversed(slots) if slot.is_open and not is_stand_in(message))
+    return next(unanswered, None) or next(stood_in_for, None)
+
+
+def _called_by_name(message: Message, slots: Sequence[_Slot]) -> _Slot | None:
+    return next((slot for slot in slots if slot.is_open and message.name in (None, slot.call.name)), None)
+
+
+def stand_in(message: Message, found: OpenCall) -> Message:
+    """The result that stands in for one of an open call of this message."""
+    call, is_unnamed = found.call, is_made_up(found.call.id, found.call.name)
+    return Message(
+        id=stand_in_id(f"{message.id}:{found.number}" if is_unnamed else call.id),
+        role=Role.TOOL,
+        content=INTERRUPTED,
+        tool_call_id=call.id,
+        name=call.name if is_unnamed else None,
+        is_error=True,
+        extra={"no_call_id": True} if is_unnamed else {},
+    )
+
+
+def stand_in_id(call: str) -> str:
+    """The id of the stand-in for the result of a call, by the call's id."""
+    return f"{_STAND_IN}{call}"
+
+
+def is_stand_in(message: Message) -> bool:
+    return message.role is Role.TOOL and message.content == INTERRUPTED and (message.id or "").startswith(_STAND_IN)
+
+
+def completed(messages: Messages) -> tuple[Arranged, list[Message]]:
+    """The messages with a stand-in behind each call that no result answers, and the stand-ins, which come last in the list.
+
+    Providers refuse a call without its result.
+    """
+    it = arranged(messages)
+    made = [stand_in(it.messages[found.position], found) for found in it.interrupted]
+    if not made:
+        return it, []
+    behind: dict[int, list[int]] = {}
+    for position, found in enumerate(it.interrupted, start=len(it.messages)):
+        behind.setdefault(found.position, []).append(position)
+    units = tuple((*unit, *behind.get(unit[0], ())) for unit in it.units)
+    return Arranged([*it.messages, *made], units, it.invalid_response, it.interrupted, it.answers), made
+
+
+def with_stand_ins(messages: Sequence[Message]) -> list[Message]:
+    """The messages with a stand-in behind each call that no result answers."""
+    it, made = completed(messages)
+    return [it.messages[at] for at in it.order] if made else list(messages)
 
 
 def blocks(messages: Messages) -> list[Block]:
@@ -173,6 +266,14 @@ def fitted_in_steps(
     return fitted(it, costs, budget, by=by)
 
 
+def from_user(messages: Messages, kept: Sequence[int]) -> tuple[int, ...]:
+    """What is kept, from its first message of the user on, beside what is pinned. Where it has none, as it is."""
+    it = arranged(messages)
+    pinned, users = set(it.pinned), {block[0] for block in it.blocks if _is_users(it.messages[block[0]])}
+    first = next((number for number, at in enumerate(kept) if at in users), 0)
+    return tuple(at for number, at in enumerate(kept) if number >= first or at in pinned)
+
+
 def newest(messages: Messages, most: int) -> tuple[int, ...]:
     """The newest so many that are neither system nor summary, in the order in which they are shown; none for 0 and below (C26).
 
@@ -228,32 +329,62 @@ def split_for_compaction(messages: Sequence[Message], keep_last: int) -> Split:
     A message that is still being said is kept, wherever it stands.
     """
     it = arranged(messages)
-    return _split(it, _cut(it, keep_last))
+    return _split(it, range(_cut(it, keep_last), len(it.blocks)))
 
 
 def split_by_policy(messages: Sequence[Message], keep_last: int) -> Split:
     """As `split_for_compaction`, with the cut moved back to the last user message where that is earlier (B46). It may leave nothing to archive."""
     it = arranged(messages)
     cut, of_user = _cut(it, keep_last), it.among(it.blocks)
-    return _split(it, cut if of_user is None else min(cut, of_user))
+    cut = cut if of_user is None else min(cut, of_user)
+    return _split(it, range(cut, len(it.blocks)))
+
+
+def split_by_tokens(messages: Messages, costs: Sequence[int], room: int) -> Split:
+    """Keep the newest blocks that fit the room, and archive the others with every earlier summary.
+
+    These stay even where there is no room: the block of the last user message, a last call that waits for results, and messages that are still being
+    said.
+    """
+    it = arranged(messages)
+    waiting = {one.position for one in it.interrupted}
+    kept = {n for n, block in enumerate(it.blocks) if not all(it.messages[at].is_final for at in block)}
+    kept |= {n for n in (it.among(it.blocks),) if n is not None}
+    kept |= {n for n, block in enumerate(it.blocks[-1:], len(it.blocks) - 1) if block[0] in waiting}
+    sizes = [sum([costs[at] for at in block]) for block in it.blocks]
+    room -= sum([sizes[n] for n in kept])
+    for n in range(len(it.blocks) - 1, -1, -1):
+        if n not in kept:
+            room -= sizes[n]
+            if room < 0:
+                break
+            kept.add(n)
+    return _split(it, kept)
 
 
 @dataclass(frozen=True, slots=True)
 class Threshold:
-    """When a window is compacted before a model is asked (B43, B44): once it takes `share` of what `max_tokens` leaves beside `max_output_tokens`.
+    """When a window is compacted before a model is asked: once it takes `share` of the tokens that are left beside `max_output_tokens`.
 
-    It comes down to the last `keep_last` messages, system and summary aside.
+    The newest messages are kept up to `target`, a share of what the system message and the tools leave free. The rest of it has room for the
+    summary, so every message is in the summary or in a context of `max_tokens`. Give `keep_last` to keep a number of messages instead, whatever
+    they cost; a context of `max_tokens` may then leave some out.
     """
 
     max_tokens: int
     max_output_tokens: int = 0
-    keep_last: int = 40
+    keep_last: int | None = None
     share: float = 0.9
+    target: float = 0.5
 
     def __post_init__(self) -> None:
-        for name in ("max_tokens", "max_output_tokens", "keep_last"):
+        for name in ("max_tokens", "max_output_tokens"):
             door.whole(name, getattr(self, name))
+        if self.keep_last is not None:
+            door.whole("keep_last", self.keep_last)
         door.share("share", self.share)
+        if door.share("target", self.target) > self.share:
+            raise InvalidInput("target", f"must be at most the share of {self.share:g} at which a window is compacted, not {self.target:g}")
 
     @property
     def usable(self) -> int:
@@ -262,7 +393,17 @@ class Threshold:
 
     def is_reached(self, messages: Sequence[Message], tokens: int) -> bool:
         """Whether the tokens reach the share of what is usable, and there is more than what would be kept."""
-        return tokens >= self.usable * self.share and sum(1 for m in messages if not is_pinned(m)) > self.keep_last
+        return tokens >= self.usable * self.share and sum(1 for m in messages if not is_pinned(m)) > (self.keep_last or 0)
+
+    def split(self, messages: Sequence[Message], costs: Sequence[int], tokens: int) -> Split:
+        """What a compaction keeps of messages with these costs. `tokens` is what they and the tools come to."""
+        if self.keep_last is not None:
+            return split_by_policy(messages, self.keep_last)
+        pinned = [at for at, message in enumerate(messages) if is_pinned(message)]
+        of_summary = sum([costs[at] for at in pinned if messages[at].is_summary])
+        fixed = tokens - sum([cost for at, cost in enumerate(costs) if at not in pinned]) - of_summary
+        free = self.usable - fixed
+        return split_by_tokens(messages, costs, min(int(free * self.target), free - of_summary))  # the next summary may be as long
 
 
 def _cut(it: Arranged, keep_last: int) -> int:
@@ -274,9 +415,10 @@ def _cut(it: Arranged, keep_last: int) -> int:
     return cut
 
 
-def _split(it: Arranged, cut: int) -> Split:
+def _split(it: Arranged, keep: Container[int]) -> Split:
+    """Keep the blocks of these numbers, and messages that are still being said."""
     messages = it.messages
-    kept = tuple(at for n, block in enumerate(it.blocks) if n >= cut or not all(messages[at].is_final for at in block) for at in block)
+    kept = tuple(at for n, block in enumerate(it.blocks) if n in keep or not all(messages[at].is_final for at in block) for at in block)
     system = tuple(at for at in it.pinned if not messages[at].is_summary)
     stay = {*system, *kept}
     return Split(system, tuple(at for at in range(len(messages)) if at not in stay), kept)

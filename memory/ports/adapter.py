@@ -44,3 +44,5 @@ class Adapter:
     build: Build
     extra: str = ""
     planned: bool = False
+    backup: str = ""
+    """Module with `back_up(store, file, to)` and `restore(store, source, file, replace=)`; empty if the backend has tools of its own."""

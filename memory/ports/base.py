@@ -21,6 +21,7 @@ from memory.ports.capabilities import Capabilities
 from memory.ports.checking import id_problem, vector_problem, write_problem
 from memory.ports.collections import Collection
 from memory.ports.due import Due, due_by_queries
+from memory.ports.forks import ForkGuard
 from memory.ports.gathering import count_through, gather, measured
 from memory.ports.heads import head_of
 from memory.ports.pace import paced
@@ -64,6 +65,7 @@ class BaseStore(ABC):
         self._collections: dict[str, Collection] = {}
         self._opened = False
         self._opening = asyncio.Lock()
+        self._forks = ForkGuard(self)
 
     @property
     def name(self) -> str:
@@ -85,19 +87,27 @@ class BaseStore(ABC):
     # -- life ---------------------------------------------------------------------------------------------------------
 
     async def open(self, collections: Sequence[Collection]) -> None:
+        self._forks.check()
         async with self._opening:
             if self._opened:
                 return
-            await self._translated(self._open(collections))
+            self._forks.acquire()
+            try:
+                await self._translated(self._open(collections))
+            except BaseException:
+                self._forks.release()
+                raise
             self._collections = {c.name: c for c in collections}
             self._opened = True
 
     async def close(self) -> None:
+        self._forks.check()
         async with self._opening:
             if not self._opened:
                 return
             self._opened = False
             await self._translated(self._close())
+            self._forks.release()
 
     async def check(self) -> Health:
         self._must_be_open()
@@ -313,6 +323,7 @@ class BaseStore(ABC):
         return answer
 
     def _must_be_open(self) -> None:
+        self._forks.check()
         if not self._opened:
             raise NotOpen(f"store '{self.name}'")
 

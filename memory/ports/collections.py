@@ -62,6 +62,8 @@ class Collection:
     vector: bool = False
     indexes: tuple[tuple[str, ...], ...] = ()
     orders: tuple[str, ...] = ()
+    upkeep: bool = dataclasses.field(default=False, compare=False)
+    """Its records are small, and deletions need them: a store that is full keeps room for them if it can."""
     weights: Mapping[str, float] = dataclasses.field(init=False, repr=False, compare=False)
     """The weight of each text part, by its name."""
     required: tuple[str, ...] = dataclasses.field(init=False, repr=False, compare=False)

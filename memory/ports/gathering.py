@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence, Set
+from collections.abc import Callable, Iterable, Iterator, Sequence, Set
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -38,14 +38,25 @@ async def gather(store: Store, asked: Candidates, statistics: Statistics) -> Mea
         found |= {hit.head.key.id: hit.head for hit in await store.search(_search(asked, Near(asked.near), select))}
     elif asked.near is not None:
         found |= {head.key.id: head for head, _ in best(by_nearness(asked.near, heads), asked.limit)}
-    if unread := [i for i in asked.among if i not in found]:
-        found |= {h.key.id: h for h in (await store.query(_query(asked, select, In("id", tuple(unread))))).heads}
-    if asked.around is not None:
-        wanted = neighbours(found.values(), asked.around)
-        for part in asking_for(wanted, asked.around):
-            async for page in scan(store, _query(asked, select, part), MAX_LIMIT):
-                found |= {h.key.id: h for h in page.heads if h.key.id not in found and place_of(h, asked.around) in wanted}
+    if unread := frozenset(asked.among) - found.keys():
+        parts: list[Filter | None] = [In("id", tuple(sorted(unread))) if can.filter else None]
+        found |= await _chosen(store, asked, select, parts, lambda head: head.key.id in unread)
+    if (around := asked.around) is not None and (wanted := neighbours(found.values(), around)):
+        parts = list(asking_for(wanted, around)) if can.filter else [None]
+        beside_them = await _chosen(store, asked, select, parts, lambda head: place_of(head, around) in wanted)
+        found = {**beside_them, **found}
     return await measured(asked, list(found.values()), statistics)
+
+
+async def _chosen(
+    store: Store, asked: Candidates, select: frozenset[str], parts: Sequence[Filter | None], is_chosen: Callable[[Head], bool]
+) -> dict[str, Head]:
+    """The chosen heads, by id, of what these filters let through. A store without filters is asked for all there is."""
+    chosen: dict[str, Head] = {}
+    for part in parts:
+        async for page in scan(store, _query(asked, select, part), MAX_LIMIT):
+            chosen |= {head.key.id: head for head in page.heads if is_chosen(head)}
+    return chosen
 
 
 async def count_through(store: Store, asked: Candidates) -> Statistics:

@@ -13,7 +13,7 @@ from hashlib import blake2b
 from typing import Any
 
 from memory.ports.collections import Collection
-from memory.ports.text import cut, stem
+from memory.ports.text import cut_to_index, stem
 
 LONGEST = 128
 """Characters of a token. A longer stem is told by its digest: no text is refused for its words."""
@@ -42,7 +42,7 @@ def index(collection: Collection, texts: Mapping[str, str]) -> bytes:
     total, packed = 0, dict[str, int]()
     for place, part in enumerate(collection.texts):
         if text := texts.get(part.name):
-            tokens = [_token_of(word) for word in cut(text)]
+            tokens = [_token_of(word) for word in cut_to_index(text)]
             total += len(tokens)
             one = 1 << (place * bits)
             once = dict.fromkeys(tokens, one)

@@ -126,6 +126,11 @@ class ServerUrl:
         return self._parts.query
 
     @property
+    def given(self) -> dict[str, str]:
+        """The options of the query part, as they are written."""
+        return dict(parse_qsl(self.query, keep_blank_values=True))
+
+    @property
     def found(self) -> dict[str, str]:
         """Host, user and password, as far as the URL names them."""
         parts = self._parts

@@ -280,6 +280,9 @@ class Search:
 
     Hits carry heads with what `select` names, as in `Query`. It spares stores from reading, checking and sending fifty records of which ten are
     shown; who shows them reads them by key.
+
+    A search may be approximate. An engine may miss a record that matches, for example while it moves records between its files. `get` and
+    `query` never do.
     """
 
     collection: Collection

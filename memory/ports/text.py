@@ -12,14 +12,58 @@ import unicodedata
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
+from itertools import pairwise
 from typing import TypeVar
 
 import Stemmer
 
 T = TypeVar("T")
 
-_CJK = "\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af\uf900-\ufaff"
-_TOKEN = re.compile(rf"[{_CJK}]|[^\W_{_CJK}]+")
+_UNSPACED = (
+    "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u1950-\u19df\u1a20-\u1aaf\ua9e0-\ua9ff\uaa60-\uaadf"  # Thai to Tai Viet
+    "\u3005-\u3007\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af\uf900-\ufaff\U00020000-\U0003ffff"  # Japanese, Chinese, Korean
+)
+"""Blocks of scripts that write no spaces between words. Each of their characters is a word, together with the marks behind it."""
+_EMOJI = "\u2600-\u27bf\U0001f000-\U0001faff"
+"""Each of these is a word of its own."""
+_ASCII_TOKEN = re.compile(r"[a-z0-9]+")
+
+
+@lru_cache(maxsize=1)
+def _alphabet() -> tuple[re.Pattern[str], re.Pattern[str], re.Pattern[str]]:
+    """What `fold` takes out of a decomposed text, the tokens of a folded one, and the words of an unspaced token, from Python's Unicode data.
+
+    Accents of Latin, Greek and Cyrillic, points of Hebrew and vowel points of Arabic are taken out: words are written with and without them. So are
+    joiners and other characters that show nothing. All other marks belong to their word: vowel signs, viramas, tone marks, the signs of voiced kana.
+    """
+    dropped, marks = [], []
+    for code in (*range(0xAD, 0x20000), *range(0xE0000, 0xE0200)):
+        category = unicodedata.category(character := chr(code))
+        if category == "Cf" or (category in ("Mn", "Mc") and _is_optional(character)):
+            dropped.append(code)
+        elif category in ("Mn", "Mc"):
+            marks.append(code)
+    of_marks = _as_class(marks)
+    single, letters = rf"[{_UNSPACED}][{of_marks}]*", rf"[^\W_{_UNSPACED}]"
+    token = re.compile(rf"((?:{single})+)|({letters}+(?:[{of_marks}]+{letters}*)*|[{_EMOJI}])")
+    return re.compile(f"[{_as_class(dropped)}]+"), token, re.compile(single)
+
+
+def _is_optional(mark: str) -> bool:
+    """Whether words are also written without this mark, by its combining class: overlays, points of Hebrew, Arabic and Syriac, accents."""
+    kind = unicodedata.combining(mark)
+    return kind == 1 or 10 <= kind <= 36 or kind >= 200 or "VARIATION SELECTOR" in unicodedata.name(mark, "")
+
+
+def _as_class(codes: Sequence[int]) -> str:
+    """A character class of a regular expression, in ranges. `codes` are in order."""
+    ranges: list[list[int]] = []
+    for code in codes:
+        if ranges and ranges[-1][1] == code - 1:
+            ranges[-1][1] = code
+        else:
+            ranges.append([code, code])
+    return "".join(f"{re.escape(chr(first))}-{re.escape(chr(last))}" for first, last in ranges)
 
 
 class _ThisThreads(threading.local):
@@ -55,27 +99,55 @@ def _stemmed(word: str) -> str:
 
 
 def fold(text: str) -> str:
-    """Case folded, diacritics stripped: 'Café' becomes 'cafe' (D56)."""
+    """Case folded, accents stripped: 'Café' becomes 'cafe' (D56). Vowel signs and viramas stay: they tell words apart."""
     if text.isascii():
         return text.lower()
     decomposed = unicodedata.normalize("NFKD", text.casefold())
-    return unicodedata.normalize("NFC", "".join(c for c in decomposed if not unicodedata.combining(c)))
+    return unicodedata.normalize("NFC", _alphabet()[0].sub("", decomposed))
 
 
 def cut(text: str) -> list[str]:
-    """The folded words of a text in order: runs of letters and digits, and each CJK character on its own."""
-    found: list[str] = _TOKEN.findall(fold(text))
+    """The folded words of a text in order.
+
+    A word is a run of letters, digits and marks. In Korean and in scripts without spaces (Chinese, Japanese, Thai, Lao, Khmer,
+    Burmese) each character with its marks is a word. So is each emoji.
+    """
+    return _cut(text, pairs=False)
+
+
+def cut_to_index(text: str) -> list[str]:
+    """The words of `cut`, and behind each of an unspaced script the pair that it makes with the next: one letter of Thai tells little."""
+    return _cut(text, pairs=True)
+
+
+def _cut(text: str, *, pairs: bool) -> list[str]:
+    folded = fold(text)
+    if folded.isascii():
+        return _ASCII_TOKEN.findall(folded)
+    _, token, single = _alphabet()
+    found: list[str] = []
+    for unspaced, word in token.findall(folded):
+        if word:
+            found.append(word)
+            continue
+        characters = single.findall(unspaced)
+        if pairs and len(characters) > 1:
+            for one, following in pairwise(characters):
+                found += (one, one + following)
+            found.append(characters[-1])
+        else:
+            found += characters
     return found
 
 
 def words(text: str) -> list[str]:
     """The stems of a text's words in order, as indexed."""
-    return [_stemmed(token) if len(token) <= LONGEST_STEMMED else token for token in cut(text)]
+    return [_stemmed(token) if len(token) <= LONGEST_STEMMED else token for token in cut_to_index(text)]
 
 
 def query_words(text: str) -> list[str]:
     """The distinct stems a query looks for, in order: without stopwords, unless there is nothing else (D58)."""
-    tokens = cut(text)
+    tokens = cut_to_index(text)
     content = [t for t in tokens if t not in STOPWORDS] or tokens
     return list(dict.fromkeys(stem(t) for t in content))
 

@@ -21,7 +21,7 @@ from tests.support.placings import MONTHS, PLACINGS, STORIES, Placing, forget
 
 SQLITE = pytest.mark.backend("sqlite")
 IN_MEMORY = pytest.mark.backend("in_memory")
-TURN = pytest.mark.turn
+NIGHTLY = pytest.mark.nightly
 FILES = ("one.db", "mid.db", "long.db")
 
 
@@ -38,16 +38,16 @@ def _behind_a_cache(folder: Path) -> dict[str, Any]:
 
 
 def _on_servers(placing: Placing) -> Any:
-    turn = [] if placing.name == "redis-postgres-edge" else [TURN]
-    return pytest.param(placing.config, id=placing.name, marks=[*marks_of(*placing.backends), *turn])
+    nightly = [] if placing.name == "redis-postgres-edge" else [NIGHTLY]
+    return pytest.param(placing.config, id=placing.name, marks=[*marks_of(*placing.backends), *nightly])
 
 
 DEFAULT = pytest.param(_one_file, id="one-file", marks=SQLITE)
 """Where everyone's run has them all; the others take long (docs/decisions/052)."""
 TOPOLOGIES = [
     DEFAULT,
-    pytest.param(_in_memory, id="in-memory", marks=(IN_MEMORY, TURN)),
-    pytest.param(_behind_a_cache, id="cache-and-two-files", marks=(SQLITE, IN_MEMORY, TURN)),
+    pytest.param(_in_memory, id="in-memory", marks=(IN_MEMORY, NIGHTLY)),
+    pytest.param(_behind_a_cache, id="cache-and-two-files", marks=(SQLITE, IN_MEMORY, NIGHTLY)),
     *(_on_servers(placing) for placing in PLACINGS if run_here(*placing.backends)),
 ]
 CASES = [_on_servers(placing) for placing in STORIES if placing not in PLACINGS and run_here(*placing.backends)]

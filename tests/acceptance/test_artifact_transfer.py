@@ -172,6 +172,7 @@ async def test_of_a_session_that_has_expired_no_artifact_is_carried(plain: Memor
 
 @pytest.mark.usefixtures("in_tens")
 @pytest.mark.parametrize("seed", range(6))
+@pytest.mark.thorough
 async def test_drawn_artifacts_come_back_and_of_a_damaged_one_nothing_stands(plain: Memory, other: Memory, seed: int) -> None:
     """Sizes around those of chunks; then one line of the bytes is lost, doubled, swapped, changed or cut, and only its artifact is missing."""
     draw = random.Random(seed)  # noqa: S311
@@ -297,6 +298,7 @@ async def test_a_line_that_is_none_of_an_artifact_is_refused_before_anything_is_
     assert (await plain.sessions.list()).sessions == []
 
 
+@pytest.mark.thorough
 async def test_no_artifact_is_in_memory_as_a_whole(tmp_path: Path) -> None:
     size, most = 64 * 2**20, 32 * 2**20
 

@@ -73,6 +73,7 @@ asyncio.run(main())
         )
     ],
 )
+@pytest.mark.thorough
 def test_a_missing_driver_is_named_with_what_to_install_and_closing_still_works(driver: str, url: str, extra: str, tmp_path: Path) -> None:
     done = subprocess.run([sys.executable, "-c", WITHOUT, driver, url], capture_output=True, text=True, timeout=60, cwd=tmp_path, check=False)
     assert done.returncode == 0, done.stderr

@@ -53,7 +53,7 @@ async def test_each_is_told_in_one_line_which_speaks_to_no_terminal(memory: Memo
 async def test_at_most_fifteen_are_told(memory: Memory, clock: Clock) -> None:
     await memory.sessions.create("c1")
     entries = await memory.write_many([{"content": f"text {n}", "scope": f"user:{n % 3}", "conversation_id": "c1"} for n in range(20)])
-    newest = [entry.id for entry in sorted(entries, key=lambda entry: (entry.created_at, entry.id), reverse=True)]
+    newest = [entry.id for entry in entries[::-1]]
     assert [one.id for one in (await memory.sessions.delegation("c1")).entries] == newest[:15]
     assert [one.id for one in (await memory.sessions.delegation("c1", limit=100)).entries] == newest[:15]
     assert [one.id for one in (await memory.sessions.delegation("c1", limit=2)).entries] == newest[:2]

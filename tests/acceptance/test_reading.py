@@ -158,14 +158,34 @@ async def test_order_is_newest_first_or_oldest_first(memory: Memory, clock: Cloc
 
 
 @pytest.mark.behaviour("A32")
-async def test_ties_are_broken_by_id_in_the_same_direction(memory: Memory, clock: Clock) -> None:
+@pytest.mark.parametrize("keyed", [False, True])
+async def test_ties_follow_the_order_written_in_the_same_direction(memory: Memory, clock: Clock, keyed: bool) -> None:
     born = clock.moment - DAY
-    entries = [await memory.write(f"tie {n}", scope=USER, created_at=born) for n in range(7)]
-    ids = sorted(e.id for e in entries)
+    entries = [await memory.write(f"tie {n}", scope=USER, created_at=born, key=f"k{n}" if keyed else None) for n in range(4)]
+    drafts = [{"content": f"tie {n}", "scope": USER, "created_at": born} | ({"key": f"k{n}"} if keyed else {}) for n in range(4, 7)]
+    entries += await memory.write_many(drafts)
+    await memory.update(entries[3].id, content="tie 3, edited")
+    ids = [e.id for e in entries]
     assert [e.id for e in await memory.retrieve(USER, order="oldest")] == ids
     assert [e.id for e in await memory.retrieve(USER)] == ids[::-1]
     assert [e.id for e in await memory.retrieve(USER, limit=3)] == ids[::-1][:3]
     assert [e.id for e in await memory.retrieve(USER, order="oldest", limit=3)] == ids[:3]
+
+
+@pytest.mark.behaviour("A32")
+async def test_entries_of_one_moment_keep_their_order_through_copies_of_a_store(memory: Memory, clock: Clock) -> None:
+    born = clock.moment - DAY
+    for n in range(12):
+        await memory.write(f"tie {n}", scope=USER, created_at=born, key=f"k{n}")
+    texts = [f"tie {n}" for n in range(12)]
+    other = memory.for_tenant("other")
+    await other.admin.import_([line async for line in memory.admin.export()])
+    assert contents(await other.retrieve(USER, order="oldest")) == texts
+    found, cursor = list[str](), None
+    for _ in range(4):
+        page = await other.retrieve(USER, limit=3, cursor=cursor)
+        found, cursor = found + contents(page), page.cursor
+    assert (found, cursor) == (texts[::-1], None)
 
 
 @pytest.mark.behaviour("A32")

@@ -9,8 +9,9 @@ from memory.ports.contract.harness import Harness
 from memory.ports.contract.judges import MARK, fits
 from memory.ports.contract.plugin import add_harnesses
 from tests.contract.every_harness import DEFAULT, HARNESSES, primary_of
+from tests.contract.less_harnesses import is_asked_of_another
 from tests.support.backends import BACKENDS
-from tests.support.depth import THOROUGH, has_its_turn, turn_of
+from tests.support.depth import THOROUGH
 
 __all__ = ["harness", "store"]
 
@@ -22,10 +23,12 @@ def pytest_configure(config: pytest.Config) -> None:
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """A contract test on a backend that needs a server is marked so, as other tests of that backend are; also where something is around its store.
-    What its primary is asked, a variant is not asked too where the run is not thorough, and what the default store is asked, others are in turns."""
+    Everyone's run asks a variant what its primary cannot be asked, and another store than the default what that cannot be asked."""
+    covered = {item for item in items if (chosen := _harness(item)) is not None and is_asked_of_another(item, chosen)}
+    config.hook.pytest_deselected(items=list(covered))
+    items[:] = [item for item in items if item not in covered]
     if not THOROUGH:
-        turn = turn_of(config)
-        repeated = {item for item in items if _repeats(item) or (_is_asked_of_the_default(item) and not has_its_turn(item.nodeid, turn))}
+        repeated = {item for item in items if _repeats(item) or _is_asked_of_the_default(item)}
         config.hook.pytest_deselected(items=list(repeated))
         items[:] = [item for item in items if item not in repeated]
     for item in items:

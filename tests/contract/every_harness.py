@@ -5,6 +5,7 @@ from __future__ import annotations
 from memory.ports.contract.harness import Harness
 from tests.contract.file_harnesses import File, FileUnsynced
 from tests.contract.harnesses import EMBEDDED, Sqlite
+from tests.contract.less_harnesses import WITHOUT
 from tests.contract.mongo_harnesses import MongoAlone, MongoReplicaSet
 from tests.contract.mysql_harnesses import MariaDb, MySql
 from tests.contract.postgres_harnesses import Postgresql, PostgresqlWithVectors
@@ -25,13 +26,13 @@ WRAPPED: tuple[type[Harness], ...] = (WrappedInMemory, *((WrappedRedis,) if able
 """Stores with everything around them that a configuration can put there."""
 
 EVERY: tuple[type[Harness], ...] = (*EMBEDDED, *FILES, *DRIVEN, WrappedInMemory, WrappedRedis)
-HARNESSES: tuple[type[Harness], ...] = (*EMBEDDED, *able(*FILES, *DRIVEN), *WRAPPED)
+HARNESSES: tuple[type[Harness], ...] = (*EMBEDDED, *WITHOUT, *able(*FILES, *DRIVEN), *WRAPPED)
 
 STAND_IN = {"qdrant_local": "qdrant_edge"}
 """What CI asks in full, and nobody's installation is: the client's local mode is for tests alone, and shares its adapter with Edge."""
 
 DEFAULT: type[Harness] = Sqlite
-"""Where nothing is configured. In everyone's run the others are asked what it is not, and take turns at what it is."""
+"""Where nothing is configured. In everyone's run the others are asked what it cannot be asked."""
 
 
 def primary_of(harness: type[Harness]) -> type[Harness] | None:

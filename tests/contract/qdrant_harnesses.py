@@ -167,7 +167,7 @@ class QdrantServer(Served):
         lexical=True,
         semantic=True,
         tenant_statistics=True,
-        max_record_bytes=12 * 2**20,
+        max_record_bytes=2 * 2**20,
         max_vector_dims=65_535,
     )
     recall = 0.95  # its vector index is approximate

@@ -236,6 +236,7 @@ VARIANT = """
 """
 
 
+@pytest.mark.thorough
 def test_a_quick_run_asks_the_same_and_draws_less(outside: pytest.Pytester) -> None:
     outside.makepyfile(test_it=SUITE + SEEDED)
     code, said = _run(outside, "-s", "test_it.py")

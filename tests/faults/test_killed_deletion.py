@@ -30,7 +30,7 @@ asyncio.run(main(*sys.argv[1:]))
 
 
 @pytest.mark.backend("sqlite")
-@pytest.mark.parametrize("way", [pytest.param("promoted", marks=pytest.mark.thorough), "keyed"])
+@pytest.mark.parametrize("way", [pytest.param("promoted", marks=pytest.mark.nightly), "keyed"])
 async def test_a_second_life_after_a_killed_deletion_knows_nothing_of_the_first(tmp_path: Path, way: str) -> None:
     url = f"sqlite:///{tmp_path / 'memory.db'}"
     async with Memory(url, embedder="none") as memory:

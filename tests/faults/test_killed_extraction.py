@@ -13,7 +13,7 @@ from memory.facade.manager import EveryTurn, Extraction
 from tests.support.depth import PROVING, drawn
 from tests.support.processes import started
 
-pytestmark = [pytest.mark.backend("sqlite"), pytest.mark.thorough]
+pytestmark = [pytest.mark.backend("sqlite"), pytest.mark.nightly]
 KILLS = 30 if PROVING else 2
 CONVERSATIONS = drawn(200, 40)
 

@@ -33,7 +33,7 @@ def _importing(conversation: Path, database: Path) -> list[str]:
 
 
 @pytest.mark.backend("sqlite")
-@pytest.mark.thorough
+@pytest.mark.nightly
 @pytest.mark.parametrize("batches", [1, 6])
 async def test_what_was_acknowledged_before_the_kill_is_there_once_and_the_rest_imports_again(
     conversation: Path, tmp_path: Path, batches: int

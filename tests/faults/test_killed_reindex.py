@@ -53,7 +53,7 @@ def config(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[dict[str,
     forget(tmp_path)
 
 
-@pytest.mark.thorough
+@pytest.mark.nightly
 async def test_killed_again_and_again_it_ends_and_nothing_is_lost(config: dict[str, Any]) -> None:
     async with Memory(config, embedder=OLD) as memory:
         kinds = {"tea": "beverage", "heron": "bird"}

@@ -117,7 +117,7 @@ async def _judge(config: dict[str, Any], writers: Writers) -> list[str]:
         return await judged(memory, writers.heard)
 
 
-@pytest.mark.thorough
+@pytest.mark.nightly
 @pytest.mark.parametrize(
     "placing",
     [
@@ -141,7 +141,7 @@ async def test_writers_that_are_killed_in_mid_append_and_mid_compaction_lose_and
     forget(tmp_path)
 
 
-@pytest.mark.thorough
+@pytest.mark.nightly
 @pytest.mark.parametrize(
     ("placing", "server"),
     [

@@ -25,7 +25,7 @@ from tests.support.servers import Server
 ROUNDS, KILLS = 30, 3
 PLACING = STORIES[0]
 
-pytestmark = [*marks_of(*PLACING.backends)]
+pytestmark = [*marks_of(*PLACING.backends), pytest.mark.nightly]
 
 
 class Clock:

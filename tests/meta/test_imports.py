@@ -106,6 +106,7 @@ def test_a_wrong_import_breaks_its_contract(broken_tree: str, contract: str) -> 
     assert f"{contracts()[contract]} BROKEN" in broken_tree
 
 
+@pytest.mark.thorough
 def test_using_the_library_leaves_the_loggers_of_the_program_alone(tmp_path: Path) -> None:
     url = f"sqlite:///{tmp_path / 'memory.db'}"
     code = (

@@ -59,6 +59,7 @@ def test_the_wheel_carries_the_licence_and_the_entry_points(wheel: Path) -> None
     assert any(n.endswith("/licenses/LICENSE") for n in archive.namelist())
 
 
+@pytest.mark.thorough
 def test_the_installed_library_is_not_the_checkout(programs: Path, elsewhere: Path) -> None:
     where = run(programs, elsewhere, "python", "-c", "import memory, memory_tiers; print(memory.__file__); print(memory_tiers.LIBRARY)")
     first, second = where.stdout.split()
@@ -69,6 +70,7 @@ def test_the_installed_library_is_not_the_checkout(programs: Path, elsewhere: Pa
 @pytest.mark.parametrize(
     ("page", "number"), [pytest.param(page.stem, n, marks=beyond(n, [0])) for page in PAGES.values() for n in range(len(blocks("python", page)))]
 )
+@pytest.mark.thorough
 def test_a_snippet_of_a_page_runs(programs: Path, elsewhere: Path, page: str, number: int) -> None:
     (elsewhere / "snippet.py").write_text(blocks("python", PAGES[page])[number])
     result = run(programs, elsewhere, "python", "-W", "error", "snippet.py")

@@ -68,7 +68,7 @@ def shown(
     visible, certain = model.matching(Asked(tenant, tuple(every), **within), now)
     found = [version for version in visible if conversation is None or version.fields["conversation_id"] in (None, conversation)]
     found = [version for version in found if updated_before is None or version.fields["updated_at"] < updated_before]
-    return sorted(found, key=lambda version: (version.fields["updated_at"], version.fields["id"]), reverse=True), certain
+    return sorted(found, key=lambda version: version.fields["updated_at"])[::-1], certain
 
 
 @check.look

@@ -831,7 +831,8 @@ class Model:
 
     def retrieved(self, asked: Asked, now: datetime, order: str) -> tuple[list[Version], bool]:
         found, certain = self.matching(asked, now)
-        return sorted(found, key=lambda version: (version.fields["created_at"], version.fields["id"]), reverse=order == "newest"), certain
+        ordered = sorted(found, key=lambda version: version.fields["created_at"])  # those of one moment as they were written
+        return ordered[::-1] if order == "newest" else ordered, certain
 
 
 def _passes(version: Version, asked: Asked) -> bool:

@@ -6,8 +6,6 @@ Each has acts, a judge and slips of its own: `erasing`, `linking`, `noting`, `su
 from __future__ import annotations
 
 import asyncio
-import os
-import secrets
 import traceback
 from collections.abc import Callable, Coroutine, Sequence
 from contextlib import suppress
@@ -36,7 +34,6 @@ from tests.simulation.loop import OWNER, START, SimulatedClock, SimulatedLoop, r
 from tests.simulation.runner import repeatable, silence
 from tests.simulation.setup import SETTINGS
 from tests.support import noticed
-from tests.support.depth import drawn
 from tests.support.slips import Slip
 
 NOTICED_WITHIN = 1_000
@@ -205,12 +202,6 @@ ENOUGH = 60
 """So many seeds meet all that a simulation is about; of fewer, as in everyone's run, it is asked only that none is broken and that faults struck."""
 
 
-def fresh(in_full: int) -> range:
-    """Seeds nobody chose, but who says SIMULATION_FIRST: as many as a run may take, and so many with MEMORY_THOROUGH."""
-    first = int(os.environ.get("SIMULATION_FIRST", secrets.randbelow(10**9)))
-    return range(first, first + (in_full if os.environ.get("MEMORY_THOROUGH") else drawn(ENOUGH, quick=15)))
-
-
 def unbroken(name: str, seeds: range, played: Callable[[int], W], capsys: pytest.CaptureFixture[str]) -> list[W]:
     """A run of each of these seeds. Says which they are; none is broken."""
     with capsys.disabled():
@@ -244,9 +235,5 @@ def chance_of(shown: int, runs: int, share: float) -> float:
 
 
 def assert_noticed(name: str, slip: Slip, played: Callable[[int], World]) -> None:
-    """Of so many seeds one fails with the slip, and does not without."""
-    with slip.applied():
-        seed = next((seed for seed in noticed.first(name, range(NOTICED_WITHIN)) if one(played, seed).broken), None)
-    assert seed is not None, f"'{name}' is not noticed"
-    noticed.note(name, seed)
-    assert not one(played, seed).broken, f"seed {seed} fails without '{name}' too"
+    """The noted seed fails with the slip, and does not without."""
+    noticed.assert_shows(name, slip.applied, lambda seed: bool(one(played, seed).broken), range(NOTICED_WITHIN))

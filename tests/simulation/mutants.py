@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import inspect
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -38,13 +37,14 @@ Patch = tuple[object, str, Any]
 
 @contextmanager
 def applied(name: str) -> Iterator[None]:
-    """The library without this safeguard, as long as the block lasts. `CALLED` tells whether what was put in its place was ever used."""
+    """The library without this safeguard, as long as the block lasts."""
     target, attribute, mutated = MUTANTS[name].patch()
     original = inspect.getattr_static(target, attribute)
-    noted = _noted(name, mutated, original)
+    if isinstance(original, staticmethod) and not isinstance(mutated, staticmethod):
+        mutated = staticmethod(mutated)
     with ExitStack() as stack:
         for owner in {id(target): target, **_importers(target, attribute, original)}.values():
-            stack.enter_context(patch.object(owner, attribute, noted))
+            stack.enter_context(patch.object(owner, attribute, mutated))
         yield
 
 
@@ -54,23 +54,6 @@ def _importers(target: object, attribute: str, original: object) -> dict[int, ob
         return {}
     engine = (m for name, m in sys.modules.items() if name.startswith("memory.orchestrator."))
     return {id(m): m for m in engine if m.__dict__.get(attribute) is original}
-
-
-CALLED: set[str] = set()
-"""The mutants whose patch was called: one that is not changes nothing."""
-
-
-def _noted(name: str, mutated: Any, original: object) -> Any:
-    called: Any = mutated.fget if isinstance(mutated, property) else mutated
-
-    @functools.wraps(called)
-    def noted(*arguments: Any, **options: Any) -> Any:
-        CALLED.add(name)
-        return called(*arguments, **options)
-
-    if isinstance(mutated, property):
-        return property(noted)
-    return staticmethod(noted) if isinstance(original, staticmethod) else noted
 
 
 async def _done(*_: object) -> bool:

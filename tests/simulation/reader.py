@@ -135,7 +135,7 @@ class Reader:
             return
         entries = list(done[0])
         if by.endswith("browse"):
-            ordered = sorted(entries, key=lambda e: (e.created_at, e.id), reverse=asked.order == "newest")
+            ordered = sorted(entries, key=lambda e: e.created_at, reverse=asked.order == "newest")
             if entries != ordered:
                 self.history.broken("order", "-", f"{done[1].by} answers out of order: {[e.content for e in entries]}")
         self._shown(entries, asked, done[1], complete=not getattr(done[0], "degraded", ()))

@@ -16,13 +16,12 @@ from tests.simulation.client import EngineClient
 from tests.simulation.endings import ENDINGS
 from tests.simulation.faults import Coverage
 from tests.simulation.loop import seeded
-from tests.simulation.mutants import CALLED, MUTANTS, applied
+from tests.simulation.mutants import MUTANTS, applied
 from tests.simulation.setup import staleness
 from tests.simulation.shrink import Variant, shrink
 from tests.simulation.steps import aim_at, focus_of
 from tests.simulation.workload import Scenario, scenario
 from tests.simulation.world import Result, simulate
-from tests.support import noticed
 
 CHUNK = 25
 """Seeds that a process takes at once."""
@@ -45,15 +44,12 @@ class Summary:
     fewest: int = sys.maxsize
     coverage: Coverage = field(default_factory=Coverage)
     failures: list[Failure] = field(default_factory=list)
-    called: bool = False
-    """Whether what a mutant put in a safeguard's place was used: one that is not proves nothing."""
 
     def add(self, other: Summary) -> None:
         self.seeds += other.seeds
         self.fewest = min(self.fewest, other.fewest)
         self.coverage.add(other.coverage)
         self.failures += other.failures
-        self.called |= other.called
 
 
 def scenario_of(seed: int) -> Scenario:
@@ -138,15 +134,14 @@ def run_chunk(seeds: Sequence[int], mutant: str | None = None) -> Summary:
                 summary.failures.append(Failure(seed, tuple(str(v) for v in result.violations)))
                 if mutant is not None:
                     break
-    summary.called = mutant in CALLED
     return summary
 
 
-def nearest_first(seeds: Sequence[int], near: tuple[str, ...]) -> list[int]:
+def nearest_first(seeds: Sequence[int], near: tuple[str, ...]) -> Iterator[int]:
     """The same seeds, those first whose focus is at a step that begins with one of these, or that end with a scene of such a name."""
     ends = [seed for seed in seeds if scenario_of(seed).ending in near] if ENDINGS.keys() & set(near) else []
     first = set(ends)
-    return sorted(seeds, key=lambda seed: not (seed in first or focus_of(seed)[0].startswith(near)))
+    yield from sorted(seeds, key=lambda seed: not (seed in first or focus_of(seed)[0].startswith(near)))
 
 
 def run_many(
@@ -171,12 +166,9 @@ def run_many(
 
 
 def _chunks(seeds: Sequence[int], mutant: str | None) -> Iterator[tuple[list[int], str | None]]:
-    """What a process takes at once: of a mutant, the seed that showed it last alone, and then those nearest to it."""
+    """What a process takes at once. The seeds nearest to a mutant come first."""
     if mutant is not None:
-        noted = noticed.by(f"simulation/{mutant}")
-        if noted is not None and noted in seeds:
-            yield [noted], mutant
-        seeds = nearest_first(seeds, MUTANTS[mutant].near)
+        seeds = list(nearest_first(seeds, MUTANTS[mutant].near))
     for at in range(0, len(seeds), CHUNK):
         yield list(seeds[at : at + CHUNK]), mutant
 

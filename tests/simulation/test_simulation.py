@@ -1,12 +1,12 @@
-"""The engine under simulation, as long as a build may take; `make simulate` runs it for longer. And the proof that it would notice."""
+"""The engine under simulation, the same seeds on every run, and fresh ones in `make nightly`. And the proof that it would notice."""
 
 from __future__ import annotations
 
 import os
-import secrets
 import subprocess
 import sys
-from collections.abc import Iterable
+from contextlib import nullcontext
+from functools import partial
 from itertools import pairwise
 from pathlib import Path
 from unittest.mock import patch
@@ -17,22 +17,20 @@ from memory.orchestrator import tiering
 from memory.ports.contract.cells import cells
 from tests.simulation.endings import ENDINGS
 from tests.simulation.faults import Coverage, Fault, FaultPlan
-from tests.simulation.mutants import CALLED, MUTANTS, Mutant, applied
+from tests.simulation.mutants import MUTANTS, Mutant, applied
 from tests.simulation.rare_slips import RARE_SLIPS
 from tests.simulation.report import LEAST, table, verdict
 from tests.simulation.report import SEEDS as SEEDS_OF_A_PROOF
-from tests.simulation.runner import Summary, run_chunk, run_many, run_seed, run_variant, scenario_of, shrink_seed
+from tests.simulation.runner import nearest_first, run_many, run_seed, run_variant, scenario_of, shrink_seed, silence
 from tests.simulation.scenes import Kind
-from tests.simulation.shrink import Variant
 from tests.simulation.steps import can_meet, declared_pairs, focus_of, focuses, named_steps, stride
 from tests.simulation.workload import Layout
 from tests.support import noticed
-from tests.support.depth import beyond, drawn
+from tests.support.depth import NIGHTLY, THOROUGH, drawn, seeds
 from tests.support.slips import Slip
 
-SEEDS = int(os.environ.get("SIMULATION_SEEDS", "15"))
-FIRST = int(os.environ.get("SIMULATION_FIRST", secrets.randbelow(10**9)))
-"""Fresh seeds every time; those that failed are printed, and `make simulate SEED=n` runs one again."""
+SEEDS = list(seeds(0, 0, nightly=1_000)) if NIGHTLY else noticed.noted_seeds("simulation")[: None if THOROUGH else 15]
+"""Every seed that is noted for a mutant, so that none of them fails by itself; each night fresh ones. `make simulate SEED=n` runs one again."""
 NOTICED_WITHIN = 3_000
 JOBS = 1 if "PYTEST_XDIST_WORKER" in os.environ else os.cpu_count() or 1
 ROOT = Path(__file__).parents[2]
@@ -40,51 +38,37 @@ ROOT = Path(__file__).parents[2]
 
 def test_no_invariant_is_broken_under_faults(capsys: pytest.CaptureFixture[str]) -> None:
     with capsys.disabled():
-        print(f"\nsimulation: {SEEDS} seeds from {FIRST}")
-    total = run_many(range(FIRST, FIRST + SEEDS), jobs=JOBS)
+        print(f"\nsimulation: {len(SEEDS)} seeds, the first is {SEEDS[0]}")
+    total = run_many(SEEDS, jobs=JOBS)
     told = [f"seed {f.seed}: {f.violations[0]}" for f in total.failures]
     assert not told, "\n".join([*told[:5], f"again, as small as it gets: make simulate SEED={total.failures[0].seed}"])
-    assert total.seeds == SEEDS
+    assert total.seeds == len(SEEDS)
     assert total.fewest >= 20
     assert len(table(total.coverage).splitlines()) > 40
-    assert not verdict(total.coverage, SEEDS).undeclared
-
-
-SOON_NOTICED = {"copy-whatever-stands-there", "erasure-leaves-copies", "debts-are-dropped-by-an-edit", "sources-are-never-deleted"}
-"""The mutants that everyone's run tries; the others take long."""
-
-
-@pytest.mark.turn
-@pytest.mark.parametrize("mutant", [pytest.param(name, marks=beyond(name, SOON_NOTICED)) for name in sorted(MUTANTS)])
-def test_a_missing_safeguard_is_noticed(mutant: str) -> None:
-    seeds = list(range(NOTICED_WITHIN))
-    for _ in range(2):  # a seed in a thousand shows a limit that `docs/plan.md` names, with the safeguard too: then another has to show the mutant
-        total = run_many(seeds, jobs=JOBS, mutant=mutant, stop=1)
-        assert total.called, f"'{mutant}' changes nothing: what it patches is never called"
-        assert total.failures, f"{total.seeds} seeds passed although '{mutant}'"
-        failure = total.failures[0]
-        without = run_seed(failure.seed).violations
-        if not without:
-            break
-        seeds.remove(failure.seed)
-    assert not without, f"seed {failure.seed} fails without '{mutant}' too"
-    assert not any("TypeError" in v or "NameError" in v for v in failure.violations), f"'{mutant}' is no mutant but a mistake: {failure.violations}"
-    noticed.note(f"simulation/{mutant}", failure.seed)
+    assert not verdict(total.coverage, len(SEEDS)).undeclared
 
 
 @pytest.mark.thorough
-def test_a_mutant_is_tried_with_the_seed_that_is_noted_and_searched_for_where_that_shows_nothing() -> None:
-    mutant = "a-copy-forgets-its-tags"
+@pytest.mark.parametrize("mutant", sorted(MUTANTS))
+def test_a_missing_safeguard_is_noticed(mutant: str) -> None:
+    search = nearest_first(range(NOTICED_WITHIN), MUTANTS[mutant].near)
+    noticed.assert_shows(f"simulation/{mutant}", partial(applied, mutant), breaks_something, search, sound_elsewhere=THOROUGH)
 
-    def tried(noted: int | None, seeds: Iterable[int] = range(20)) -> Summary:
-        with patch.object(noticed, "by", {f"simulation/{mutant}": noted}.get):
-            return run_many(list(seeds), mutant=mutant, stop=1)
 
-    shows = tried(None).failures[0].seed
-    silent = next(seed for seed in range(20) if not tried(None, [seed]).failures)
-    assert tried(shows).seeds == 1
-    assert tried(silent).failures
-    assert tried(silent).seeds > 1
+def breaks_something(seed: int) -> bool:
+    with silence():
+        violations = run_seed(seed).violations
+    assert not any("TypeError" in str(v) or "NameError" in str(v) for v in violations), f"a mistake, not a mutant: {violations}"
+    return bool(violations)
+
+
+def test_a_mutant_without_a_note_or_whose_note_shows_nothing_fails_and_says_how_to_renew_it() -> None:
+    with patch.object(noticed, "by", lambda _: None), pytest.raises(AssertionError, match="make noticed"):
+        noticed.assert_shows("a", nullcontext, lambda _: True, [1])
+    with patch.object(noticed, "by", lambda _: 1), pytest.raises(AssertionError, match="make noticed"):
+        noticed.assert_shows("a", nullcontext, lambda _: False, [1])
+    with patch.object(noticed, "by", lambda _: 1), pytest.raises(AssertionError, match="without 'a' too"):
+        noticed.assert_shows("a", nullcontext, lambda _: True, [1])
 
 
 def test_a_mutant_that_changes_nothing_is_told_from_one_that_does() -> None:
@@ -94,11 +78,6 @@ def test_a_mutant_that_changes_nothing_is_told_from_one_that_does() -> None:
         pass
     with pytest.raises(LookupError, match="0 times"):
         Slip(tiering, "Tiering.move", "what is not there", "").patch()
-    CALLED.discard("relations-are-listed-backwards")
-    with applied("relations-are-listed-backwards"):
-        run_variant(scenario_of(3), Variant(dropped=frozenset(range(100))))
-    assert "relations-are-listed-backwards" not in CALLED
-    assert run_chunk(range(60), "relations-are-listed-backwards").called
 
 
 @cells("mutant", sorted(MUTANTS), shared=True)

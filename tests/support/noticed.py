@@ -1,37 +1,77 @@
-"""By which seed a slip was noticed last: its judge plays that one first, then the others as ever. Nothing rests on it, it only spares a search.
+"""Which seed shows which mutant. CI plays that seed alone: a note that shows nothing fails, and `make noticed` looks for another seed.
 
-After a change of the engine `make noticed` writes `tests/noticed.json` anew: a slip that its seed still shows keeps it.
+A mutant is named with its judge: `simulation/marks-live-a-second`. A change of the engine moves what a seed draws, so some notes have to be renewed
+with it; `make noticed` keeps every note that still shows its mutant.
 """
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from contextlib import AbstractContextManager
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 NOTED = Path(__file__).parents[1] / "noticed.json"
-NOTES = bool(os.environ.get("MEMORY_NOTE"))
+RENEWING = bool(os.environ.get("MEMORY_NOTE"))
+RENEW = "If the mutant still breaks something, renew its note: make noticed"
 
 
-def first(slip: str, seeds: Iterable[int]) -> list[int]:
-    """These seeds, the one that is noted of the slip before the others. A slip is named with its judge: `simulation/marks-live-a-second`."""
-    seeds, noted = list(seeds), by(slip)
-    return seeds if noted is None or noted not in seeds else list(dict.fromkeys([noted, *seeds]))
+def seeds(mutant: str, search: Iterable[int]) -> list[int]:
+    """The seed noted for a mutant. While notes are renewed: that seed, then all others of the search."""
+    noted = by(mutant)
+    if RENEWING:
+        return list(dict.fromkeys([*([] if noted is None else [noted]), *search]))
+    assert noted is not None, f"tests/noticed.json has no seed for {mutant!r}. {RENEW}"
+    return [noted]
 
 
-def by(slip: str) -> int | None:
-    return _noted().get(slip)
+def assert_shows(
+    mutant: str,
+    applied: Callable[[], AbstractContextManager[object]],
+    breaks: Callable[[int], bool],
+    search: Iterable[int],
+    *,
+    sound_elsewhere: bool = False,
+) -> None:
+    """The noted seed breaks something with the mutant applied, and nothing without it. `sound_elsewhere`: another test plays it without."""
+    for seed in seeds(mutant, search):
+        with applied():
+            shown = breaks(seed)
+        if shown and ((sound_elsewhere and not RENEWING) or not breaks(seed)):
+            note(mutant, seed)
+            return
+        assert not shown or RENEWING, f"seed {seed} breaks something without {mutant!r} too"
+    raise AssertionError(f"{mutant!r} is not noticed. {RENEW}")
 
 
-def note(slip: str, seed: int) -> None:
-    if NOTES and _noted().get(slip) != seed:
-        _noted()[slip] = seed
-        NOTED.write_text(json.dumps(dict(sorted(_noted().items())), indent=0) + "\n")
+def by(mutant: str) -> Any:
+    """What is noted for a mutant: a seed, or a list of operations. None where nothing is."""
+    return _noted().get(mutant)
+
+
+def noted_seeds(judge: str) -> list[int]:
+    """All seeds noted for the mutants of a judge, in order."""
+    return sorted({seed for mutant, seed in _noted().items() if mutant.startswith(f"{judge}/") and isinstance(seed, int)})
+
+
+def note(mutant: str, shown_by: Any) -> None:
+    """Write the note while notes are renewed; several processes may do so at once."""
+    if not RENEWING or _noted().get(mutant) == shown_by:
+        return
+    _noted()[mutant] = shown_by
+    with NOTED.open("r+") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        noted = json.load(file) | {mutant: shown_by}
+        file.seek(0)
+        file.write("{\n" + ",\n".join(f"{json.dumps(name)}: {json.dumps(noted[name])}" for name in sorted(noted)) + "\n}\n")
+        file.truncate()
 
 
 @cache
-def _noted() -> dict[str, int]:
-    noted: dict[str, int] = json.loads(NOTED.read_text())
+def _noted() -> dict[str, Any]:
+    noted: dict[str, Any] = json.loads(NOTED.read_text())
     return noted

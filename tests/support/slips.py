@@ -44,10 +44,10 @@ class Slip:
         return owner, name, found[name]
 
     async def seen_in(self, played: Callable[[int], Awaitable[Sequence[object]]], histories: int, name: str) -> bool:
-        """Whether one of so many drawn histories, each played from its seed with the slip, says what is wrong, or ends in a failed assertion. By the
-        name it is looked up which showed it last."""
+        """Whether the drawn history of the seed noted by this name, played with the slip, tells what is wrong or ends in a failed assertion. Where
+        notes are renewed, so many histories are searched."""
         with self.applied():
-            for seed in noticed.first(name, range(histories)):
+            for seed in noticed.seeds(name, range(histories)):
                 try:
                     shown = bool(await played(seed))
                 except AssertionError:

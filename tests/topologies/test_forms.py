@@ -91,7 +91,7 @@ SLIPS = {
 }
 
 
-@pytest.mark.turn
+@pytest.mark.nightly
 @pytest.mark.parametrize("name", SLIPS)
 async def test_a_slip_shows_there(name: str, config: dict[str, Any]) -> None:
     clock = Clock()

@@ -63,6 +63,7 @@ def run(folder: Path, said: str, **environ: str) -> list[str]:
     return done.stdout.splitlines()
 
 
+@pytest.mark.thorough
 def test_what_is_written_is_tagged_and_takes_the_place_of_what_it_contradicts(tmp_path: Path, endpoint: tuple[str, type[Endpoint]]) -> None:
     url, scripted = endpoint
     with BlockingMemory(f"sqlite:///{tmp_path / 'advisor.db'}", embedder="none") as memory:

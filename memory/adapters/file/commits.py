@@ -171,7 +171,8 @@ class Commits:
 
     def left_behind(self) -> dict[str, int]:
         """What dead processes staged and never used, with its size. With the lock: nobody else is preparing anything."""
-        return {name: self._disk.size(STAGING, name) for name in self._disk.names(STAGING) if name != JOURNAL}
+        foreign = {JOURNAL, *self._disk.folders(STAGING)}
+        return {name: self._disk.size(STAGING, name) for name in self._disk.names(STAGING) if name not in foreign}
 
     def clean(self) -> None:
         """Remove it."""

@@ -41,6 +41,10 @@ class NoFile(Exception):
     """What stands there is no plain file, so it is not read."""
 
 
+class NoFileOfOurs(NoFile):
+    """A folder or a device stands there. The store makes none in the place of a file."""
+
+
 class Disk:
     """Everything below one root. `fsync` says whether what was written is waited for."""
 
@@ -85,6 +89,10 @@ class Disk:
         except OSError as exc:
             if exc.errno in (errno.ELOOP, errno.ENOTDIR) and _is_link(part, fd):
                 raise Symlink("/".join(path)) from exc
+            if exc.errno == errno.ENOTDIR:  # somebody else's: nothing of ours is in it
+                raise FileNotFoundError(errno.ENOENT, "a file stands in the place of a folder", "/".join(path)) from exc
+            if exc.errno == errno.EACCES:
+                raise PermissionError(exc.errno, exc.strerror, "/".join(path)) from exc
             raise
         os.close(fd)
         return inner
@@ -245,12 +253,12 @@ def read_at(folder: int, name: str) -> bytes:
         if exc.errno in (errno.ELOOP, errno.EMLINK):
             raise NoFile("a symbolic link stands there, and none is followed") from exc
         if exc.errno == errno.ENXIO:
-            raise NoFile("no plain file stands there") from exc
+            raise NoFileOfOurs("no plain file stands there") from exc
         raise
     try:
         found = os.fstat(fd)
         if not stat.S_ISREG(found.st_mode):
-            raise NoFile("no plain file stands there")
+            raise NoFileOfOurs("no plain file stands there")
         pieces = []
         while piece := os.read(fd, max(found.st_size + 1, 65_536)):
             pieces.append(piece)

@@ -19,8 +19,8 @@ from datetime import UTC, datetime
 
 from memory.adapters.file.codec import Apart, Damaged, Foreign, Unsealed, unseal, unseal_record, without
 from memory.adapters.file.commits import Commits, Staged
-from memory.adapters.file.disk import Disk, NoFile
-from memory.adapters.file.names import APART, BACKUP, SUFFIX, Place, Table, place_in, place_of
+from memory.adapters.file.disk import Disk, NoFile, NoFileOfOurs
+from memory.adapters.file.names import APART, BACKUP, SUFFIX, Place, Table, is_id_of_ours, place_in, place_of
 from memory.adapters.file.partitions import Partitions
 from memory.domain.errors import StoreError
 from memory.ports.collections import Collection, FieldType
@@ -85,7 +85,8 @@ class Records:
         except Damaged as exc:
             damage = exc
         except NoFile as exc:
-            damage = Damaged(str(exc))
+            foreign = isinstance(exc, NoFileOfOurs) and not is_id_of_ours(place.stem)
+            damage = None if foreign else Damaged(str(exc))
         before, corrupt = self._before(place, collection, key)
         if damage is not None and damage.kind in (RowType.MARK, RowType.TOMBSTONE):
             before = None
@@ -237,6 +238,8 @@ class Records:
                     continue
                 try:
                     found = unseal(self._disk.read(table, name) or b"").get("kind")
+                except NoFileOfOurs:
+                    continue
                 except (Damaged, NoFile) as exc:
                     found = exc.kind if isinstance(exc, Damaged) else None
                 if found not in left:

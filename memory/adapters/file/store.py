@@ -12,6 +12,7 @@ from memory.adapters.file.batch import Batch
 from memory.adapters.file.codec import seal_record
 from memory.adapters.file.config import CLAIMS, parse
 from memory.adapters.file.errors import translate
+from memory.adapters.file.foreign import foreign_names
 from memory.adapters.file.library import SCHEMA, Library, deadline_in
 from memory.adapters.file.reading import Reading
 from memory.adapters.file.thresholds import THRESHOLDS, Thresholds
@@ -99,8 +100,12 @@ class FileStore(BaseStore):
         detail = str(self._config.path)
         if quarantined:
             detail += f"; {len(quarantined)} bad files are in its quarantine: look at them, repair or delete them"
+        foreign = await self._run(lambda: foreign_names(self._library.disk, _NAMED))
+        if foreign:
+            detail += f"; not made by this store, and left alone: {', '.join(map(repr, foreign))}"
         named: list[JsonValue] = list(quarantined[:_NAMED])
         facts |= {"schema": SCHEMA, "fsync": self._config.fsync, "quarantined_files": named}
+        facts |= {"foreign_files": list[JsonValue](foreign)} if foreign else {}
         return Health(ok=True, detail=detail, version=f"layout {SCHEMA}", epoch=self.epoch, facts=facts, quarantined=len(quarantined))
 
     def _all_quarantined(self) -> Sequence[str]:

@@ -12,9 +12,10 @@ from contextlib import AbstractAsyncContextManager
 
 from memory.adapters.qdrant.codec import Payload, generation_payload, held_in, is_sound, over, payload_of
 from memory.adapters.qdrant.engine import Change, Engine, Vectors
+from memory.adapters.qdrant.errors import KeptInPart
 from memory.adapters.qdrant.keys import generation_point, record_point
 from memory.adapters.qdrant.words import sparse_record, unit
-from memory.domain.errors import CorruptRecord
+from memory.domain.errors import CorruptRecord, StoreFull
 from memory.ports import batch
 from memory.ports.batch import Address, Held, Reads
 from memory.ports.collections import Collection
@@ -53,6 +54,8 @@ class Points:
         self._numbered: dict[Partition, Payload] = {}
         """The generations as they were read."""
         self._stored: dict[Address, Change] = {}
+        self._kept = False
+        """Whether an earlier round of the call has stored something."""
 
     def turn(self) -> AbstractAsyncContextManager[None]:
         return self._engine.turn
@@ -84,8 +87,13 @@ class Points:
 
     async def store(self, changes: Sequence[batch.Change]) -> set[Address]:
         made = {c.address: self._change(c) async for c in paced(changes)}
-        lost = await self._engine.commit(list(made.values()))
+        try:
+            lost = await self._engine.commit(list(made.values()))
+        except Exception as exc:
+            raise_if_kept(self._engine, exc, self._kept)
+            raise
         self._stored = made
+        self._kept = self._kept or len(lost) < len(made)
         return {address for address, change in made.items() if change.point in lost}
 
     def _change(self, change: batch.Change) -> Change:
@@ -113,3 +121,9 @@ class Points:
 
 
 _FORGOTTEN = 2**63
+
+
+def raise_if_kept(engine: Engine, error: Exception, kept: bool) -> None:
+    """`StoreFull` promises that nothing of the call was kept: where something was, the call ends as one of which a part may stand."""
+    if kept and isinstance(engine.translate(error), StoreFull):
+        raise KeptInPart("no room is left, and a part of the call was kept; make room and try again") from error

@@ -6,14 +6,15 @@ Their statistics are counted by the engine.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+import math
+from collections.abc import Mapping, Sequence
 
 from memory.adapters.qdrant.codec import LENGTH
-from memory.adapters.qdrant.engine import Engine
+from memory.adapters.qdrant.engine import Ask, Condition, Engine, Found, Sparse
 from memory.adapters.qdrant.filters import Always, Compiler, Part, located
 from memory.adapters.qdrant.keys import record_point
 from memory.adapters.qdrant.pages import everything
-from memory.adapters.qdrant.search import HEADS_AT_A_TIME, Reading, search
+from memory.adapters.qdrant.search import HEADS_AT_A_TIME, Ranking, Reading
 from memory.adapters.qdrant.words import index_of
 from memory.ports import lexical
 from memory.ports.candidates import Around, Candidates, Measured, Statistics, none_of
@@ -24,12 +25,16 @@ from memory.ports.record import Key
 
 
 async def candidates(engine: Engine, asked: Candidates) -> Measured:
+    """One request brings the best of each way, the named ones and the words' counts, another the numbers of words."""
     make = engine.conditions
     if engine.alone and not await engine.count(make.every(located(make, asked.collection, asked.where, asked.roles))):
         return await measured(asked, [], none_of(asked))  # in this process that costs next to nothing, and each search a good deal more
     looking = _Looking(engine, asked)
-    best, named, counted = await asyncio.gather(looking.best(), looking.named(), statistics(engine, asked))
-    found = {head.key.id: head for head in [*best, *named]}
+    counting = _Counting(engine, asked)
+    answers, lengths = await asyncio.gather(engine.ask([*looking.questions, *counting.questions]), counting.lengths())
+    of_looking = len(looking.questions)
+    found = {head.key.id: head for head in await looking.heads(answers[:of_looking])}
+    counted = await counting.statistics(lengths, answers[of_looking:])
     if asked.around is not None:
         found |= {head.key.id: head for head in await looking.around(found, asked.around)}
     return await measured(asked, list(found.values()), counted)
@@ -41,59 +46,127 @@ class _Looking:
     def __init__(self, engine: Engine, asked: Candidates) -> None:
         self._engine, self._asked = engine, asked
         self._select = selected(asked)
-
-    async def best(self) -> list[Head]:
-        """The best by words and by meaning, some twice."""
-        asked, ways = self._asked, list[Words | Near]()
+        ways = list[Words | Near]()
         ways += [Words(asked.text)] if asked.text.strip() else []
         ways += [Near(asked.near)] if asked.near is not None else []
         searches = [Search(asked.collection, asked.where, by, asked.limit, asked.filter, asked.roles, self._select) for by in ways]
-        return [hit.head for hits in await asyncio.gather(*[search(self._engine, one) for one in searches]) for hit in hits]
+        rankings = [Ranking(engine, search) for search in searches]
+        self._rankings = [(r, r.question) for r in rankings if r.question is not None]
+        self._named = self._listing(asked.filter, self._points()) if asked.among else None
 
-    async def named(self) -> list[Head]:
-        asked = self._asked
-        if not asked.among:
-            return []
-        assert not isinstance(asked.where, Everywhere)  # noqa: S101 - nobody may ask so
-        points = [record_point(asked.collection.name, Key(asked.where.tenant, i)) for i in asked.among]
-        return await self._heads(asked.filter, self._engine.conditions.points(points))
+    @property
+    def questions(self) -> list[Ask]:
+        """The best by words and by meaning, and those that are named."""
+        return [question for _, question in self._rankings] + ([self._named.question] if self._named is not None else [])
+
+    async def heads(self, answers: Sequence[Sequence[Found]]) -> list[Head]:
+        """What the answers to the questions hold, some of it twice."""
+        ranked = [hit.head for (r, _), found in zip(self._rankings, answers, strict=False) for hit in await r.hits(found)]
+        return ranked + (await self._named.heads(answers[-1]) if self._named is not None else [])
+
+    def _points(self) -> Condition:
+        assert not isinstance(self._asked.where, Everywhere)  # noqa: S101 - nobody may ask so
+        keys = [Key(self._asked.where.tenant, i) for i in self._asked.among]
+        return self._engine.conditions.points([record_point(self._asked.collection.name, key) for key in keys])
 
     async def around(self, found: Mapping[str, Head], around: Around) -> list[Head]:
         """What stands beside them."""
         places = neighbours(found.values(), around)
-        parts = await asyncio.gather(*[self._heads(all_of(self._asked.filter, part)) for part in asking_for(places, around)])
-        return [head for heads in parts for head in heads if head.key.id not in found and place_of(head, around) in places]
+        listings = [self._listing(all_of(self._asked.filter, part)) for part in asking_for(places, around)]
+        asked = [listing for listing in listings if listing is not None]
+        answers = await self._engine.ask([listing.question for listing in asked]) if asked else []
+        heads = [head for listing, points in zip(asked, answers, strict=True) for head in await listing.heads(points)]
+        return [head for head in heads if head.key.id not in found and place_of(head, around) in places]
 
-    async def _heads(self, part: Filter | None, there: Part = Always.YES) -> list[Head]:
-        """What the filter and the condition let through."""
-        asked, make = self._asked, self._engine.conditions
-        compiler = Compiler(asked.collection, make)
+    def _listing(self, part: Filter | None, there: Part = Always.YES) -> _Listing | None:
+        """What the filter and the condition let through; None where that is nothing."""
+        asked = self._asked
+        compiler = Compiler(asked.collection, self._engine.conditions)
         compiled = compiler.compile(part)
-        where = compiler.every([*located(make, asked.collection, asked.where, asked.roles), compiled.asked, there])
+        where = compiler.every([*located(self._engine.conditions, asked.collection, asked.where, asked.roles), compiled.asked, there])
         if where is Always.NO:
+            return None
+        return _Listing(self._engine, Reading(asked.collection, self._select, compiled.rest), where)
+
+
+class _Listing:
+    """All points that a condition lets through, as heads."""
+
+    def __init__(self, engine: Engine, reading: Reading, where: Condition) -> None:
+        self._engine, self._reading, self._where = engine, reading, where
+        self.question = Ask(where, engine.thresholds.read_at_once, reading.keys)
+
+    async def heads(self, points: Sequence[Found]) -> list[Head]:
+        """The heads of the answer to `question`, and of all that follows where that was not all."""
+        if len(points) < self.question.limit:
+            return await self._read(points)
+        return [h async for some in everything(self._engine, self._where, self._reading.keys) for h in await self._read(some)]
+
+    async def _read(self, points: Sequence[Found]) -> list[Head]:
+        reading = self._reading
+        return [head async for point in paced(points, reading.at_a_time) if (head := reading.head(point.payload)) is not None]
+
+
+class _Counting:
+    """The statistics. Documents and words follow from the numbers of words that points have.
+
+    How many points hold a word follows from its rarity, which the score of one point tells: nothing is
+    fetched to be counted.
+    """
+
+    def __init__(self, engine: Engine, asked: Candidates) -> None:
+        self._engine, self._asked, make = engine, asked, engine.conditions
+        self._there = located(make, asked.collection, asked.where, asked.roles)
+        self._where = make.every(self._there)
+        self._old = make.every([*self._there, make.missing(LENGTH)])
+        self._counted = bool(asked.statistics and asked.collection.texts)
+        self._words = [index_of(lexical.token(stem)) for stem in asked.counted] if self._counted else []
+
+    @property
+    def questions(self) -> list[Ask]:
+        if not self._counted:
             return []
-        reading, heads = Reading(asked.collection, self._select, compiled.rest), list[Head]()
-        async for points in everything(self._engine, where, reading.keys):
-            heads += [head async for point in paced(points, reading.at_a_time) if (head := reading.head(point.payload)) is not None]
-        return heads
+        old = Ask(self._old, self._engine.thresholds.read_at_once, ("counted",))
+        best = [Ask(self._where, 1, (), words=Sparse([w], [1.0]), corpus=self._where, with_words=True) for w in self._words]
+        return [old, *best]
+
+    async def lengths(self) -> Mapping[int, int]:
+        """How many points have each number of words."""
+        if self._counted:
+            return await self._engine.tally(LENGTH, self._where)
+        return {0: await self._engine.count(self._where)} if self._asked.statistics else {}
+
+    async def statistics(self, lengths: Mapping[int, int], answers: Sequence[Sequence[Found]]) -> Statistics:
+        documents, words = sum(lengths.values()), sum(length * points for length, points in lengths.items())
+        if not self._counted:
+            return Statistics(documents, 0, none_of(self._asked).containing)
+        old, *best = answers
+        if len(old) < self._engine.thresholds.read_at_once:
+            many, more = len(old), sum(_length(point) for point in old)
+        else:
+            many, more = 0, 0
+            async for found in everything(self._engine, self._old, ("counted",)):
+                async for point in paced(found, HEADS_AT_A_TIME):
+                    many, more = many + 1, more + _length(point)
+        documents, words = documents + many, words + more
+        holding = [_holding(found, word, documents) for word, found in zip(self._words, best, strict=True)]
+        return Statistics(documents, words, dict(zip(self._asked.counted, holding, strict=True)))
 
 
-async def statistics(engine: Engine, asked: Candidates) -> Statistics:
-    """Documents and words from the numbers of words that points have, and of each stem how many have it. Only words without their number are read."""
-    if not asked.statistics:
-        return none_of(asked)
-    make = engine.conditions
-    there = located(make, asked.collection, asked.where, asked.roles)
-    where = make.every(there)
-    if not asked.collection.texts:
-        return Statistics(await engine.count(where), 0, none_of(asked).containing)
-    lengths = await engine.tally(LENGTH, where)
-    documents, words = sum(lengths.values()), sum(length * points for length, points in lengths.items())
-    async for found in everything(engine, make.every([*there, make.missing(LENGTH)]), ("counted",)):
-        async for point in paced(found, HEADS_AT_A_TIME):
-            documents += 1
-            words += lexical.length(str(point.payload.get("counted", "0")).encode())
-    if not documents or not asked.counted:
-        return Statistics(documents, words, none_of(asked).containing)
-    holding = await engine.holding([index_of(lexical.token(stem)) for stem in asked.counted], where, documents)
-    return Statistics(documents, words, dict(zip(asked.counted, holding, strict=True)))
+def _length(point: Found) -> int:
+    return lexical.length(str(point.payload.get("counted", "0")).encode())
+
+
+def _holding(best: Sequence[Found], word: int, documents: int) -> int:
+    """How many of the documents hold the word, by the point that has most of it.
+
+    Its score is its weight of the word times the word's rarity, `ln((N - n + 0.5) / (n + 0.5) + 1)`.
+    Scores are 32-bit floats, which tell `n` exactly up to about a million documents.
+    """
+    if not best or best[0].words is None:
+        return 0
+    weight = dict(zip(best[0].words.indices, best[0].words.values, strict=True)).get(word)
+    if not weight:
+        return 0
+    odds = math.expm1(best[0].value / weight)
+    return max(1, min(documents, round((documents + 0.5 - 0.5 * odds) / (1 + odds))))

@@ -5,18 +5,46 @@ from __future__ import annotations
 import json
 
 import httpx
-from qdrant_client.http.exceptions import ResponseHandlingException, UnexpectedResponse
+from qdrant_client.common.client_exceptions import QdrantException
+from qdrant_client.http.exceptions import ApiException, ResponseHandlingException, UnexpectedResponse
 
+from memory.adapters.qdrant.errors import KeptInPart
 from memory.domain.errors import InvalidInput, StoreError, StoreFull, StoreTimeout, StoreUnavailable
 
 _REFUSED = (401, 403)
 _TIMEOUTS = (408, 504)
 _BUSY = (429, 502, 503)
 _FULL = 507
+_INTERNAL = 500
+_FULL_TEXTS = ("no space left on device", "os error 28", "out of disk", "disk quota exceeded")
+_LATE_TEXTS = ("timed out", "timeout", "deadline")
+_AWAY_TEXTS = (
+    *("active replica", "replica set", "consistency of this update is not guaranteed", "failed to apply operation"),
+    *("leader is not established", "failed to propose operation", "temporarily unavailable"),
+    *("transport error", "connection refused", "connection reset", "unable to connect", "read operations failed"),
+)
+"""What a server says of replicas, leaders and peers that it cannot reach: a node is away, and may come back."""
 
 
 class Unconfirmed(Exception):
     """A write of which cannot be told whether it was made."""
+
+
+class Busy(Exception):
+    """The server refuses work for now. `wait` is for how many seconds, None if it does not say."""
+
+    def __init__(self, wait: float | None) -> None:
+        super().__init__(wait)
+        self.wait = wait
+
+
+class Unreadable(Exception):
+    """An answer that is not what the server promises, such as a page of a proxy."""
+
+
+def is_servers_answer(error: Exception) -> bool:
+    """Whether the server answered the request, and refused it or a part of it."""
+    return isinstance(error, UnexpectedResponse | Busy)
 
 
 def translate_client(store: str, error: Exception) -> Exception | None:
@@ -25,31 +53,51 @@ def translate_client(store: str, error: Exception) -> Exception | None:
             return InvalidInput("text", "holds half of a surrogate pair, which is no character")
         case Unconfirmed():
             return StoreTimeout(store, str(error))
+        case KeptInPart():
+            return StoreUnavailable(store, str(error))
+        case Busy():
+            told = "" if error.wait is None else f"; it asks to wait for {error.wait:.0f} s"
+            return StoreUnavailable(store, f"Qdrant refuses work for now (status 429){told}")
+        case Unreadable() | json.JSONDecodeError():
+            named = str(error) if isinstance(error, Unreadable) else type(error).__name__
+            return StoreError(store, f"the answer cannot be read ({named}): is this address a Qdrant server?")
         case UnexpectedResponse():
             return _response(store, error)
         case ResponseHandlingException():
-            return translate_client(store, error.source) or StoreError(store, f"the answer cannot be read: {type(error.source).__name__}")
+            source = error.source
+            return translate_client(store, source) or StoreError(store, f"the answer cannot be read: {type(source).__name__}")
+        case QdrantException():
+            return StoreUnavailable(store, "Qdrant refuses work for now")
         case TimeoutError() | httpx.TimeoutException():
             return StoreTimeout(store, "Qdrant did not answer in time")
         case httpx.TransportError():
             return StoreUnavailable(store, f"Qdrant cannot be reached ({type(error).__name__})")
-        case httpx.HTTPError():
+        case httpx.HTTPError() | httpx.InvalidURL() | httpx.StreamError() | httpx.CookieConflict() | ApiException():
             return StoreError(store, f"Qdrant cannot be asked ({type(error).__name__})")
         case _:
             return None
 
 
 def _response(store: str, error: UnexpectedResponse) -> StoreError:
-    status, said = error.status_code, _said(error)
+    status, said = error.status_code or 0, _said(error)
     if status in _REFUSED:
         return StoreError(store, "Qdrant refuses the key: set the option api_key")
     if status in _TIMEOUTS:
         return StoreTimeout(store, "Qdrant did not answer in time")
     if status in _BUSY:
         return StoreUnavailable(store, f"Qdrant refuses work for now (status {status})")
-    if status == _FULL or "no space left" in said.lower() or "disk" in said.lower():
+    text = said.lower()
+    if status == _FULL or (status >= _INTERNAL and _mentions(text, _FULL_TEXTS)):
         return StoreFull(store, f"Qdrant has no room left ({said})")
+    if status >= _INTERNAL and _mentions(text, _LATE_TEXTS):
+        return StoreTimeout(store, f"Qdrant did not do it in time ({said})")
+    if status >= _INTERNAL and _mentions(text, _AWAY_TEXTS):
+        return StoreUnavailable(store, f"a node of Qdrant is away ({said}); if it stays away, remove its replicas and replicate again")
     return StoreError(store, f"Qdrant answered with status {status}: {said}")
+
+
+def _mentions(text: str, signs: tuple[str, ...]) -> bool:
+    return any(sign in text for sign in signs)
 
 
 def _said(error: UnexpectedResponse) -> str:
@@ -58,4 +106,4 @@ def _said(error: UnexpectedResponse) -> str:
         said = json.loads(error.content)["status"]["error"]
     except (ValueError, KeyError, TypeError):
         said = error.reason_phrase
-    return " ".join(str(said).split())[:200]
+    return " ".join(str(said).split())[:300]

@@ -31,9 +31,9 @@ CLAIMS = Capabilities(
     max_vector_dims=65_535,
 )
 EDGE_CLAIMS = replace(CLAIMS, shared=False)
-SERVER_CLAIMS = replace(CLAIMS, fenced=False, max_record_bytes=12 * 2**20)
-"""A server takes requests of 32 MiB; as JSON in JSON a record can take twice its size and more. It cannot make a record conditional on its
-partition's generation, which is another point (see `applying`)."""
+SERVER_CLAIMS = replace(CLAIMS, fenced=False, max_record_bytes=2 * 2**20)
+"""A server takes requests of 32 MiB, and a record of short words that all differ takes 10 times its size, with what it is found by. A server
+cannot make a record conditional on its partition's generation, which is another point (see `batch`)."""
 LOCAL_CLAIMS = replace(CLAIMS, durable=False, shared=False, fenced=False)
 
 EDGE, SERVER, SERVER_BY_TLS = "qdrant+edge", "qdrant", "qdrants"
@@ -62,9 +62,9 @@ class ServerConfig(StoreOptions):
     """A Qdrant server, or the client's local mode (`host` of None), which is for tests.
 
     `collection` is the Qdrant collection everything is kept in. `timeout` is how many seconds a call may take before it fails as
-    `StoreTimeout`. `shard_key` sends everything to the shards of that key, for collections sharded by hand; `shard_number`,
-    `replication_factor` and `write_consistency_factor` are the server's, used when the collection is made. `exact` searches without the
-    vector index: slower, and misses nothing.
+    `StoreTimeout`. `shard_key` sends everything to the shards of that key, for collections sharded by hand. `shard_number` (1 if not
+    given), `replication_factor` and `write_consistency_factor` are the server's, used when the collection is made; later they must be what
+    the collection has. `exact` searches without the vector index: slower, and misses nothing.
     """
 
     where: ClassVar[frozenset[str]] = frozenset({"host", "port", "prefix", "thresholds"})
@@ -111,7 +111,11 @@ def parse(name: str, url: str, options: Mapping[str, JsonValue]) -> EdgeConfig |
     if not host or parts.username is not None or parts.password is not None:
         raise wrong(name, "write 'qdrant://host:6333'; a key goes into the option api_key")
     prefix = unquote(parts.path.strip("/"))
-    return ServerConfig.read(name, query, options, host=host, port=port or 6333, https=scheme == SERVER_BY_TLS, prefix=prefix)
+    config = ServerConfig.read(name, query, options, host=host, port=port or 6333, https=scheme == SERVER_BY_TLS, prefix=prefix)
+    confirmations, replicas = config.write_consistency_factor or 1, config.replication_factor
+    if replicas is not None and confirmations > replicas:
+        raise wrong(name, f"write_consistency_factor={confirmations} asks for more confirmations than there are replicas ({replicas})")
+    return config
 
 
 def claims_of(config: EdgeConfig | ServerConfig) -> Capabilities:

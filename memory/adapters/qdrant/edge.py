@@ -26,7 +26,7 @@ import qdrant_edge as edge
 from memory.adapters.qdrant.codec import Payload
 from memory.adapters.qdrant.config import EdgeConfig
 from memory.adapters.qdrant.edge_folder import Folder
-from memory.adapters.qdrant.engine import MOST_VALUES, WORDS, Change, Condition, Conditions, Found, Index, Sparse, Vectors, Whole, dense_name
+from memory.adapters.qdrant.engine import MOST_VALUES, WORDS, Ask, Change, Condition, Conditions, Found, Index, Sparse, Vectors, Whole, dense_name
 from memory.adapters.qdrant.errors import EdgeFailure, translate_edge
 from memory.domain.errors import StoreError
 from memory.ports.pace import paced
@@ -78,6 +78,7 @@ class EdgeEngine:
 
     conditions: Conditions = EdgeConditions()
     alone = True
+    exact_statistics = True
     epoch = ""
 
     def __init__(self, name: str, config: EdgeConfig) -> None:
@@ -96,6 +97,7 @@ class EdgeEngine:
     # -- life ---------------------------------------------------------------------------------------------------------
 
     async def open(self, indexes: Sequence[Index]) -> None:
+        indexes = [index for index in indexes if not index.optional]
         self._indexes = indexes
         try:
             self._folder.take()
@@ -255,39 +257,42 @@ class EdgeEngine:
         request = edge.FacetRequest(path, limit=MOST_VALUES, exact=False, filter=where)
         return {int(hit.value): hit.count for hit in _call(self._open_shard.facet, request).hits}
 
-    async def holding(self, indices: Sequence[int], where: Condition, most: int) -> list[int]:
-        return [len(await self._holding(index, where, most)) async for index in paced(indices)]
+    async def ask(self, questions: Sequence[Ask]) -> list[list[Found]]:
+        return [await self._answer(question) async for question in paced(questions, 1)]
 
-    async def _holding(self, index: int, where: Condition, most: int) -> list[Any]:
+    async def _answer(self, question: Ask) -> list[Found]:
         await self._until_ready()
-        query = edge.Query.Nearest(edge.SparseVector([index], [1.0]), using=WORDS)
-        return _call(self._open_shard.query, edge.QueryRequest(limit=most, query=query, filter=where))
-
-    async def near(self, vector: list[float], where: Condition, limit: int, keys: Sequence[str] | None) -> list[Found]:
-        await self._until_ready()
-        if len(vector) not in self._dimensions:
+        if question.near is not None and len(question.near) not in self._dimensions:
             return []
-        return self._ranked(edge.Query.Nearest(vector, using=dense_name(len(vector))), where, None, limit, keys)
+        if question.near is None and question.words is None:
+            return (await self.scroll(question.where, question.limit, None, question.keys))[0]
+        return self._ranked(question)
 
-    async def by_words(self, words: Sparse, where: Condition, corpus: Condition, limit: int, keys: Sequence[str] | None) -> list[Found]:
-        await self._until_ready()
-        query = edge.Query.Nearest(edge.SparseVector(words.indices, words.values), using=WORDS)
-        return self._ranked(query, where, edge.SearchParams(idf=edge.IdfParams(corpus=corpus)), limit, keys)
+    def _ranked(self, question: Ask) -> list[Found]:
+        params: edge.SearchParams | None = None
+        if question.words is not None:
+            query = edge.Query.Nearest(edge.SparseVector(question.words.indices, question.words.values), using=WORDS)
+            params = edge.SearchParams(idf=edge.IdfParams(corpus=question.corpus))
+        else:
+            vector = question.near or []
+            query = edge.Query.Nearest(vector, using=dense_name(len(vector)))
+        vectors: bool | list[str] = [WORDS] if question.with_words else False
 
-    def _ranked(self, query: edge.Query, where: Condition, params: edge.SearchParams | None, limit: int, keys: Sequence[str] | None) -> list[Found]:
         def ask(payload: bool | list[str]) -> list[Any]:
-            request = edge.QueryRequest(limit=limit, query=query, filter=where, params=params, with_payload=payload)
+            request = edge.QueryRequest(
+                limit=question.limit, query=query, filter=question.where, params=params, with_payload=payload, with_vector=vectors
+            )
             return _call(self._open_shard.query, request)
 
-        return self._found(ask, keys, lambda point: point.score)
+        return self._found(ask, question.keys, lambda point: point.score)
 
     def _found(self, ask: Callable[[bool | list[str]], list[Any]], keys: Sequence[str] | None, value: Callable[[Any], Any]) -> list[Found]:
         """What is asked, with payloads. One that Edge cannot read fails the whole call: then each is read alone."""
         wanted = True if keys is None else list(keys)
         try:
-            return [Found(point.payload or {}, value(point)) for point in ask(wanted)]
+            return [Found(point.payload or {}, value(point), _words(point)) for point in ask(wanted)]
         except EdgeFailure:
-            return [Found(self._alone(point.id, wanted), value(point)) for point in ask(False)]
+            return [Found(self._alone(point.id, wanted), value(point), _words(point)) for point in ask(False)]
 
     def _alone(self, point: Any, wanted: bool | list[str]) -> Payload:
         """One payload; where Edge cannot read it, one that no checksum fits, named by its point: whose it was is not known any more."""
@@ -375,6 +380,12 @@ def _rewritten(change: Change) -> edge.UpdateOperation:
 def _is_same(one: Any, other: Any) -> bool:
     """Also as JSON is: 1, 1.0 and true are equal to Python alone."""
     return type(one) is type(other) and (one == other if isinstance(one, str) else repr(one) == repr(other))
+
+
+def _words(point: Any) -> Sparse | None:
+    vectors = point.vector
+    words = _told(vectors).get(WORDS) if isinstance(vectors, dict) and vectors else None
+    return words if isinstance(words, Sparse) else None
 
 
 def _told(vectors: Any) -> dict[str, Sparse | list[float]]:

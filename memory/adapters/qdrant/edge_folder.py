@@ -115,4 +115,7 @@ class Folder:
     def give_back(self) -> None:
         lock, self._lock = self._lock, None
         if lock is not None:
+            with suppress(OSError):
+                if fcntl is not None:
+                    fcntl.flock(lock, fcntl.LOCK_UN)  # a forked child may still hold a copy of the descriptor
             os.close(lock)

@@ -69,6 +69,25 @@ class Found:
 
     payload: Payload
     value: Any
+    words: Sparse | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Ask:
+    """One of the questions of a request: the best by `near` or by `words`, best first.
+
+    Without both it asks for the first points by their ids. Words are ranked by the sum of their
+    rarity in the `corpus` times their weight in the point. `keys` are the parts of the payload that
+    are read, None for all of it. `with_words` asks for the words of the points as well.
+    """
+
+    where: Condition
+    limit: int
+    keys: Sequence[str] | None = None
+    near: list[float] | None = None
+    words: Sparse | None = None
+    corpus: Condition | None = None
+    with_words: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,10 +114,15 @@ class Change:
 
 @dataclass(frozen=True, slots=True)
 class Index:
-    """A payload index: `kind` is keyword, tenant, integer or float."""
+    """A payload index: `kind` is keyword, tenant, integer or float.
+
+    `optional` ones make nothing faster that is asked often. They are made if the server refuses to
+    filter without them.
+    """
 
     path: str
     kind: str
+    optional: bool = False
 
 
 class Engine(Protocol):
@@ -118,6 +142,11 @@ class Engine(Protocol):
     @property
     def turn(self) -> AbstractAsyncContextManager[None]:
         """Held from reading to committing. Where the engine is alone one task at a time has it; elsewhere commits are conditional, and all have."""
+        ...
+
+    @property
+    def exact_statistics(self) -> bool:
+        """Whether the rarity of words is counted over all points. Open engines know."""
         ...
 
     @property
@@ -155,16 +184,8 @@ class Engine(Protocol):
         """How many points have each of the whole numbers there, exactly; those without one are left out. Of an indexed path."""
         ...
 
-    async def holding(self, indices: Sequence[int], where: Condition, most: int) -> list[int]:
-        """How many points have each of these words, at most so many."""
-        ...
-
-    async def near(self, vector: list[float], where: Condition, limit: int, keys: Sequence[str] | None) -> list[Found]:
-        """The nearest by dot product, best first."""
-        ...
-
-    async def by_words(self, words: Sparse, where: Condition, corpus: Condition, limit: int, keys: Sequence[str] | None) -> list[Found]:
-        """The best by the sum over the words of rarity in the corpus and weight in the point, best first."""
+    async def ask(self, questions: Sequence[Ask]) -> list[list[Found]]:
+        """The answers to these questions, in one request."""
         ...
 
     async def commit(self, changes: Sequence[Change]) -> set[str]:

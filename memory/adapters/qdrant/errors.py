@@ -9,12 +9,18 @@ class EdgeFailure(Exception):
     """What Edge raised: it knows only bare exceptions with a text, and panics."""
 
 
+class KeptInPart(Exception):
+    """A call failed after a part of it was stored: whether it took place is neither yes nor no."""
+
+
 _FULL = ("no space left", "os error 28", "disk quota", "storagefull", "out of disk")
 
 
 def translate_edge(store: str, error: Exception) -> Exception | None:
     if isinstance(error, UnicodeEncodeError):
         return InvalidInput("text", "holds half of a surrogate pair, which is no character")
+    if isinstance(error, KeptInPart):
+        return StoreUnavailable(store, str(error))
     if not isinstance(error, EdgeFailure | OSError):
         return None
     text = " ".join(str(error).split())[:300]

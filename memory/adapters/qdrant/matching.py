@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import Any
 
-from memory.adapters.qdrant.batch import change_to
+from memory.adapters.qdrant.batch import change_to, raise_if_kept
 from memory.adapters.qdrant.codec import Payload, held_in, key_of, stored_in
 from memory.adapters.qdrant.engine import Change, Engine, Found
 from memory.adapters.qdrant.filters import Always, Compiler, located
@@ -60,7 +60,11 @@ async def delete_matching(engine: Engine, query: Query, version: int, discard_at
     while True:
         async with engine.turn:
             found, after = await engine.scroll(where, most, after)
-            deleted += await deletion.delete({str(f.value): f.payload for f in found})
+            try:
+                deleted += await deletion.delete({str(f.value): f.payload for f in found})
+            except Exception as exc:
+                raise_if_kept(engine, exc, bool(deleted))
+                raise
         if after is None:
             return deleted
         await asyncio.sleep(0)

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from dataclasses import replace
 
 from memory.adapters.qdrant.codec import Payload, head_in, head_keys, stored_in
-from memory.adapters.qdrant.engine import Engine, Found
+from memory.adapters.qdrant.engine import Ask, Engine, Found
 from memory.adapters.qdrant.filters import Always, Compiler, located
 from memory.adapters.qdrant.words import sparse_query, unit
 from memory.ports.asking import condition
@@ -22,41 +22,50 @@ HEADS_AT_A_TIME = 50
 
 async def search(engine: Engine, wanted: Search) -> list[Hit]:
     """The best hits. A record that cannot be read is passed over and the next one taken."""
-    ranked = _ranker(engine, wanted)
-    if ranked is None:
+    ranking = Ranking(engine, wanted)
+    if ranking.question is None:
         return []
-    take, rest = ranked
-    reading = Reading(wanted.collection, wanted.select, rest)
-    ties = 0 if isinstance(wanted.by, Near) else wanted.limit // 4 + engine.thresholds.beyond_a_page  # by meaning there are hardly any
-    asked = wanted.limit + ties + 1
-    while True:
-        found = await take(asked, reading.keys)
-        all_of_them = len(found) < asked
-        if not all_of_them:  # the last ones may have ties that were not taken: they wait for the next round
-            found = [point for point in found if point.value > found[-1].value]
-        hits = await _hits(reading, found, wanted.limit)
-        if all_of_them or len(hits) >= wanted.limit:
-            return hits[: wanted.limit]
-        asked *= 4
+    (found,) = await engine.ask([ranking.question])
+    return await ranking.hits(found)
 
 
-def _ranker(engine: Engine, wanted: Search) -> Any:
-    """How to take the best so many, and the filter that is left to apply; None where nothing can be found."""
-    make = engine.conditions
-    compiler = Compiler(wanted.collection, make)
-    there = located(make, wanted.collection, wanted.where, wanted.roles)
-    compiled = compiler.compile(wanted.filter)
-    if compiled.asked is Always.NO:
-        return None
-    where = compiler.every([*there, compiled.asked])
-    if isinstance(wanted.by, Near):
-        vector = unit(wanted.by.vector)
-        return (lambda limit, keys: engine.near(vector, where, limit, keys)), compiled.rest
-    words = sparse_query(wanted.by.text)
-    if words is None or not wanted.collection.texts:
-        return None
-    corpus = where if compiled.asked is Always.YES else make.every(there)  # what the filter hides still tells how rare a word is
-    return (lambda limit, keys: engine.by_words(words, where, corpus, limit, keys)), compiled.rest
+class Ranking:
+    """One search: its first `question`, None if nothing can be found, and what is made of the answer."""
+
+    def __init__(self, engine: Engine, wanted: Search) -> None:
+        self._engine, self._wanted = engine, wanted
+        compiler = Compiler(wanted.collection, engine.conditions)
+        there = located(engine.conditions, wanted.collection, wanted.where, wanted.roles)
+        compiled = compiler.compile(wanted.filter)
+        self._reading = Reading(wanted.collection, wanted.select, compiled.rest)
+        self.question: Ask | None = None
+        if compiled.asked is Always.NO:
+            return
+        where = compiler.every([*there, compiled.asked])
+        if isinstance(wanted.by, Near):  # by meaning there are hardly any ties
+            self.question = Ask(where, wanted.limit + 1, self._reading.keys, near=unit(wanted.by.vector))
+            return
+        words = sparse_query(wanted.by.text)
+        if words is not None and wanted.collection.texts:
+            # what the filter hides still tells how rare a word is
+            corpus = where if compiled.asked is Always.YES else engine.conditions.every(there)
+            ties = wanted.limit // 4 + engine.thresholds.beyond_a_page
+            self.question = Ask(where, wanted.limit + ties + 1, self._reading.keys, words=words, corpus=corpus)
+
+    async def hits(self, found: Sequence[Found]) -> list[Hit]:
+        """The best hits, given the answer to `question`. More is asked where ties or unreadable records leave too few."""
+        question, limit = self.question, self._wanted.limit
+        if question is None:
+            return []
+        while True:
+            all_of_them = len(found) < question.limit
+            if not all_of_them:  # the last ones may have ties that were not taken: they wait for the next round
+                found = [point for point in found if point.value > found[-1].value]
+            hits = await _hits(self._reading, found, limit)
+            if all_of_them or len(hits) >= limit:
+                return hits[:limit]
+            question = replace(question, limit=question.limit * 4)
+            (found,) = await self._engine.ask([question])
 
 
 class Reading:

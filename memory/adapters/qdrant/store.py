@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+import asyncio
+from collections.abc import Awaitable, Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypeVar
 
 from memory.adapters.qdrant import audit, matching, partitions
 from memory.adapters.qdrant.batch import Points, points_changed
@@ -37,6 +38,8 @@ from memory.ports.record import Corrupt, JsonValue, Key, Partition, Record, Role
 from memory.ports.rows import row_of
 from memory.ports.store import Audit, Health
 from memory.ports.writes import Outcome, Write
+
+T = TypeVar("T")
 
 PATIENCE = 30.0
 """Seconds for which a call tries again where others keep getting there first."""
@@ -74,6 +77,8 @@ class QdrantStore(BaseStore):
         self._folder = config.path if isinstance(config, EdgeConfig) else None
         self._engine: Engine = _engine(name, config, client)
         self._turns = Turns()
+        self._under_way = 0
+        self._ended: asyncio.Event | None = None
         self._path = config.path.absolute() if isinstance(config, EdgeConfig) else None
 
     @property
@@ -88,11 +93,32 @@ class QdrantStore(BaseStore):
 
     async def _open(self, collections: Sequence[Collection]) -> None:
         several = {c.name: {name for index in c.indexes for name in index} for c in collections}
-        declared = [Index(path_of(c, f.name), _KINDS[f.type]) for c in collections for f in c.fields if is_indexed(f) or f.name in several[c.name]]
+        declared = [
+            Index(path_of(c, f.name), _KINDS[f.type], optional=not (is_indexed(f) or f.name in several[c.name]))
+            for c in collections
+            for f in c.fields
+        ]
         await self._engine.open(tuple(dict.fromkeys((*_SYSTEM_INDEXES, *declared))))
+        if not self._engine.exact_statistics:
+            self._capabilities = replace(self._capabilities, tenant_statistics=False)
 
     async def _close(self) -> None:
+        """Calls that are under way end first: of a call that was told that the store is not open nothing may stand."""
+        if self._under_way:
+            self._ended = asyncio.Event()
+            await self._ended.wait()
         await self._engine.close()
+
+    async def _translated(self, call: Awaitable[T]) -> T:
+        if not self._opened:  # opening and closing
+            return await super()._translated(call)
+        self._under_way += 1
+        try:
+            return await super()._translated(call)
+        finally:
+            self._under_way -= 1
+            if not self._under_way and self._ended is not None:
+                self._ended.set()
 
     async def _check(self) -> Health:
         facts: dict[str, JsonValue] = {} if self._folder is None else {"path": str(self._folder.resolve())}

@@ -68,19 +68,26 @@ def _call_for(write: Direct) -> Call:
             address = address_of(collection.name, record.key)
             generation = "" if record.generation is None else str(record.generation)
             parts = lay_out(collection, row_of(collection, record))
-            return write_call(address, _condition(when), parts, generation, settles=settles, fenced=True)
+            return write_call(address, _condition(when), parts, generation, settles=settles, fenced=True, upkeep=collection.upkeep)
         case Delete(collection, key, version, when, owed, note, discard_at, settles):
             row = row_of(collection, Tombstone(key, version, owed, note, discard_at))
             return write_call(address_of(collection.name, key), _condition(when), lay_out(collection, row), settles=settles)
 
 
 def write_call(
-    address: Address, when: str | bytes, parts: Parts | None, generation: str = "0", *, settles: frozenset[str] = frozenset(), fenced: bool = False
+    address: Address,
+    when: str | bytes,
+    parts: Parts | None,
+    generation: str = "0",
+    *,
+    settles: frozenset[str] = frozenset(),
+    fenced: bool = False,
+    upkeep: bool = False,
 ) -> Call:
     """Lets the parts stand at the address, nothing where they are None. `fenced`: only while the partition's generation is not above this one; then
-    an empty `generation` is that of the partition."""
+    an empty `generation` is that of the partition. A server at its memory limit stores `upkeep` too."""
     p = parts or _NOTHING
-    said = (p.kind, p.head, generation, int(fenced), p.tail, p.tier, p.owed, p.content, p.name)
+    said = (p.kind, p.head, generation, int(fenced), p.tail, p.tier, p.owed, p.content, p.name, int(upkeep))
     return Call(address.bucket, ("write", *address.arguments, when, *said, len(settles), *settles))
 
 
@@ -191,6 +198,7 @@ class _Backend:
                 c.content,
                 str(c.row.generation if c.row else 0),
                 fenced=c.born is not None,
+                upkeep=c.collection.upkeep,
             )
             for c in changes
         ]

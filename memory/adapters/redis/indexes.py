@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
+from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 
-from memory.adapters.redis.codec import Damaged, row_in, sort_key, tenant_in
+from memory.adapters.redis.codec import Damaged, listed_in, row_in, sort_key, tenant_in
 from memory.adapters.redis.connection import Connections
 from memory.adapters.redis.keys import BUCKETS, NOWHERE, Address, home_bucket, partition_token, tenant_token
 from memory.adapters.redis.scripts import Call
+from memory.domain.ids import digest_of, partition_digest
 from memory.domain.time import micros
 from memory.ports.collections import Collection
 from memory.ports.query import Everywhere, Partitions, Where
@@ -154,6 +155,20 @@ class Reader:
                     found[number * len(BUCKETS) + place] = replace(index, bucket=bucket, found=[])
         return found
 
+    async def scanned(self, collection: str, where: Where) -> AsyncIterator[list[Entry]]:
+        """Every record there is, found by the names of all keys: for servers that may have evicted the indexes."""
+        prefix = self._connections.config.prefix
+        known = _asked_by_token(where)
+        tenants = {token[:32] for token in known}
+        for bucket, tenant in _places(where):
+            async for keys in self._connections.keys(f"{{{prefix}:{bucket}}}:r:{collection}:{tenant}:*"):
+                addresses = [a for key in dict.fromkeys(keys) if (a := _address_in(key)) is not None]
+                wanted = [a for a in addresses if not known or a.tenant in tenants]
+                for start in range(0, len(wanted), self._thresholds.audited_at_once):
+                    some = wanted[start : start + self._thresholds.audited_at_once]
+                    values = await self._connections.values(some)
+                    yield [e for a, v in zip(some, values, strict=True) if v is not None and (e := _found(a, v, known, where))]
+
     # -- pages --------------------------------------------------------------------------------------------------------
 
     async def in_order(self, sources: list[Source], expected: int) -> AsyncIterator[list[Entry]]:
@@ -208,6 +223,43 @@ class Reader:
         options = [self._thresholds.answer_bytes // max(1, len(calls))]
         for source, answer in zip(sources, await self._connections.run("read", calls, options, repeatable=True), strict=True):
             source.take(answer)
+
+
+def _places(where: Where) -> list[tuple[str, str]]:
+    """The buckets and tenants, as patterns, whose keys may hold what is asked for."""
+    if isinstance(where, Partitions):
+        return list(dict.fromkeys((home_bucket(p), tenant_token(p.tenant)) for p in where.partitions))
+    return [("*", "*" if isinstance(where, Everywhere) else tenant_token(where.tenant))]
+
+
+def _asked_by_token(where: Where) -> dict[str, Partition]:
+    """The asked partitions by the tokens of tenant and partition; nothing if whole tenants are asked for."""
+    partitions = where.partitions if isinstance(where, Partitions) else ()
+    return {tenant_token(p.tenant) + partition_token(p): p for p in partitions}
+
+
+def _address_in(key: bytes) -> Address | None:
+    """Where the record of this key is; None for keys of another form."""
+    head, _, rest = key.decode("utf-8", "replace").partition("}:r:")
+    collection, _, rest = rest.partition(":")
+    tenant, _, record_id = rest.partition(":")
+    bucket = head[-2:]
+    return Address(bucket, collection, tenant, record_id) if bucket in BUCKETS and len(record_id) == 36 else None
+
+
+def _found(address: Address, value: bytes, known: Mapping[str, Partition], where: Where) -> Entry | None:
+    """The value as an index over all records leads to it; None if it is of a partition that is not asked for."""
+    listed = listed_in(value)
+    token, created = listed or (NOWHERE, "0" * 16)
+    of: Partition | str | None = None if isinstance(where, Everywhere | Partitions) else where.tenant
+    if known:
+        of = known.get(address.tenant + token)
+        if listed is None:  # a damaged header: its id tells the partition
+            of = next((p for p in known.values() if partition_digest(p.tenant, p.scope) == digest_of(address.id)), None)
+        if of is None:
+            return None
+    member = (address.id + address.tenant + created + token).encode()
+    return Entry(Source(address.collection, address.bucket, "a", known=of), member, value)
 
 
 _SIZES = struct.Struct(">II")

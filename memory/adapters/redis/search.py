@@ -32,15 +32,16 @@ class Match:
 
 
 class Question:
-    """One query over the indexes of one collection."""
+    """One query over the indexes of one collection, or over all keys if it `scans`."""
 
-    def __init__(self, connections: Connections, query: Query) -> None:
+    def __init__(self, connections: Connections, query: Query, *, scans: bool = False) -> None:
         self._query, self._beyond = query, connections.config.thresholds.beyond
         self._position = None if query.cursor is None else decode_cursor(query.cursor, query.order)
         self._wants_records = RowType.RECORD in query.types
         self._roles = tuple(query.roles)  # found by identity: an enum's hash takes longer than comparing all four
         self._lets_through = condition(query.filter)
-        self._in_order = self._has_index()
+        self._scans = scans
+        self._in_order = not scans and self._has_index()
         self._by_change = not isinstance(query.where, Everywhere) and bool(query.order) and query.order[0].field == "updated_at"
         backwards = (self._in_order or self._by_change) and bool(query.order) and query.order[0].descending
         self._reader = Reader(connections, backwards)
@@ -60,8 +61,16 @@ class Question:
 
         Unless it looks at `all_there_is`, what nobody has found to be damaged yet may be passed over.
         """
-        async for entries in self._reader.in_portions(await self._sources(None, all_there_is=all_there_is)):
+        async for entries in self._portions(all_there_is=all_there_is):
             yield await self.matches(entries)
+
+    async def _portions(self, *, all_there_is: bool = False) -> AsyncIterator[list[Entry]]:
+        if self._scans:
+            portions = self._reader.scanned(self._query.collection.name, self._query.where)
+        else:
+            portions = self._reader.in_portions(await self._sources(None, all_there_is=all_there_is))
+        async for entries in portions:
+            yield entries
 
     # -- how ----------------------------------------------------------------------------------------------------------
 
@@ -120,7 +129,7 @@ class Question:
         beyond = max(limit, self._beyond)
         found: dict[Key, Standing] = {}
         corrupt: list[Match] = []
-        async for portion in self._reader.in_portions(await self._sources(None)):
+        async for portion in self._portions():
             for start in range(0, len(portion), beyond):
                 matches = await self.matches(portion[start : start + beyond])
                 found |= {standing.key: standing for standing in self._kept(matches, corrupt)}

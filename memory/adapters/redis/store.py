@@ -10,7 +10,7 @@ from dataclasses import replace
 from datetime import datetime
 from typing import ClassVar
 
-from redis.exceptions import ResponseError
+from redis.exceptions import RedisError, ResponseError
 
 from memory.adapters.redis.audit import Audit as Look
 from memory.adapters.redis.batch import apply, send, still, write_call
@@ -22,13 +22,13 @@ from memory.adapters.redis.due import due
 from memory.adapters.redis.errors import translate
 from memory.adapters.redis.forms import Forms
 from memory.adapters.redis.inspection import Inspection
-from memory.adapters.redis.keys import NOWHERE, SCHEMA, Address, address_of
+from memory.adapters.redis.keys import NOWHERE, SCHEMA, Address, address_of, home_bucket, partition_token
 from memory.adapters.redis.partitions import forget_partitions, idle_partitions, partitions
 from memory.adapters.redis.scripts import Call
 from memory.adapters.redis.search import Match, Question
 from memory.adapters.redis.thresholds import THRESHOLDS, Thresholds
 from memory.domain.errors import ConfigError
-from memory.ports.answering import expecting
+from memory.ports.answering import expecting, what_answers
 from memory.ports.asking import first_partitions
 from memory.ports.base import BaseStore
 from memory.ports.batch import Held, slot_of
@@ -64,6 +64,8 @@ class RedisStore(BaseStore):
         self._config = replace(parse(name, url, options), thresholds=thresholds)
         self._connections: Connections = _connections_for(self._config)
         self._forms = self._no_forms()
+        self._evicts = False
+        """Whether its servers evict keys if memory is short, as of the last look at them."""
         self._calls = 0
         self._idle = asyncio.Event()
 
@@ -86,6 +88,7 @@ class RedisStore(BaseStore):
                 await self._reached(inspection)
             await inspection.require_schema()
             safety = await inspection.safety()
+            self._evicts = await inspection.evicts()
             self._forms = self._no_forms(0 if await inspection.may_drop_anything() else self._config.cache_bytes)
         except BaseException:
             await self._connections.close()
@@ -96,7 +99,14 @@ class RedisStore(BaseStore):
 
     async def _reached(self, inspection: Inspection) -> None:
         await self._connections.open()
-        await inspection.require_server()
+        try:
+            await inspection.require_server()
+        except (TimeoutError, RedisError) as error:
+            if self._config.tls and await what_answers(*self._config.nodes[0]) == "Redis":  # it waits for the end of a line that is no command
+                raise ConfigError(
+                    f"store '{self.name}': the server at {self._config.place} offers no TLS: begin the URL with redis://, or name its TLS port"
+                ) from error
+            raise
 
     def _no_forms(self, most: int = 0) -> Forms:
         return Forms(self._connections, most, lambda entry, found: self._quarantine(entry.address, found, entry.value, entry.listed))
@@ -125,6 +135,7 @@ class RedisStore(BaseStore):
             with self._under_way():
                 version = await inspection.version()
                 safety = await inspection.safety()
+                self._evicts = await inspection.evicts()
                 quarantined = await inspection.quarantined(list(self._collections))
         except Exception as exc:
             ours = self._translate(exc)
@@ -159,7 +170,7 @@ class RedisStore(BaseStore):
 
     async def _query(self, query: Query) -> Page:
         with self._under_way():
-            question = Question(self._connections, query)
+            question = Question(self._connections, query, scans=await self._must_scan(query))
             page, corrupt = await question.page()
             for match in corrupt:
                 await self._quarantine(match.entry.address, match.found, match.entry.value, match.entry.listed)  # type: ignore[arg-type]
@@ -172,7 +183,8 @@ class RedisStore(BaseStore):
     async def _count(self, query: Query) -> Count:
         records = size = 0
         with self._under_way():
-            async for matches in Question(self._connections, query).matching():
+            scans = await self._must_scan(query)
+            async for matches in Question(self._connections, query, scans=scans).matching():
                 rows = [match.row for match in matches if match.row is not None and not isinstance(match.found, Corrupt)]
                 records += len(rows)
                 size += sum(map(size_of, rows))
@@ -188,13 +200,23 @@ class RedisStore(BaseStore):
     async def _delete_matching(self, query: Query, version: int, discard_at: datetime | None, carry: frozenset[str]) -> int:
         deleted = 0
         with self._under_way():
-            async for matches in Question(self._connections, query).matching(all_there_is=True):
+            scans = await self._must_scan(query, deletes=True)
+            async for matches in Question(self._connections, query, scans=scans).matching(all_there_is=True):
                 while matches:
                     calls = [_deletion(query.collection, match, version, discard_at, carry) for match in matches]
                     answers = await send(self._connections, calls)
                     deleted += sum(answer.applied for answer in answers)
                     matches = await self._again(query, [m for m, answer in zip(matches, answers, strict=True) if not answer.applied])
         return deleted
+
+    async def _must_scan(self, query: Query, *, deletes: bool = False) -> bool:
+        """Whether to look at all keys: a server that evicts may have dropped an index and kept its records.
+
+        What deletes, and what asks for whole tenants, does so; a read of a few partitions does not.
+        """
+        if not self._evicts or (isinstance(query.where, Partitions) and not deletes):
+            return False
+        return not await Inspection(self.name, self._connections).has_whole_indexes()
 
     async def _again(self, query: Query, matches: Sequence[Match]) -> list[Match]:
         """What changed between reading and deleting, where it still matches."""
@@ -210,7 +232,24 @@ class RedisStore(BaseStore):
 
     async def _partitions(self, where: Tenant | Everywhere, prefix: str, after: Partition | None, limit: int) -> list[tuple[Partition, int]]:
         with self._under_way():
-            return first_partitions(await partitions(self._connections, where), where, prefix, after, limit)
+            found = await partitions(self._connections, where)
+            if self._evicts:
+                found = await self._with_unlisted(found, where)
+            return first_partitions(found, where, prefix, after, limit)
+
+    async def _with_unlisted(self, found: list[tuple[Partition, int]], where: Tenant | Everywhere) -> list[tuple[Partition, int]]:
+        """These partitions, and those whose names the server evicted while it kept their records."""
+        listed, unlisted = {partition for partition, _ in found}, dict[Partition, None]()
+        for collection in self._collections.values():
+            query = Query(collection, where, roles=frozenset(Role))
+            if not await self._must_scan(query):
+                return found
+            async for matches in Question(self._connections, query, scans=True).matching():
+                records = [match.found for match in matches if isinstance(match.found, Record)]
+                unlisted |= dict.fromkeys(record.partition for record in records if record.partition not in listed)
+        calls = [Call(bucket, ("generation", bucket, partition_token(p))) for p in unlisted for bucket in (home_bucket(p),)]
+        answers = await self._connections.run("read", calls, [0], repeatable=True)
+        return [*found, *((p, int(answer)) for p, answer in zip(unlisted, answers, strict=True))]
 
     # -- upkeep -------------------------------------------------------------------------------------------------------
 
@@ -246,7 +285,7 @@ class RedisStore(BaseStore):
             log.warning("store '%s': record %s is corrupt and could not be put into quarantine: %s", self.name, found.key.id, exc)
 
     def _translate(self, error: Exception) -> Exception | None:
-        return translate(self.name, error)
+        return translate(self.name, error, self._config.prefix)
 
 
 def _deletion(collection: Collection, match: Match, version: int, discard_at: datetime | None, carry: frozenset[str]) -> Call:

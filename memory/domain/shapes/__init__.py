@@ -7,6 +7,6 @@ wants apart: the system's text. `langchain_messages` makes LangChain's own objec
 
 from memory.domain.shapes.anthropic import system_of
 from memory.domain.shapes.giving import SHAPES, given_as, langchain_messages
-from memory.domain.shapes.taking import messages_of
+from memory.domain.shapes.taking import messages_of, messages_of_each
 
-__all__ = ["SHAPES", "given_as", "langchain_messages", "messages_of", "system_of"]
+__all__ = ["SHAPES", "given_as", "langchain_messages", "messages_of", "messages_of_each", "system_of"]

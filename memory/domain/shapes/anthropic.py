@@ -8,7 +8,7 @@ from copy import deepcopy
 from memory.domain import door
 from memory.domain.message import Message, Role, ToolCall
 from memory.domain.shapes.blocks import Blocks, together
-from memory.domain.shapes.calls import call_back, call_of
+from memory.domain.shapes.calls import call_back, call_of, told_apart
 from memory.domain.shapes.fields import Fields, Given, content_back, given_back, own
 from memory.domain.shapes.parts import content_as
 
@@ -99,7 +99,7 @@ def _said(role: Role, blocks: list[Fields]) -> Message:
             found.as_it_is(block)
         else:
             found.part(block)
-    calls = [call for call, _ in found.calls]
+    calls = [call for call, _ in told_apart(found.calls)]
     return Message(role=role, content=found.parts or "", reasoning=found.reasoning, tool_calls=calls, shape="anthropic", extra=found.kept)
 
 

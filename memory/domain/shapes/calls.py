@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Container
 from typing import Any
 
 from memory.domain import door
 from memory.domain.errors import InvalidInput
 from memory.domain.message import Message, ToolCall
+from memory.domain.shapes.blocks import Call
 from memory.domain.shapes.fields import Fields, own
 
 
@@ -38,7 +40,7 @@ def call_back(call: ToolCall, kept: Fields, form: str, arguments: str = "argumen
     """`id`, `name` and arguments as `call_of` took them; of a call that came in another shape the arguments in this form, `text` or `object`."""
     form = kept.get("arguments", form)
     given: Fields = {**kept.get("fields", {}), "name": call.name}
-    if not (kept.get("unnamed") and call.id == id_without(call.name)):
+    if not (kept.get("unnamed") and is_made_up(call.id, call.name)):
         given["id"] = call.id
     if form != "none" or call.arguments != "{}":
         given[arguments] = arguments_of(call) if form == "object" else call.arguments
@@ -59,6 +61,32 @@ def kept_of(message: Message, shape: str) -> list[Fields]:
 def id_without(name: str) -> str:
     """By what a call without an id, and its result, are known."""
     return f"function_{name}"
+
+
+def is_made_up(call_id: str | None, name: str | None) -> bool:
+    """Whether an id is one that `id_without` and `told_apart` give to calls of this function."""
+    stem = id_without(name or "")
+    return call_id is not None and (call_id == stem or (call_id.startswith(f"{stem}_") and call_id[len(stem) + 1 :].isdecimal()))
+
+
+def told_apart(calls: list[Call]) -> list[Call]:
+    """The calls of one message. Those of one function that came without ids get ids that differ."""
+    taken, found = set[str](), list[Call]()
+    for call, kept in calls:
+        made = distinct(call, taken) if kept.get("unnamed") else call
+        taken.add(made.id)
+        found.append((made, kept))
+    return found
+
+
+def distinct(call: ToolCall, taken: Container[str]) -> ToolCall:
+    """The call under the first id of its function that is not taken."""
+    stem, number = id_without(call.name), 1
+    made = call.id
+    while made in taken:
+        number += 1
+        made = f"{stem}_{number}"
+    return call if made == call.id else call.model_copy(update={"id": made})
 
 
 def arguments_of(call: ToolCall) -> Fields:

@@ -11,9 +11,9 @@ from memory.domain.errors import InvalidInput
 from memory.domain.message import Message, Role
 
 Fields = dict[str, Any]
-MOMENTS = ("at", "time")
-"""Under which names a message may say when it was said."""
-_OURS = {"id", *MOMENTS, "usage", "metadata", "tokens", "is_error", "is_summary", "reasoning", "finish_reason"}
+_TEXT_PARTS = {"text", "input_text", "output_text"}
+"""Types of parts that are nothing but text."""
+_OURS = {"id", *door.MOMENT_FIELDS, "usage", "metadata", "tokens", "is_error", "is_summary", "reasoning", "finish_reason"}
 
 
 class Given:
@@ -74,18 +74,29 @@ class Given:
             self.extra["bare"] = bare
         return parts([{"type": "text", "text": part} if isinstance(part, str) else part for part in value])
 
+    def speaker(self, role: Role) -> str | None:
+        """The speaker's name. A tool's message may give the tool's as `tool_name`, which also stays as it was given."""
+        name = self.text("name")
+        return self.look_at("tool_name", str) if name is None and role is Role.TOOL else name
+
+    def answered_call(self, role: Role) -> str | None:
+        """The id of the call that a tool's message answers. One without an id is matched by name and order when the window is read."""
+        call_id = self.text("tool_call_id")
+        if call_id is None and role is Role.TOOL:
+            self.extra["no_call_id"] = True
+        return call_id
+
     def seen(self) -> Fields:
         """Id and moment, which also stay as they were given."""
         seen: Fields = {}
         if self.left.get("id") is not None:
             seen["id"] = door.identifier("id", self.left["id"])
-        for name in MOMENTS:
-            if self.left.get(name) is not None:
-                seen["at"] = door.time(name, self.left[name])
-                if isinstance(self.left[name], datetime):
-                    self.left[name] = None
-                    self.extra["moment"] = name
-                break
+        name = door.named_moment(self.left)
+        if name is not None:
+            seen["at"] = door.time(name, self.left[name])
+            if isinstance(self.left[name], datetime):
+                self.left[name] = None
+                self.extra["moment"] = name
         return seen
 
     def look_at(self, name: str, kind: type) -> Any:
@@ -104,6 +115,9 @@ def parts(value: object) -> list[Fields]:
     for number, part in enumerate(checked):
         if not isinstance(part.get("type"), str):
             raise InvalidInput(f"content[{number}].type", "must be text")
+        if part["type"] in _TEXT_PARTS and not isinstance(part.get("text"), str):
+            told = "is missing" if part.get("text") is None else f"must be text, not {type(part['text']).__name__}"
+            raise InvalidInput(f"content[{number}].text", f"{told}: a part of type '{part['type']}' holds its text there")
     return checked
 
 
@@ -141,7 +155,12 @@ def own(message: Message, shape: str) -> Fields:
 
 def _without_ours(extra: Fields) -> Fields:
     fields = {name: value for name, value in extra.get("fields", {}).items() if name not in _OURS}
-    return {**{name: extra[name] for name in ("no_content", "bare") if name in extra}, **({"fields": fields} if fields else {})}
+    return {**{name: extra[name] for name in ("no_content", "no_call_id", "bare") if name in extra}, **({"fields": fields} if fields else {})}
+
+
+def speaker_back(kept: Fields, message: Message) -> str | None:
+    """The name under `name`; None where it came as `tool_name`, which is among what was kept."""
+    return None if message.name is not None and kept.get("fields", {}).get("tool_name") == message.name else message.name
 
 
 def given_back(kept: Fields, message: Message, **fields: Any) -> Fields:
@@ -149,11 +168,10 @@ def given_back(kept: Fields, message: Message, **fields: Any) -> Fields:
     given: Fields = {**kept.get("fields", {}), **{name: value for name, value in fields.items() if value not in (None, "", [], {}, False)}}
     if given.get("id") is not None:
         given["id"] = message.id
-    for name in MOMENTS:
-        if kept.get("moment") == name:
-            given[name] = message.at
-        elif given.get(name) is not None and message.at is not None and door.time(name, given[name]) != message.at:
-            given[name] = message.at.isoformat()
+    if (named := kept.get("moment")) is not None:
+        given[named] = message.at
+    elif message.at is not None and (named := door.named_moment(given)) is not None and door.time(named, given[named]) != message.at:
+        given[named] = message.at.isoformat()
     return given
 
 

@@ -9,8 +9,9 @@ from typing import Any
 
 from memory.domain import door
 from memory.domain.errors import ConfigError
-from memory.domain.message import Message
+from memory.domain.message import Message, Role, ToolCall
 from memory.domain.shapes import anthropic, langchain, openai, plain
+from memory.domain.shapes.calls import distinct, is_made_up
 from memory.domain.shapes.fields import Fields
 
 _EACH = {"openai": openai.given, "langchain": langchain.given, "plain": plain.given}
@@ -26,9 +27,31 @@ def given_as(messages: Iterable[Message], shape: str, *, foreign_reasoning: bool
     are in the form of its `message_to_dict`. OpenAI has no place for `is_error`.
     """
     door.one_of("shape", shape, SHAPES)
+    messages = _with_distinct_calls(messages)
     if shape == "anthropic":
         return deepcopy(anthropic.given(list(messages), foreign_reasoning=foreign_reasoning))
     return [deepcopy(_EACH[shape](message, foreign_reasoning=foreign_reasoning)) for message in messages]
+
+
+def _with_distinct_calls(messages: Iterable[Message]) -> list[Message]:
+    """The messages, with calls of one function told apart that came without ids: providers refuse an id that comes twice.
+
+    Their results behind them answer the same calls as before.
+    """
+    taken, renamed, found = set[str](), dict[str, list[str]](), list[Message]()
+    for message in messages:
+        if message.tool_calls:
+            renamed, calls = {}, list[ToolCall]()
+            for call in message.tool_calls:
+                calls.append(distinct(call, taken) if is_made_up(call.id, call.name) else call)
+                taken.add(calls[-1].id)
+                renamed.setdefault(call.id, []).append(calls[-1].id)
+            message = message if calls == message.tool_calls else message.model_copy(update={"tool_calls": calls})
+        elif message.role is Role.TOOL and (names := renamed.get(message.tool_call_id or "")):
+            name = names.pop(0) if len(names) > 1 else names[0]
+            message = message if name == message.tool_call_id else message.model_copy(update={"tool_call_id": name})
+        found.append(message)
+    return found
 
 
 def langchain_messages(messages: Iterable[Message]) -> list[Any]:

@@ -8,7 +8,7 @@ from memory.domain import door
 from memory.domain.message import Message, Role, ToolCall
 from memory.domain.shapes import openai
 from memory.domain.shapes.blocks import Blocks, Call, together
-from memory.domain.shapes.calls import call_back, call_of, id_without, kept_of, parsed, worth_keeping
+from memory.domain.shapes.calls import call_back, call_of, id_without, kept_of, parsed, told_apart, worth_keeping
 from memory.domain.shapes.fields import Fields, Given, content_back, given_back, own
 from memory.domain.shapes.parts import content_as
 
@@ -70,6 +70,8 @@ def is_one(fields: Fields) -> bool:
 def taken(fields: Fields) -> list[Message]:
     kind, given = fields["type"], Given(fields["data"])
     content, seen = given.content(), given.seen()
+    if "at" not in seen and (named := door.named_moment(fields)) is not None:
+        seen["at"] = door.time(named, fields[named])
     found = _taken_apart(content)
     calls = _calls(given)
     thought = given.look_at("additional_kwargs", dict) or {}
@@ -150,7 +152,7 @@ def _calls(given: Given) -> list[Call]:
     if not calls and isinstance(raw, list):
         copies = [{**call, "function": dict(call["function"])} for call in raw if isinstance(call, dict) and isinstance(call.get("function"), dict)]
         calls = [(openai.tool_call(f"additional_kwargs.tool_calls[{n}]", call)[0], {"elsewhere": True}) for n, call in enumerate(copies)]
-    return calls
+    return told_apart(calls)
 
 
 def _call(field: str, call: Fields) -> Call:

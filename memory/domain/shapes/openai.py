@@ -5,8 +5,8 @@ from __future__ import annotations
 from memory.domain import door
 from memory.domain.errors import InvalidInput
 from memory.domain.message import Message, Role, ToolCall
-from memory.domain.shapes.calls import as_json, call_back, call_of, id_without, kept_of, parsed, worth_keeping
-from memory.domain.shapes.fields import Fields, Given, content_back, given_back, own
+from memory.domain.shapes.calls import as_json, call_back, call_of, id_without, is_made_up, kept_of, parsed, told_apart, worth_keeping
+from memory.domain.shapes.fields import Fields, Given, content_back, given_back, own, speaker_back
 from memory.domain.shapes.parts import content_as
 
 _ROLES = {**{role.value: role for role in Role}, "developer": Role.SYSTEM, "function": Role.TOOL}
@@ -21,7 +21,8 @@ def taken(fields: Fields) -> list[Message]:
     if not pairs and (legacy := given.object("function_call")):
         call, kept = call_of("function_call", legacy)
         pairs = [(call, {**kept, "legacy": True})]
-    name, tool_call_id = given.text("name"), given.text("tool_call_id")
+    pairs = told_apart(pairs)
+    name, tool_call_id = given.speaker(role), given.answered_call(role)
     if given.extra.get("role") == "function" and tool_call_id is None and name is not None:
         tool_call_id = id_without(name)
     reasoned = next((field for field in _REASONING if given.left.get(field)), _REASONING[0])
@@ -44,14 +45,14 @@ def taken(fields: Fields) -> list[Message]:
 def given(message: Message, *, foreign_reasoning: bool = True) -> Fields:
     kept = own(message, "openai")
     calls = list(zip(message.tool_calls, kept_of(message, "openai"), strict=True))
-    answers_function = kept.get("role") == "function" and message.tool_call_id == id_without(message.name or "")
+    names_no_call = (kept.get("role") == "function" or "no_call_id" in kept) and is_made_up(message.tool_call_id, message.name)
     fields = given_back(
         kept,
         message,
         tool_calls=[tool_call_back(call, known) for call, known in calls if not known.get("legacy")],
         function_call=next((_function_call(call, known) for call, known in calls if known.get("legacy")), None),
-        tool_call_id=None if answers_function else message.tool_call_id,
-        name=message.name,
+        tool_call_id=None if names_no_call else message.tool_call_id,
+        name=speaker_back(kept, message),
     )
     if message.reasoning and (foreign_reasoning or message.shape == "openai"):
         fields[kept.get("reasoned", _REASONING[0])] = message.reasoning

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from memory.domain import door
 from memory.domain.message import Message, Role
-from memory.domain.shapes.calls import call_back, call_of, kept_of, worth_keeping
-from memory.domain.shapes.fields import Fields, Given, content_back, given_back, own
+from memory.domain.shapes.calls import call_back, call_of, is_made_up, kept_of, told_apart, worth_keeping
+from memory.domain.shapes.fields import Fields, Given, content_back, given_back, own, speaker_back
 from memory.domain.shapes.parts import content_as
 
 _ROLES = {role.value: role for role in Role}
@@ -13,17 +14,17 @@ _ROLES = {role.value: role for role in Role}
 def taken(fields: Fields) -> list[Message]:
     given = Given(fields)
     role, content, seen = given.role(_ROLES), given.content(), given.seen()
-    pairs = [call_of(f"tool_calls[{n}]", call) for n, call in enumerate(given.objects("tool_calls"))]
+    pairs = told_apart([call_of(f"tool_calls[{n}]", call) for n, call in enumerate(given.objects("tool_calls"))])
     message = Message(
         role=role,
         content=content,
         reasoning=given.text("reasoning"),
         tool_calls=[call for call, _ in pairs],
-        tool_call_id=given.text("tool_call_id"),
+        tool_call_id=given.answered_call(role),
         is_error=given.true("is_error"),
         is_summary=given.true("is_summary"),
         tokens=given.count("tokens"),
-        name=given.text("name"),
+        name=given.speaker(role),
         usage=given.object("usage"),
         finish_reason=given.text("finish_reason"),
         metadata=given.object("metadata") or {},
@@ -40,10 +41,10 @@ def given(message: Message, *, foreign_reasoning: bool = True) -> Fields:
         message,
         reasoning=message.reasoning if foreign_reasoning or message.shape == "plain" else None,
         tool_calls=[call_back(call, known, "text") for call, known in zip(message.tool_calls, kept_of(message, "plain"), strict=True)],
-        tool_call_id=message.tool_call_id,
+        tool_call_id=None if "no_call_id" in kept and is_made_up(message.tool_call_id, message.name) else message.tool_call_id,
         is_error=message.is_error,
         is_summary=message.is_summary,
-        name=message.name,
+        name=speaker_back(kept, message),
         usage=message.usage,
         finish_reason=message.finish_reason,
         metadata=message.metadata,
@@ -52,6 +53,6 @@ def given(message: Message, *, foreign_reasoning: bool = True) -> Fields:
         fields["tokens"] = message.tokens
     if message.id is not None:
         fields["id"] = message.id
-    if message.at is not None and not any(fields.get(name) for name in ("at", "time")):
+    if message.at is not None and door.named_moment(fields) is None:
         fields["at"] = message.at.isoformat()
     return {"role": message.role.value, **fields, **content_back(kept, content_as(message, "plain"))}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
@@ -10,11 +10,18 @@ from memory.domain import door
 from memory.domain.errors import InvalidInput
 from memory.domain.message import Message
 from memory.domain.shapes import anthropic, langchain, openai, ours, plain
-from memory.domain.shapes.fields import MOMENTS, Fields
+from memory.domain.shapes.fields import Fields
 
 _OPENAI_ROLES = {"developer", "function"}
 _OPENAI_FIELDS = ("function_call", "reasoning_content", "refusal", "annotations", "audio")
 _OPENAI_PARTS = {"image_url", "input_audio", "file", "refusal"}
+_CONTENT_FIELDS: tuple[str, ...] = ("content", "tool_calls", "function_call", "reasoning", "reasoning_content", "refusal", "audio")
+"""Fields that hold what a message says or asks. Any of them may be empty."""
+_CONTENT_OF_LANGCHAIN: tuple[str, ...] = ("content", "tool_calls", "invalid_tool_calls")
+_SEEN_BY_MODELS = {*_CONTENT_FIELDS, *_CONTENT_OF_LANGCHAIN, "role", "name", "tool_call_id", "id", "type", "finish_reason"}
+"""Fields of which a value that JSON cannot hold is refused; elsewhere a placeholder stands for it."""
+_CONTENT_ELSEWHERE = ("parts", "text", "message", "contents")
+"""Fields in which other formats put the text, and which are not read."""
 _ANTHROPIC_ROLES = {"user", "assistant", "system"}
 _ANTHROPIC_FIELDS = ("stop_reason", "stop_sequence")
 _ANTHROPIC_PARTS = {"tool_use", "tool_result", "thinking", "redacted_thinking", "document", "server_tool_use", "search_result"}
@@ -27,10 +34,44 @@ def messages_of(given: object) -> list[Message]:
     fields beside it, and our own `Message` or its `model_dump`. Everything is a copy (C12). `InvalidInput` names the field that is wrong, `message`
     where it is none at all.
     """
-    messages = _taken(_copied(_as_mapping(given)))
+    fields = _copied(_as_mapping(given))
+    _check_content(fields)
+    messages = _taken(fields)
     for message in messages:
         _check_names(message)
     return messages
+
+
+def messages_of_each(given: Sequence[object], field: str = "message") -> list[Message]:
+    """The messages of a list, in order; `InvalidInput` names the position of the wrong one."""
+    found: list[Message] = []
+    for number, one in enumerate(given):
+        try:
+            found += messages_of(one)
+        except InvalidInput as exc:
+            inner = "" if exc.field == "message" else f".{exc.field}"
+            raise InvalidInput(f"{field}[{number}]{inner}", exc.problem) from None
+    return found
+
+
+def _check_content(fields: Fields) -> None:
+    """Refuse a message that would be stored without its text, since no known field holds any."""
+    path, given, known = "", fields, _CONTENT_FIELDS
+    if langchain.is_one(fields):
+        path, given, known = "data.", fields["data"], _CONTENT_OF_LANGCHAIN
+        raw = given.get("additional_kwargs")
+        if isinstance(raw, dict) and any(raw.get(name) for name in _CONTENT_FIELDS):
+            return
+    elif fields.get("role") is None:
+        return  # which is refused by name
+    if any(given.get(name) for name in known):
+        return
+    elsewhere = next((name for name in _CONTENT_ELSEWHERE if given.get(name)), None)
+    if elsewhere is None and any(name in given for name in known):
+        return
+    unread = f"; '{path}{elsewhere}' is not read" if elsewhere is not None else ""
+    problem = "is empty" if "content" in given else "is missing"
+    raise InvalidInput(f"{path}content", f"{problem}, and so are tool calls and reasoning{unread}. Pass the text as 'content'")
 
 
 def _check_names(message: Message) -> None:
@@ -77,12 +118,27 @@ def _dumped(one: Any) -> Any:
 def _copied(given: Mapping[Any, Any]) -> Fields:
     """A checked copy: at most 32 MiB of texts that are over 64 KiB each, and 1 MiB of all else. A moment may be a datetime, which JSON has not; it is
     checked where it is taken."""
-    moments = {name: value for name in MOMENTS if isinstance(value := given.get(name), datetime)}
+    named = door.named_moment(given)
+    moments = {named: given[named]} if named is not None and isinstance(given[named], datetime) else {}
     try:
-        copied = door.json_object("message", {**given, **dict.fromkeys(moments)}, max_bytes=door.MAX_ROW_BYTES, large_texts=door.MAX_MESSAGE_BYTES)
+        copied = door.json_object(
+            "message",
+            {**given, **dict.fromkeys(moments)},
+            max_bytes=door.MAX_ROW_BYTES,
+            large_texts=door.MAX_MESSAGE_BYTES,
+            may_replace=_is_unseen,
+        )
     except InvalidInput as exc:
         raise InvalidInput(exc.field.removeprefix("message."), exc.problem) from None
     return {**copied, **moments}
+
+
+def _is_unseen(path: str) -> bool:
+    """Whether no model is sent what is at this path of a message, so that it must not refuse the turn."""
+    names = path.split(".")[1:]
+    if names[:1] == ["data"]:
+        del names[0]
+    return bool(names) and names[0].partition("[")[0] not in _SEEN_BY_MODELS
 
 
 def _is_openai(fields: Fields) -> bool:

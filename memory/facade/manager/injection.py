@@ -11,7 +11,7 @@ from datetime import timedelta
 from typing import Any, Literal
 
 from memory.domain import door
-from memory.domain.errors import InvalidInput
+from memory.domain.errors import ForkedProcess, InvalidInput
 from memory.facade.arguments import length
 from memory.facade.manager.stores import StoreEntry
 from memory.facade.wanted import least_relevance
@@ -79,6 +79,8 @@ class Injection:
             async with asyncio.timeout(self.deadline.total_seconds()):  # type: ignore[union-attr]
                 block = await self._block(messages, search)
             return list(messages) if block is None else with_block(messages, block, self.placement)
+        except ForkedProcess:
+            raise
         except Exception as error:  # noqa: BLE001 - functions and stores are anybody's
             log.warning("nothing of memory was shown to the model: %s: %s", type(error).__name__, error)
             return list(messages)

@@ -13,11 +13,12 @@ from weakref import WeakValueDictionary
 
 from memory.domain import door
 from memory.domain.checked import Checked
-from memory.domain.errors import AddFailed, InvalidInput
+from memory.domain.errors import AddFailed, ForkedProcess, InvalidInput
 from memory.domain.provenance import UNSAID, Provenance
 from memory.domain.shapes.tools import Shape
 from memory.facade.access import MAX_QUERY_BYTES
 from memory.facade.arguments import flag
+from memory.facade.contexts import AsyncContext
 from memory.facade.manager.extraction import Model
 from memory.facade.manager.gates import StoreGates, StoreRecallGate, StoreWriteGate
 from memory.facade.manager.injection import Injection
@@ -45,7 +46,7 @@ KEPT = timedelta(days=7)
 """How long such a session of a run that another process left behind stays once every store has it."""
 
 
-class MemoryManager:
+class MemoryManager(AsyncContext):
     """Named stores as one memory for an agent.
 
         manager = MemoryManager([NamedStore("ada", memory.scoped("user:ada"), description="What Ada likes", writable=True)], add_tool=True)
@@ -62,6 +63,8 @@ class MemoryManager:
     learnt; a store that takes messages as they are is not asked about. What is added to a scope of a memory is checked (`Memory.write`, `check`)
     unless `check` is False: `decide` says what becomes of what is near it; without it all of that stands.
     """
+
+    _blocking = "BlockingMemoryManager"
 
     def __init__(
         self,
@@ -118,6 +121,7 @@ class MemoryManager:
     async def open(self) -> None:
         """Initialize the stores that ask for it, each once, in their order, and take their tools; what one raises is raised, and opening
         again goes on with that one (E6, E7)."""
+        self._check_process()
         async with self._opening:
             if self._tools is not None:
                 return
@@ -135,6 +139,7 @@ class MemoryManager:
 
     async def close(self) -> None:
         """Tell the stores what they have not, and wait for what is written behind. The stores stay open: they are their owner's."""
+        self._check_process()
         for recording in list(self._recordings.values()):
             await recording.close()
         await self._settled()
@@ -154,6 +159,7 @@ class MemoryManager:
         Of each store `limit` at most, or what is configured for it, or 3. They are not ranked among each other, and what two have comes twice
         (E25). A store that fails is logged and left out; an unknown name is refused before any is asked. No names, `[]`, find nothing (E20 to E24).
         """
+        self._check_process()
         text = door.text("query", query, max_bytes=MAX_QUERY_BYTES)
         if limit is not None:
             door.whole_limit(limit, default=1)
@@ -178,6 +184,7 @@ class MemoryManager:
         Every store is tried; `AddFailed` names those that failed and has what each raised (E30). `InvalidInput` where a name is unknown, a store
         read-only or without `add`, or none is left (E28, E29).
         """
+        self._check_process()
         text = content_of(content)
         about = None if metadata is None else door.json_object("metadata", metadata)
         named = [store for store in self.stores if store.takes_texts] if stores is None else [self._taking(name) for name in _names(stores)]
@@ -190,6 +197,7 @@ class MemoryManager:
 
     async def flush(self) -> None:
         """Tell the stores that learn everything that was said, and wait for what is written behind; what fails is logged (E78)."""
+        self._check_process()
         for recording in list(self._recordings.values()):
             await recording.flush()
         await self._settled()
@@ -210,6 +218,7 @@ class MemoryManager:
         and contexts, one's own or a new one; by the session's id the same is given again. `model` is the agent's: it reads what was said where
         neither the store nor the manager has another (E86).
         """
+        self._check_process()
         if session is not None and not isinstance(session, Session):
             raise InvalidInput("session", f"must be a Session, not {type(session).__name__}")
         named = uuid4().hex if run_id is None else door.identifier("run_id", run_id)
@@ -261,6 +270,7 @@ class MemoryManager:
     async def resume(self) -> int:
         """Tell the stores what a process that died, or a store that failed, left untold in the sessions of the manager's memory; in how many sessions
         there was something. `open` does so, behind. A session that cannot be read is logged, and looked at again the next time."""
+        self._check_process()
         if self._memory is None:
             return 0
         left = dict[str, None]()
@@ -313,6 +323,7 @@ class MemoryManager:
 
         `provenance` says what the model had before it when it asked (`Provenance(source="web:example.com", run="r1")`): what it adds carries that.
         """
+        self._check_process()
         came_of = _provenance(provenance)
         tool = next((tool for tool in self.tools if tool.name == name), None)
         if tool is None:
@@ -327,6 +338,7 @@ class MemoryManager:
         """The messages, of any framework's shape, with what memory knows in the latest one of the user. They are for one call of the model: what was
         given is not changed, and what is returned is not to be stored (E51, E52). Where nothing is known, or something fails, they are as given.
         """
+        self._check_process()
         if self._injection is None:
             return list(messages)
         with span("inject_memory", self._attributes):
@@ -336,6 +348,12 @@ class MemoryManager:
         return await self.search(query, limit=limit)
 
     # -- parts --------------------------------------------------------------------------------------------------------
+
+    def _check_process(self) -> None:
+        """Raise `ForkedProcess` if a memory of the manager's was opened before this process was forked."""
+        for access in [store.access for store in self.stores] + [None if self._memory is None else self._memory._access]:
+            if access is not None:
+                access.check_process()
 
     def _named(self, name: str) -> NamedStore:
         if name not in self._stores:
@@ -357,6 +375,8 @@ class MemoryManager:
             if len(shown) < len(found):
                 log.info("%d of %d found in memory store '%s' were withheld", len(found) - len(shown), len(found), store.name)
             return shown
+        except ForkedProcess:
+            raise
         except Exception as error:  # noqa: BLE001 - a store is anybody's
             log.warning("memory store '%s' could not be searched: %s: %s", store.name, type(error).__name__, error)
             return []
@@ -373,6 +393,8 @@ class MemoryManager:
         results = await asyncio.gather(*(call for _, _, call in each), return_exceptions=True)
         failed = [(number, store.name, result) for (number, store, _), result in zip(each, results, strict=True) if isinstance(result, BaseException)]
         if failed:
+            if forked := next((error for _, _, error in failed if isinstance(error, ForkedProcess)), None):
+                raise forked
             causes = [(name, leaf) for _, name, error in failed for leaf in _leaves(error)]
             raise AddFailed(len({number for number, _, _ in failed}), len(entries), causes)
         return {store.name: result for (_, store, _), result in zip(each, results, strict=True) if isinstance(result, Checked)}
@@ -452,6 +474,11 @@ class MemoryManager:
 
     def _run_behind(self, work: Coroutine[Any, Any, None]) -> None:
         """Do it behind the caller's back; `flush` and `close` wait for it."""
+        try:
+            self._check_process()
+        except ForkedProcess:
+            work.close()
+            raise
         task = asyncio.get_running_loop().create_task(work)
         self._behind.add(task)
         task.add_done_callback(self._behind.discard)

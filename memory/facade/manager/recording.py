@@ -8,10 +8,10 @@ from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from datetime import timedelta
 from typing import Any
 
-from memory.domain.errors import Conflict, Refused
+from memory.domain.errors import Conflict, ForkedProcess, Refused
 from memory.domain.message import Message, source_of
 from memory.domain.provenance import UNSAID, Provenance, origin
-from memory.domain.shapes import messages_of
+from memory.domain.shapes import messages_of, messages_of_each
 from memory.facade.manager.extraction import Extraction, Model, facts_of
 from memory.facade.manager.gates import StoreGates
 from memory.facade.manager.spans import span
@@ -72,6 +72,8 @@ class Attachment:
             try:
                 with span("extract_memory", self._attributes) as describe:
                     describe("gen_ai.memory.record.count", await self._told())
+            except ForkedProcess:
+                raise
             except Exception as error:  # noqa: BLE001 - a store and a model are anybody's
                 self._failures += 1
                 why = f"{type(error).__name__}: {error}"
@@ -118,7 +120,8 @@ class Attachment:
             await self._store.call("add_messages", messages, {**told, "sequence_numbers": [number for number, _ in batch]})
             return
         facts = await facts_of(self._settings.extractor, messages, self._context)
-        results = await asyncio.gather(*(self._kept(fact, of, provenance) for fact in facts), return_exceptions=True)
+        with await self._spool.learning(of):
+            results = await asyncio.gather(*(self._kept(fact, of, provenance) for fact in facts), return_exceptions=True)
         for result in results:
             if isinstance(result, BaseException):
                 raise result
@@ -180,8 +183,7 @@ class Recording:
         From here on nothing is lost, whatever becomes of the caller's own list (E65), and where the manager has a memory, of this process. A call
         that failed can be repeated, before anything else is added, as `Session.append` has it.
         """
-        given = message if isinstance(message, list | tuple) else [message]
-        await self._spool.add([said for one in given for said in messages_of(one)])
+        await self._spool.add(messages_of_each(message) if isinstance(message, list | tuple) else messages_of(message))
 
     async def turn_ended(self) -> None:
         """A turn of the agent is over: stores whose triggers fire are told, behind its back."""

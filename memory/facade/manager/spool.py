@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from itertools import takewhile
@@ -15,6 +16,7 @@ from memory.domain.task import Run
 from memory.facade.memory import Memory
 from memory.facade.session import Session
 from memory.orchestrator.conversations.runs import RunDraft
+from memory.orchestrator.sources import MessageSource, learning
 
 PREFIX = "extraction:"
 STREAMS = timedelta(minutes=5)
@@ -72,6 +74,10 @@ class Spool(Protocol):
         ...
 
     async def told(self, store: str, mark: int) -> None: ...
+    async def learning(self, of: range) -> AbstractContextManager[None]:
+        """A context in which entries that are written name the messages of this range as their source."""
+        ...
+
     async def is_told(self) -> bool:
         """Whether every store has everything."""
         ...
@@ -117,6 +123,10 @@ class Buffer:
         gone = min(self._marks.values()) - self._first
         del self._held[:gone]
         self._first += gone
+
+    async def learning(self, of: range) -> AbstractContextManager[None]:
+        """No session has these messages, so nothing names them."""
+        return nullcontext()
 
     async def is_told(self) -> bool:
         """Whether every store has everything."""
@@ -193,6 +203,12 @@ class Log:
 
     async def told(self, store: str, mark: int) -> None:
         await self._change(store, lambda come: come.at(mark))
+
+    async def learning(self, of: range) -> AbstractContextManager[None]:
+        """The messages are erased with what was made of them: in the stores of the session's own memory."""
+        life, placement = (await self.session._conversation()).log.life, self.session._access.engine.placement
+        source = MessageSource(life.session_id, life.incarnation, numbers=(of.start + 1, of.stop))
+        return learning(placement, life.tenant, source)
 
     async def is_told(self) -> bool:
         """Whether every store has everything; it is about to be noted of those that have."""

@@ -14,6 +14,7 @@ from memory.domain.checked import Checked
 from memory.domain.errors import Conflict, InvalidInput, Unsupported
 from memory.domain.provenance import UNSAID, Provenance
 from memory.domain.shown import Shown
+from memory.facade.access import Access
 from memory.facade.manager.extraction import Extraction, resolved
 from memory.facade.view import ScopedMemory
 from memory.orchestrator.calling import called
@@ -102,6 +103,14 @@ class NamedStore:
     def can(self, ability: str) -> bool:
         """Whether the store has that method itself (E10)."""
         return ability in self._can
+
+    @property
+    def access(self) -> Access | None:
+        """The access to the memory that the store is a view of; None for other stores."""
+        if not _is_view(self.store):
+            return None
+        view: ScopedMemory = getattr(self.store, "_original", self.store)
+        return view._access
 
     @property
     def takes_texts(self) -> bool:

@@ -12,7 +12,7 @@ from memory.facade.memory import Memory
 from memory.facade.providers.provider import Held, Messages, SessionProvider, spoken, trimmed
 from memory.facade.session import Session
 from memory.orchestrator.conversations.conversation import Conversation
-from memory.policies.window import fitted, newest
+from memory.policies.window import fitted, newest, with_stand_ins
 
 
 class BufferProvider(SessionProvider):
@@ -56,6 +56,7 @@ class BufferProvider(SessionProvider):
                 del self._seed[session_id]  # not before: other calls wait until it is written
 
     async def _before(self) -> None:
+        await super()._before()
         await self._sow()
 
     async def _shown(self, held: Held, query: str | None) -> list[Message]:
@@ -72,5 +73,5 @@ async def fitting(session: Session, messages: Sequence[Message], budget: int) ->
     """The newest of the messages that fit, as the session counts them, whole blocks, up to the first that does not (C17 to C19)."""
     context = await session.context()
     costs = dict(zip([message.id for message in context.messages], context.tokens, strict=True))
-    there = [message for message in messages if message.id in costs]
+    there = [message for message in with_stand_ins(messages) if message.id in costs]
     return [there[at] for at in fitted(there, [costs[message.id] for message in there], budget, keep_last_user=False).kept]

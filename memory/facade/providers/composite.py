@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Literal
 from uuid import uuid4
 
 from memory.domain import door
-from memory.domain.errors import InvalidInput, PartsFailed
+from memory.domain.errors import ForkedProcess, InvalidInput, PartsFailed
 from memory.domain.message import Message
 from memory.facade.providers.provider import HELD, Messages, Provider, ProviderEntry, read_asked, spoken, trimmed
 from memory.facade.providers.turn import DEFAULT, TakesTurns, described_as, written_new
@@ -63,6 +63,8 @@ class CompositeProvider(TakesTurns):
         for number, part in enumerate(self._parts):
             try:
                 found = await part.read(session_id, **asked)
+            except ForkedProcess:
+                raise
             except Exception as error:  # noqa: BLE001 - a part is anybody's
                 log.warning("%s could not be read: %s", _name(part), error)
                 failed.append(error)
@@ -143,6 +145,8 @@ class CompositeProvider(TakesTurns):
         names = [_name(part) for part in (self._parts if of is None else of)]
         told = [name if names.count(name) == 1 else f"{name} {number}" for number, name in enumerate(names, 1)]
         failed = [(name, error) for name, error in zip(told, results, strict=True) if isinstance(error, BaseException)]
+        if forked := next((error for _, error in failed if isinstance(error, ForkedProcess)), None):
+            raise forked
         if failed and (not all_of_them or len(failed) == len(results)):
             raise PartsFailed(call, {name: str(error) for name, error in failed}) from failed[0][1]
 

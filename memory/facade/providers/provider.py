@@ -12,7 +12,7 @@ from memory.domain import door
 from memory.domain.errors import InvalidInput, NotFound
 from memory.domain.message import Message, Role
 from memory.domain.session import SessionInfo
-from memory.domain.shapes import messages_of
+from memory.domain.shapes import messages_of, messages_of_each
 from memory.domain.shown import Shown
 from memory.facade.access import MAX_QUERY_BYTES
 from memory.facade.memory import Memory
@@ -20,7 +20,7 @@ from memory.facade.providers.turn import DEFAULT, TakesTurns, described_as
 from memory.facade.session import Given, Session
 from memory.orchestrator.conversations.conversation import Conversation
 from memory.orchestrator.conversations.events import copy_of
-from memory.policies.window import blocks, newest
+from memory.policies.window import blocks, is_stand_in, newest, with_stand_ins
 
 HELD = 1_000
 """Sessions whose handles an instance keeps, and messages of each that it knows again without asking."""
@@ -105,8 +105,10 @@ class SessionProvider(TakesTurns):
                 if was_open:
                     continue  # it was cleared by another, and perhaps written again
                 return []
-            held.shown = messages if most is None else trimmed(messages, most)
-            return [copy_of(message) for message in held.shown]
+            shown = with_stand_ins(messages)
+            shown = shown if most is None else trimmed(shown, most)
+            held.shown = [message for message in shown if not is_stand_in(message)]
+            return [copy_of(message) for message in shown]
 
     async def write(
         self, messages: Messages, session_id: str = DEFAULT, *, tags: Sequence[str] = (), agent: str | None = None, new: bool = False
@@ -119,10 +121,12 @@ class SessionProvider(TakesTurns):
         described = described_as(tags, agent)
         await self._before()
         try:
-            return await self._written(session_id, said, described, new)
+            notes = await self._written(session_id, said, described, new)
         except NotFound:  # cleared since by another
             self._held.pop(session_id, None)
-            return await self._written(session_id, said, described, new)
+            notes = await self._written(session_id, said, described, new)
+        replaced = [f"messages[{number}].{path}" for number, message in enumerate(said) for path in message.placeholders]
+        return [*notes, *(f"{path} is not JSON: a placeholder is stored" for path in replaced)]
 
     async def _written(self, session_id: str, said: list[Message], described: Mapping[str, Any], new: bool) -> list[str]:
         held = self._handle(session_id, create=True)
@@ -154,6 +158,7 @@ class SessionProvider(TakesTurns):
 
     async def _before(self) -> None:
         """Before any call."""
+        self._memory._access.check_process()
 
     async def _shown(self, held: Held, query: str | None) -> list[Message]:
         """What a read shows, the newest last."""
@@ -167,7 +172,7 @@ class SessionProvider(TakesTurns):
     # -- what they share ----------------------------------------------------------------------------------------------
 
     async def _window(self, session: Session) -> list[Message]:
-        return [message for message in (await session.context()).messages if message.is_summary or message.role is not Role.SYSTEM]
+        return [message for message in (await session._stored_window()).messages if message.is_summary or message.role is not Role.SYSTEM]
 
     def _key(self, session_id: str) -> str:
         return f"{self.namespace}/{door.identifier('session_id', session_id)}"
@@ -194,7 +199,7 @@ class SessionProvider(TakesTurns):
     async def _entry(self, session_id: str) -> ProviderEntry | None:
         session = self._memory.session(self._key(session_id), create=False)
         try:
-            info, context = await session.info(), await session.context()
+            info, context = await session.info(), await session._stored_window()
         except NotFound:
             return None
         held = self._held.get(session_id)
@@ -212,9 +217,10 @@ def read_asked(limit: int | None, query: str | None, tags: Sequence[str]) -> tup
 
 
 def spoken(messages: Messages) -> list[Message]:
-    """The messages as ours, without those of the system: copies."""
-    given = [messages] if isinstance(messages, Message | Mapping) else door.sequence("messages", messages)
-    return [said for one in given for said in messages_of(one) if said.role is not Role.SYSTEM]
+    """The messages as ours, without those of the system and results that only stood in for others in a read: copies."""
+    alone = isinstance(messages, Message | Mapping)
+    given = messages_of(messages) if alone else messages_of_each(door.sequence("messages", messages), "messages")
+    return [said for said in given if said.role is not Role.SYSTEM and not is_stand_in(said)]
 
 
 async def answering(session: Session, messages: Sequence[Message], query: str) -> list[Message]:

@@ -37,7 +37,7 @@ class SlidingWindowProvider(SessionProvider):
         messages = [messages[at] for unit in units[max(0, len(units) - self._max_turns) :] for at in unit]
         if self._max_tokens is None:
             return messages
-        context = await held.session.context(self._max_tokens, by="turns")
+        context = await held.session.context(self._max_tokens, by="turns", start="any")
         kept = {message.id for message in context.messages}
         return [messages[at] for block in blocks(messages) if messages[block[0]].id in kept for at in block]
 

@@ -99,7 +99,7 @@ class SummarizingProvider(SessionProvider):
     async def _fit(self, session: Session, conversation: Conversation) -> list[str]:
         """Compact until what is active fits, or one block of it is left. What could not be done."""
         while True:
-            context = await session.context()
+            context = await session._stored_window()
             counted = zip(context.messages, context.tokens, strict=True)
             active = [(m, tokens) for m, tokens in counted if m.role is not Role.SYSTEM and not m.is_summary]
             over = sum(tokens for _, tokens in active) - self._active_tokens

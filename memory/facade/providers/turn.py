@@ -9,7 +9,7 @@ from typing import Any, TypeAlias
 
 from memory.domain import door
 from memory.domain.message import Message, Role
-from memory.domain.shapes import messages_of
+from memory.domain.shapes import messages_of, messages_of_each
 from memory.facade.session import Given
 
 DEFAULT = "default"
@@ -83,7 +83,7 @@ async def written_new(provider: Any, messages: Sequence[Message], session_id: st
 
 def said_of(given: Given | Sequence[Given]) -> list[Message]:
     """One message or several, in any shape, as ours: copies."""
-    return [said for one in (given if isinstance(given, list | tuple) else [given]) for said in messages_of(one)]
+    return messages_of_each(given, "messages") if isinstance(given, list | tuple) else messages_of(given)
 
 
 def tell(emit: Emit | None, name: str, session_id: str, agent: str | None, count: int) -> None:

@@ -125,7 +125,7 @@ class Gathering:
             return {}
         asked = replace(asked, filter=all_of(asked.filter, self._passages.own), select=frozenset({named, "part"}), statistics=False)
         with step("passages.search"):
-            found = await lacking.answered(self._placement, store, store.candidates(asked))
+            found = await lacking.answered(self._placement, store, store.candidates(asked), shows=False)
         return {} if found is None else {message: parts[0] for message, parts in by_record(near, found, named).items()}
 
 

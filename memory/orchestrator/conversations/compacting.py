@@ -74,10 +74,15 @@ class Compacting(Handle):
             messages = window.messages
             if isinstance(policy, CompactingSettings):
                 return await self._as_list(await self._whole(window, messages), policy, summarise)
-            archived = [messages[at] for at in archived_by(policy, messages, sum(window.costs) + of_tools)]
+            archived = [messages[at] for at in archived_by(policy, messages, window.costs, of_tools)]
             return (archived, await _summary(summarise, await self._whole(window, archived))) if archived else None
 
-        return await self._compacted(choose, "token_limit" if isinstance(policy, Threshold | CompactingSettings) else "auto", None)
+        reason = "token_limit" if isinstance(policy, Threshold | CompactingSettings) else "auto"
+        made = again = await self._compacted(choose, reason, None)
+        if isinstance(policy, Threshold) and policy.keep_last is None:
+            while again is not None and (again.tokens_after or 0) + of_tools > policy.usable:  # the summary is longer than the room for it
+                made, again = again, await self._compacted(choose, reason, None)
+        return again or made
 
     async def _as_list(self, messages: list[Message], policy: CompactingSettings, summarise: Summarise) -> tuple[list[Message], Message] | None:
         """What compaction of a plain list comes to (A114 to A126). What goes without a summary leaves the window here, its step the reason."""

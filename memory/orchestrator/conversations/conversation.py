@@ -22,17 +22,15 @@ from memory.orchestrator.conversations.places import Places
 from memory.orchestrator.conversations.reading import COPIED, Asked, ordered
 from memory.orchestrator.conversations.replacing import AT_ONCE, Replacement
 from memory.orchestrator.conversations.seen import Seen
-from memory.orchestrator.conversations.sessions import END, SessionDraft, draft_like, system_of
+from memory.orchestrator.conversations.sessions import END, ForkSource, SessionDraft, draft_like, system_of
 from memory.orchestrator.turns import Patience
 from memory.policies.reading import ContextAsked, read_out
 from memory.policies.tokens import message_tokens, tools_tokens
-from memory.policies.window import is_pinned
+from memory.policies.window import is_pinned, is_stand_in, stand_in, stand_in_id
 from memory.ports.pace import paced
 from memory.ports.query import within
-from memory.ports.record import JsonValue, Owed
+from memory.ports.record import JsonValue, Owed, Record
 
-INTERRUPTED = "TOOL_CALL_INTERRUPTED"
-"""What the result says of a call that was never answered (B53)."""
 EVERYTHING = ContextAsked()
 
 
@@ -76,7 +74,11 @@ class Conversation(Compacting):
         messages = await self._whole(window, told.messages)
         if len(messages) < len(told.messages):  # some were erased meanwhile
             return await self.context(asked, tools=tools)
-        return replace(told, messages=[copy_of(message) async for message in paced(messages, COPIED)], degraded=degraded)
+        calls = {id(window.messages[at]): call_id for at, call_id in window.arranged.answers.items()}
+        copies = [copy_of(message) async for message in paced(messages, COPIED)]
+        for message, copy in zip(told.messages, copies, strict=True):
+            copy.tool_call_id = calls.get(id(message), copy.tool_call_id)
+        return replace(told, messages=copies, degraded=degraded)
 
     async def _earlier_summaries(self) -> list[Message]:
         """The summaries that compactions archived or that are in the window: none that was erased, taken out by hand or rolled back (B28, B51)."""
@@ -128,7 +130,7 @@ class Conversation(Compacting):
     async def _stand_ins(self, messages: Sequence[Message]) -> dict[str, int | None]:
         """The results that are made up for calls which these messages answer after all, by their ids: their places, None where none was made up."""
         calls = [message.tool_call_id for message in messages if message.role is Role.TOOL and message.tool_call_id is not None]
-        named = {_stand_in(call) for call in calls} - {message.id for message in messages}
+        named = {stand_in_id(call) for call in calls} - {message.id for message in messages}
         return {name: None if (event := await self._log.find(name, as_seen=True)) is None else event.place for name in sorted(named)}
 
     async def begin(self, messages: Sequence[Message]) -> None:
@@ -207,16 +209,21 @@ class Conversation(Compacting):
         return changed.message
 
     async def _update_system(self, changes: Mapping[str, Any]) -> Message:
-        record = await self._same_life()
-        system = system_of(record)
-        if system is None:
-            raise NotFound(SYSTEM, "message")
-        new = system.model_copy(update=dict(changes))
-        if large := large_texts(new):
-            raise InvalidInput(str(large[0][0][0]), f"of the system message exceeds {LARGE_TEXT_BYTES} bytes")
-        said = new.model_dump(mode="json", exclude_defaults=True, exclude={"id"})
-        self._record = await self._sessions.follow(record, (await self._log.load()).state, self._placement.now(), system=said)
-        return new
+        made: list[Message] = []
+
+        async def compute(record: Record) -> Mapping[str, JsonValue]:
+            system = system_of(record)
+            if system is None:
+                raise NotFound(SYSTEM, "message")
+            new = system.model_copy(update=dict(changes))
+            if large := large_texts(new):
+                raise InvalidInput(str(large[0][0][0]), f"of the system message exceeds {LARGE_TEXT_BYTES} bytes")
+            made.append(new)
+            return {"system": new.model_dump(mode="json", exclude_defaults=True, exclude={"id"})}
+
+        record, state = await self._same_life(), (await self._log.load()).state
+        self._record = await self._sessions.follow(record, state, self._placement.now(), compute=compute)
+        return made[-1]
 
     async def as_of(self, message_id: str | None) -> tuple[SessionDraft, list[Message]]:
         """What a session that forks off from this one behind a message begins with: the window as it was then, less what was excluded since.
@@ -235,8 +242,10 @@ class Conversation(Compacting):
         told = zip(events, await self._history.gone(events), strict=True)
         kept = [each for each, gone in told if gone.excluded is None or (event is not None and each.place == event.place)]
         whole = await self._log.whole(kept, strict=True)
-        messages = [message for each in ordered(whole) if (message := each.message) is not None]
-        return draft_like(self._record, forked_from={"session_id": self.id, "message_id": message_id}), messages
+        copied = [(each.place, message) for each in ordered(whole) if (message := each.message) is not None]
+        draft = draft_like(self._record, forked_from={"session_id": self.id, "message_id": message_id})
+        source = ForkSource(self.id, self._log.life.incarnation, tuple(place for place, _ in copied))
+        return replace(draft, forked_from=source), [message for _, message in copied]
 
     async def exclude(self, message_id: str, reason: str) -> bool:
         """Take a message out of the window, not out of the history (B27, B28); false where it is not in the window, and for the system message."""
@@ -337,7 +346,8 @@ class Conversation(Compacting):
         window = await self._window()
         shown = await self._whole(window, [window.messages[at] for at in window.arranged.order])
         known = window.state.window if self._known is None else self._known
-        made = Replacement([message for message in messages if message.id != SYSTEM], shown, window.places, known, by_content=by_content)
+        said = [message for message in messages if message.id != SYSTEM and (message.id in window.places or not is_stand_in(message))]
+        made = Replacement(said, shown, window.places, known, by_content=by_content)
         told: list[Message] = []
         for start in range(0, len(made.told), AT_ONCE):
             told += await self.append(made.told[start : start + AT_ONCE])
@@ -347,8 +357,7 @@ class Conversation(Compacting):
     async def mend_tool_calls(self) -> list[Message]:
         """Answer each call of the window that was never answered, once, with a result that says so, and take out results that answer none (B53)."""
         arranged = (await self._window()).arranged
-        calls = [found.call.id for found in arranged.interrupted]
-        made = [Message(id=_stand_in(call), role=Role.TOOL, content=INTERRUPTED, tool_call_id=call, is_error=True) for call in calls]
+        made = [stand_in(arranged.messages[found.position], found) for found in arranged.interrupted]
         answered = await self.append(made) if made else []
         for at in arranged.invalid_response:
             await self.exclude(str(arranged.messages[at].id), "invalid_response")
@@ -394,8 +403,3 @@ class Conversation(Compacting):
     async def onward(self) -> Left:
         """Carry what has left the window onward, as far as that is owed and can be done now."""
         return await self._onward.of_session(await self._same_life())
-
-
-def _stand_in(call_id: str) -> str:
-    """The id of the result that is made up for a call."""
-    return f"interrupted:{call_id}"

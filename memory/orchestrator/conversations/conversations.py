@@ -87,7 +87,11 @@ class Conversations:
         return Conversation(self._placement, self.sessions, self.onward, record, log, self.counter)
 
     async def fork(self, tenant: str, draft: SessionDraft, messages: Sequence[Message]) -> Conversation:
-        """A new session that begins with these messages. Raises `QuotaExceeded` where there is no room for their large texts: then there is none."""
+        """A new session that begins with these messages. Raises `QuotaExceeded` where there is no room for their large texts: then there is none.
+
+        Raises `NotFound` where the session that it copies was deleted meanwhile: then there is no new one either. A message that was erased meanwhile
+        is erased in the new session too.
+        """
         forked = await self.create(tenant, draft)
         try:
             await forked.begin(messages)
@@ -98,6 +102,8 @@ class Conversations:
             except MemoryTiersError as error:  # a store is away, or others have said something in it that is under legal hold
                 log.warning("session %s, for which there was no room, is not erased: %s", forked.id, error)
             raise
+        if draft.forked_from is not None:
+            await self.redaction.confirm_fork(tenant, forked.id, forked.log.life.incarnation, draft.forked_from)
         return forked
 
     async def open(self, tenant: str, draft: SessionDraft, *, create: bool) -> Conversation:

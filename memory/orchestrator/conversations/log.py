@@ -26,7 +26,7 @@ from memory.orchestrator.steps import step
 from memory.orchestrator.turns import Patience
 from memory.orchestrator.versions import version_at
 from memory.ports.pace import paced
-from memory.ports.query import And, Eq, Filter, Order, Query, within
+from memory.ports.query import And, Eq, Filter, Ge, Le, Order, Query, within
 from memory.ports.record import Key, Owed, Record, Stored
 from memory.ports.store import Store
 from memory.ports.writes import Absent, AtVersion, Outcome, Put, Status
@@ -322,6 +322,14 @@ class Log:
         query = Query(MESSAGES, within(self.life.partition), of_it, (Order("created_at"),), limit=1)
         page = await self._placement.page("log.first", self.store, query)
         return next(iter(self.events_of(page.records)), None)
+
+    async def any_erased(self, first: int, last: int) -> bool:
+        """Whether a message was erased whose number is between these, both included."""
+        numbers = (Ge("number_in_conversation", first), Le("number_in_conversation", last))
+        of_them = And((Eq("conversation_id", self.life.session_id), *numbers))
+        query = Query(MESSAGES, within(self.life.partition), of_them, limit=self._placement.settings.page)
+        pages = self._placement.pages("log.numbers", self.store, query)
+        return any([event.is_redacted async for page in pages for event in self.events_of(page.records)])
 
     def at_hand(self, message_id: str) -> Event | None:
         """The message that was given this id, as this process has seen it last; None where it has not, or no longer has it."""

@@ -302,19 +302,19 @@ class Onward:
 
     # -- what was erased ----------------------------------------------------------------------------------------------
 
-    async def forget(self, log: Log, place: int) -> None:
-        """Delete the entries that were made of what stands at this place, which was erased, and let what is still to be made be asked for anew.
+    async def forget(self, log: Log, event: Event) -> None:
+        """Delete the entries that were made of what this event said, which was erased, and let what is still to be made be asked for anew.
 
         Each event that owes it is written again, so that an answer which is under way, and may have read the text, is not noted. One that is noted,
         and was given without it, stays.
         """
-        store, life = log.store, log.life
+        store, life, place = log.store, log.life, event.place
         query = Query(MESSAGES, within(life.partition), Eq("owing", True), limit=self._placement.settings.page)
         async for page in self._placement.pages("onward.owed", store, query):
             for row in page.records:
                 if isinstance(row, Record) and place in _places(event_of(row)):
                     await self._ask_anew(store, row, place)
-        await self.taught.forget(log, place)
+        await self.taught.forget(log, event)
 
     async def _ask_anew(self, store: Store, owner: Record, place: int) -> None:
         patience = Patience(self._placement, owner.key.id)

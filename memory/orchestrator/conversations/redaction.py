@@ -14,14 +14,14 @@ from memory.domain import ids
 from memory.domain.errors import Held, NotFound, StoreUnavailable
 from memory.domain.scope import Scope
 from memory.domain.session import ErasedUser
-from memory.orchestrator.collections import MESSAGES, OPERATIONS, SYSTEM_TENANT
-from memory.orchestrator.conversations.events import Draft, Event, EventType
+from memory.orchestrator.collections import MESSAGES, OPERATIONS, SESSIONS, SYSTEM_TENANT
+from memory.orchestrator.conversations.events import FIRST_PLACE, Draft, Event, EventType
 from memory.orchestrator.conversations.folding import left_by
 from memory.orchestrator.conversations.log import Log
 from memory.orchestrator.conversations.onward import Onward, asked_anew
 from memory.orchestrator.conversations.passages import FORGET
 from memory.orchestrator.conversations.seen import Seen
-from memory.orchestrator.conversations.sessions import SessionRecords
+from memory.orchestrator.conversations.sessions import CONFIRM_FORK, ForkSource, SessionRecords
 from memory.orchestrator.conversations.uploads import DROP
 from memory.orchestrator.erasure import Erasure
 from memory.orchestrator.generations import OPERATIONS_SCOPE
@@ -49,6 +49,7 @@ class Redaction:
         self._erasure = erasure
         outbox.register(REDACT, self._redact_noted)
         outbox.register(ERASE_USER, self._erase_user_noted)
+        outbox.register(CONFIRM_FORK, self._confirm_fork_noted)
 
     # -- one message --------------------------------------------------------------------------------------------------
 
@@ -85,9 +86,9 @@ class Redaction:
             for event in log.events_of([owner]):  # none of a session that was created again
                 await self._leave_window(log, event.place)
                 for summary in await self._made_of(log, event.place):
-                    await self._erase_summary(log, summary.place)
-                await self._onward.forget(log, event.place)
-                await self._sessions.tell(record, (await log.load()).state, record.created_at)  # how it begins may have been this
+                    await self._erase_place(log, summary.place)
+                await self._onward.forget(log, event)
+                await self._sessions.tell(record, (await log.load()).state, record.created_at, fence=True)  # how it begins may have been this
         except NotFound:
             return True  # deleted meanwhile
         return True
@@ -107,12 +108,57 @@ class Redaction:
         events = [event async for page in pages for event in log.events_of(page.records)]
         return [event for event in events if place in left_by(event.draft)]
 
-    async def _erase_summary(self, log: Log, place: int) -> None:
+    # -- a fork -------------------------------------------------------------------------------------------------------
+
+    async def confirm_fork(self, tenant: str, fork_id: str, incarnation: str, source: ForkSource) -> None:
+        """Look again at what a fork copied, now that it is stored, and erase in the fork what was erased since it was read.
+
+        Raises `NotFound` where the session that it forked off from is gone: then the fork is erased.
+        """
+        fork = await self._sessions.record(tenant, fork_id)
+        if fork.body["incarnation"] != incarnation:
+            raise NotFound(fork_id, "session")
+        if not await self._follow_source(fork, source):
+            raise NotFound(source.session_id, "session")
+        step = source.owed()
+        await self._outbox.settle(Pending(SESSIONS, self._placement.topology.archive, fork), step)
+
+    async def _follow_source(self, fork: Record, source: ForkSource) -> bool:
+        """False where the source is gone, and the fork with it."""
+        tenant = fork.key.tenant
+        try:
+            record = await self._sessions.record(tenant, source.session_id)
+        except NotFound:
+            record = None
+        if record is None or record.body["incarnation"] != source.incarnation:
+            await self._sessions.erase_expired(fork, never_shown=True)
+            return False
+        log, copies = self._sessions.log(record), self._sessions.log(fork)
+        read = await log.at(source.places)
+        erased = [at for at, place in enumerate(source.places) if place in read and read[place].is_redacted]
+        for at in erased:
+            await self._erase_place(copies, FIRST_PLACE + at)
+        return True
+
+    async def _erase_place(self, log: Log, place: int) -> None:
         patience = Patience(self._placement, log.key(place))
         while (event := (await log.at([place])).get(place)) is not None and not event.is_redacted:
             if await self._erase_at(log, event):
                 return
             await patience.wait()
+
+    async def _confirm_fork_noted(self, pending: Pending, owed: Owed) -> bool:
+        """A fork whose writer died, or is still at it."""
+        fork, data = pending.owner, owed.data
+        if not isinstance(fork, Record):
+            return True
+        source = ForkSource(data["session"], data["incarnation"], tuple(data["places"]))
+        is_whole = (await self._sessions.log(fork).load()).state.place >= FIRST_PLACE - 1 + len(source.places)
+        is_young = self._placement.now() - fork.created_at < self._placement.settings.mark_life
+        if not is_whole and is_young:
+            return False  # its writer copies still
+        await self._follow_source(fork, source)
+        return True
 
     # -- a user -------------------------------------------------------------------------------------------------------
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
-from typing import Any
+from typing import Any, TypeAlias
 
 from memory.domain import ids
 from memory.domain.entry import expiry
@@ -40,6 +40,9 @@ from memory.ports.writes import Absent, AtVersion, Put
 
 log = logging.getLogger(__name__)
 
+Compute: TypeAlias = Callable[[Record], Awaitable[Mapping[str, JsonValue]]]
+"""Makes changes of a session's own record from the record as it is stored now."""
+
 FOLLOWS_WITHIN = timedelta(seconds=5)
 """How far a session's own record may stay behind its log: what lists say of a session that is being written to."""
 MOST_BEHIND = 10_000
@@ -50,10 +53,24 @@ LOGS = 64
 """Of how many sessions it is remembered what was read."""
 MADE_FROM = "made_from"
 """In the body of a session that forked off from another: when the oldest session began from which it has what was said."""
+CONFIRM_FORK = "confirm_fork"
+"""What a fork owes until the messages that it copied were seen to stand still in the session that it forked off from."""
 END = "end"
 """What the event owes that ends a session: its entries go where the rules say (see `endings.py`)."""
 UNLEARN = "unlearn"
 """What the erasure of a session owes: the end of what was made of it (see `onward.py`)."""
+
+
+@dataclass(frozen=True, slots=True)
+class ForkSource:
+    """What a fork copies: a life of a session, and the places of the messages there, in the order in which the fork has them."""
+
+    session_id: str
+    incarnation: str
+    places: tuple[int, ...]
+
+    def owed(self) -> Owed:
+        return Owed(CONFIRM_FORK, CONFIRM_FORK, {"session": self.session_id, "incarnation": self.incarnation, "places": list(self.places)})
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +88,7 @@ class SessionDraft:
     expires_at: datetime | timedelta | None = None
     made_from: int | None = None
     """Of a fork: since when there was what it begins with."""
+    forked_from: ForkSource | None = None
 
 
 class SessionRecords:
@@ -143,7 +161,8 @@ class SessionRecords:
         }
         body: dict[str, JsonValue] = {"incarnation": ids.new_id(tenant, scope, version_at(now), self._placement.random_bits)}
         body |= {name: value for name, value in said.items() if value}
-        return Record(session_key(tenant, session_id), scope, version_at(now), now, now, fields=fields, body=body, tier="mid")
+        owed = () if draft.forked_from is None else (draft.forked_from.owed(),)
+        return Record(session_key(tenant, session_id), scope, version_at(now), now, now, fields=fields, body=body, tier="mid", owed=owed)
 
     async def record(self, tenant: str, session_id: str) -> Record:
         """The session's own record. Raises `NotFound` where there is no such session (B19)."""
@@ -208,12 +227,26 @@ class SessionRecords:
         return now
 
     async def follow(
-        self, record: Record, state: State, touched_at: datetime, told: Mapping[str, FieldValue] | None = None, **changes: JsonValue
+        self,
+        record: Record,
+        state: State,
+        touched_at: datetime,
+        told: Mapping[str, FieldValue] | None = None,
+        *,
+        compute: Compute | None = None,
+        fence: bool = False,
+        **changes: JsonValue,
     ) -> Record:
         """Let the session's own record say what its log has come to, and change what of it is no log's affair (`title`, `metadata`, `system`); `told`
-        are fields (`tags`, `hidden_from`)."""
-        patience = Patience(self._placement, str(record.fields["session_id"]))
+        are fields (`tags`, `hidden_from`).
+
+        `compute` makes changes from the record. It is called again for each attempt, so that a concurrent change of the record is never
+        overwritten by values that were made from an older version. `fence` writes a new version even where nothing changes: every
+        concurrent writer that read the record before then conflicts and computes its changes again.
+        """
+        patience, given = Patience(self._placement, str(record.fields["session_id"])), changes
         while True:
+            changes = given if compute is None else {**given, **await compute(record)}
             now = self._placement.now()
             known_of_more = _place(record) > state.place
             facts: dict[str, JsonValue] = {"messages": state.after.number, "compactions": state.after.compactions, "place": state.place}
@@ -221,11 +254,11 @@ class SessionRecords:
             body = {name: value for name, value in {**record.body, **facts, **changes}.items() if value is not None}
             before: Any = record.fields["touched_at"]
             fields = {**record.fields, "status": status, "touched_at": max(before, touched_at), **(told or {})}
-            if body == dict(record.body) and fields == dict(record.fields):
+            if body == dict(record.body) and fields == dict(record.fields) and not fence:
                 return record
             new = replace(record, version=version_at(now, record.version), updated_at=now, fields=fields, body=body)
             store = self._placement.topology.archive
-            put = Put(SESSIONS, new, AtVersion(record.version), erases="preview" in changes)  # how it began may have been erased
+            put = Put(SESSIONS, new, AtVersion(record.version), erases=fence or "preview" in changes)  # how it began may have been erased
             outcome = await self._placement.write_one("session.follow", store, put)
             if outcome.applied:
                 self._remember(new)
@@ -236,14 +269,21 @@ class SessionRecords:
             if not isinstance(there, Record) or there.body.get("incarnation") != record.body["incarnation"]:
                 raise NotFound(str(record.fields["session_id"]), "session")
             record = there
-            if not changes and not told and _place(record) >= state.place:
+            if not changes and not told and compute is None and not fence and _place(record) >= state.place:
                 return record  # another told it of more
             await patience.wait()
 
-    async def tell(self, record: Record, state: State, touched_at: datetime) -> Record:
-        """Let the session's own record say what its log has come to, and how it begins."""
-        preview = await preview_of(record, state, self.log(record))
-        return await self.follow(record, state, touched_at, **preview)
+    async def tell(self, record: Record, state: State, touched_at: datetime, *, fence: bool = False) -> Record:
+        """Let the session's own record say what its log has come to, and how it begins.
+
+        The preview is read again for each attempt. An erasure passes `fence`, so that no concurrent call can store a preview that it read
+        before the erasure.
+        """
+
+        async def preview(there: Record) -> Mapping[str, JsonValue]:
+            return await preview_of(there, state, self.log(there))
+
+        return await self.follow(record, state, touched_at, compute=preview, fence=fence)
 
     def is_behind(self, record: Record, state: State, touched_at: datetime) -> None:
         """The session's record is behind its log, which it is to follow before anybody here asks for a list, and when this process ends.
@@ -320,6 +360,7 @@ class SessionRecords:
         expiry of their own. One that was `never_shown` to anybody goes also where its user is under legal hold."""
         session_id, incarnation = record.fields["session_id"], record.body["incarnation"]
         life: dict[str, JsonValue] = {"tenant": record.key.tenant, "session_id": str(session_id), "incarnation": incarnation}
+        life["expired"] = True  # copies of what was made of it stay: an expiry is no erasure
         await self._erasure.erase(
             record.partition, (Owed(UNLEARN, UNLEARN, life),), older_than=(record.generation or 0) + 1, holdable=not never_shown
         )

@@ -8,7 +8,6 @@ session that is deleted go by `unlearn`, owed by the erasure, which finds them b
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
@@ -18,8 +17,8 @@ from memory.domain.errors import NotFound
 from memory.domain.scope import Scope
 from memory.domain.session import HistoryItem
 from memory.orchestrator.browsing import BROWSED
-from memory.orchestrator.collections import ENTRIES
-from memory.orchestrator.conversations.events import EventType, event_of
+from memory.orchestrator.collections import DERIVED_FROM, ENTRIES
+from memory.orchestrator.conversations.events import Event, EventType, event_of
 from memory.orchestrator.conversations.history import History, item_of
 from memory.orchestrator.conversations.log import Log
 from memory.orchestrator.conversations.places import Places
@@ -30,8 +29,10 @@ from memory.orchestrator.meaning import Meaning
 from memory.orchestrator.outbox import Outbox, Pending, Until, owed_by_writing
 from memory.orchestrator.placement import Placement, refused
 from memory.orchestrator.quotas import Newcomer, Quotas
+from memory.orchestrator.session_keys import scope_of
+from memory.orchestrator.sources import MessageSource, scope_reference, sources_of, with_sources
 from memory.orchestrator.versions import version_at
-from memory.ports.query import Eq, Query, Tenant
+from memory.ports.query import Eq, Has, Or, Query, Tenant
 from memory.ports.record import Key, Owed, Record
 from memory.ports.writes import Absent, Put
 
@@ -105,7 +106,9 @@ class Taught:
         name = ("onward", incarnation, str(event_of(owner).place), answer[ANSWER], str(number))
         key = Key(owner.key.tenant, ids.derived_id(owner.key.tenant, draft.scope.text, *name))
         tier = self._placement.kinds.of(ENTRIES).route(draft.scope.kind).tier
-        record = record_of(draft, key=key, version=version_at(now), now=now, tier=tier)
+        record = record_of(draft, key=key, version=version_at(now), now=now, tier=tier, sequence=self._placement.next_sequence())
+        places = Places.told(answer[OF])
+        record = with_sources(record, [MessageSource(str(session.fields["session_id"]), incarnation, places)])
         return replace(
             record,
             fields={**record.fields, "conversation_id": session.fields["session_id"]},
@@ -140,31 +143,53 @@ class Taught:
 
     async def _unlearn(self, pending: Pending, owed: Owed) -> bool:
         """Delete the entries that were made of what was said in a session that is gone, whichever life of it the erasure came to take."""
-        tenant, session_id, living = owed.data["tenant"], owed.data["session_id"], None
-        with suppress(NotFound):
-            living = (await self._sessions.record(tenant, session_id)).body["incarnation"]
+        tenant, session_id = owed.data["tenant"], owed.data["session_id"]
+        living = await self._living(tenant, session_id)
         if living is not None and living == owed.data["incarnation"]:
             return False  # its erasure comes first
-        async for entry in self.outlived(tenant, session_id, living):
-            await self._erasure.delete(ENTRIES, entry.key, held="left")
+        direct = bool(owed.data.get("expired"))
+        async for entry in self.outlived(tenant, session_id, living, direct=direct):
+            await self._erasure.delete(ENTRIES, entry.key, held="left", unmake=None if direct else "all")
         return True
 
-    async def outlived(self, tenant: str, session_id: str, living: object = None) -> AsyncIterator[Record]:
-        """The entries that were made of what was said in lives of this session that are over, whichever it lives now."""
+    async def outlived(self, tenant: str, session_id: str, living: object = None, *, direct: bool = True) -> AsyncIterator[Record]:
+        """The entries that were made of what was said in lives of this session that are over, whichever it lives now. `direct`: not their copies."""
         async for entry in self._made_of(tenant, session_id):
-            if SAID_IN in entry.body and entry.body[SAID_IN]["incarnation"] != living and not await self._lives(entry):
+            lives = {source.incarnation for source in _messages_in(entry, session_id, direct=direct)}
+            if lives - {living} and lives - {await self._living(tenant, session_id)}:
                 yield entry
 
-    async def forget(self, log: Log, place: int) -> None:
-        """Delete the entries that were made of the message at this place, which was erased."""
-        async for entry in self._made_of(log.life.tenant, log.life.session_id):
-            said_in: Any = entry.body.get(SAID_IN, {})
-            if said_in.get("incarnation") == log.life.incarnation and place in Places.told(said_in["places"]):
-                await self._erasure.delete(ENTRIES, entry.key, held="left")
+    async def forget(self, log: Log, event: Event) -> None:
+        """Delete the entries that were made of the message that this event was, which was erased, and all that was made of them."""
+        tenant, session_id, incarnation = log.life.tenant, log.life.session_id, log.life.incarnation
+        async for entry in self._made_of(tenant, session_id):
+            sources = _messages_in(entry, session_id, direct=False)
+            if any(source.incarnation == incarnation and source.has(event.place, event.number or 0) for source in sources):
+                await self._erasure.delete(ENTRIES, entry.key, held="left", unmake="all")
+
+    async def stands(self, tenant: str, source: MessageSource) -> bool:
+        """Whether the messages of a source are there, and none of them was erased."""
+        try:
+            session = await self._sessions.record(tenant, source.session_id)
+        except NotFound:
+            return False
+        log = self._sessions.log(session)
+        if session.body["incarnation"] != source.incarnation or not await self._is_said(log, source.places):
+            return False
+        first, last = source.numbers
+        return first > last or not await log.any_erased(first, last)
+
+    async def _living(self, tenant: str, session_id: str) -> object:
+        """The life of the session that is there now; None where there is none."""
+        try:
+            return (await self._sessions.record(tenant, session_id)).body["incarnation"]
+        except NotFound:
+            return None
 
     async def _made_of(self, tenant: str, session_id: str) -> AsyncIterator[Record]:
+        named = Or((Eq("conversation_id", session_id), Has(DERIVED_FROM, scope_reference(tenant, scope_of(session_id)))))
         for store in self._placement.topology.homes:
-            query = Query(ENTRIES, Tenant(tenant), Eq("conversation_id", session_id), limit=self._placement.settings.page, roles=BROWSED)
+            query = Query(ENTRIES, Tenant(tenant), named, limit=self._placement.settings.page, roles=BROWSED)
             async for page in self._placement.pages("onward.made", store, query):
                 for row in page.records:
                     if isinstance(row, Record):
@@ -179,6 +204,15 @@ class Taught:
         there = await log.at(Places.told(entry.body[SAID_IN]["places"]))
         events = await log.whole([e for _, e in sorted(there.items()) if e.type is EventType.MESSAGE])
         return [item_of(e, gone) for e, gone in zip(events, await History(self._placement, log).gone(events), strict=True)]
+
+
+def _messages_in(entry: Record, session_id: str, *, direct: bool) -> list[MessageSource]:
+    """The messages of a session that an entry was made of; also where it was stored before entries named their sources."""
+    named = [one for one in sources_of(entry) if isinstance(one, MessageSource) and one.session_id == session_id and (one.direct or not direct)]
+    said_in: Any = entry.body.get(SAID_IN)
+    if said_in is None or named or entry.fields.get("conversation_id") != session_id:
+        return [one for one in named if not direct or said_in is not None]
+    return [MessageSource(session_id, said_in["incarnation"], Places.told(said_in["places"]))]
 
 
 def _draft(said: Mapping[str, Any]) -> EntryDraft:

@@ -12,6 +12,7 @@ from dataclasses import replace
 from typing import TypeVar
 
 from memory.domain.entry import Entry
+from memory.domain.errors import StoreError
 from memory.domain.session import HistoryItem
 from memory.orchestrator.at_once import both_at_once, each_at_once
 from memory.orchestrator.placement import Placement
@@ -74,11 +75,18 @@ class Advised:
         """The hits of the question and of its paraphrases as one ranking. The question is searched for while the advisor is asked for others."""
         deep = replace(asked, limit=first_asked(asked.limit))  # D82
         found, expanded = await both_at_once(self._searching.search(deep, text, explain=explain), self._paraphrased(text))
-        others = await each_at_once([self._searching.search(deep, query, explain=explain) for query in expanded.queries])
+        others = await each_at_once([self._search_paraphrase(deep, query, explain) for query in expanded.queries])
         results = dict(zip((text, *expanded.queries), (found, *others), strict=True))
         hits = _fused(text, results, explain) if others else list(found)
         degraded = dict.fromkeys(note for result in results.values() for note in result.degraded)
         return type(found)(hits, degraded, found.left_out, expansion=expanded)
+
+    async def _search_paraphrase(self, asked: Asked, query: str, explain: bool) -> SearchResult:
+        """The hits of a paraphrase. A store that fails now does not discard the hits of the question."""
+        try:
+            return await self._searching.search(asked, query, explain=explain)
+        except StoreError as error:
+            return SearchResult([], [str(error)])
 
     async def _paraphrased(self, text: str) -> Expansion:
         advisor = self._advisor

@@ -157,7 +157,7 @@ class Gathering:
             if store.capabilities.semantic:
                 own = all_of(whole.filter, self._meaning.own)
                 search = Search(ENTRIES, within(*part.elsewhere), Near(near), whole.limit, own, COPIES)
-                found += await self._browsing.guarded(store, lacking, self._searched(store, search)) or []
+                found += await self._browsing.guarded(store, lacking, self._searched(store, search), shows=False) or []
         return [hit.head.key.id for hit in found]
 
     @staticmethod
@@ -173,7 +173,7 @@ class Gathering:
         answers: list[tuple[Store, Measured]] = []
         for store in part.copies if part.store not in lacking.silent else ():  # which would not confirm in time either
             copies = replace(asked, near=near if store.capabilities.semantic else None, dimensions=asked.width, among=(), roles=COPIES)
-            answer = await self._browsing.guarded(store, lacking, self._candidates(store, copies, lacking))
+            answer = await self._browsing.guarded(store, lacking, self._candidates(store, copies, lacking), shows=False)
             answers += [] if answer is None else [(store, answer)]
         return answers
 

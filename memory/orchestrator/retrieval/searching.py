@@ -151,8 +151,11 @@ class Searching:
 
         choice = await chosen(read(text), asked.limit, choosing)
         if choice is None:
+            lacking.require_answer()
             return result([], lacking.notes, withheld=len(lacking.withheld))
         shown = cast("list[FoundEntry]", [hit async for hit in choice.shown(explain)])
+        if not shown:
+            lacking.require_answer()
         return result(shown, lacking.notes, choice.left_out() if explain else None, withheld=len(lacking.withheld))
 
     async def _choosing(

@@ -167,7 +167,7 @@ QUESTIONS = {
 
 
 @clause("candidates.found", "candidates.measured", "candidates.around", "candidates.among", "candidates.statistics")
-@needs("filter")
+@needs("filter", "conditional")
 @pytest.mark.asyncio
 @cells("seed", range(3))
 async def test_candidates_are_what_was_asked_for_measured_by_what_they_say(store: Store, harness: Harness, seed: int) -> None:
@@ -182,7 +182,7 @@ async def test_candidates_are_what_was_asked_for_measured_by_what_they_say(store
 
 
 @clause("candidates.found", "candidates.around")
-@needs("filter", "tenant_wide")
+@needs("filter", "tenant_wide", "conditional")
 @pytest.mark.asyncio
 async def test_a_whole_tenant_is_asked_as_its_scopes_are(store: Store) -> None:
     everything = await _filled(store, random.Random(5))  # noqa: S311
@@ -190,7 +190,7 @@ async def test_a_whole_tenant_is_asked_as_its_scopes_are(store: Store) -> None:
 
 
 @clause("candidates.measured", "candidates.statistics")
-@needs("filter")
+@needs("filter", "conditional")
 @pytest.mark.asyncio
 async def test_candidates_follow_every_write_at_once(store: Store) -> None:
     said = [record(n, texts={"content": "lantern " * n}, vector=pack_vector([n, 1]), fields={"conversation_id": "c", "number": n}) for n in (1, 2, 3)]
@@ -233,6 +233,19 @@ async def test_candidates_bring_no_more_than_the_question_lets_through_however_m
     await done(store, *map(put, said))
     asked = replace(_ASKED, near=pack_vector([1, 0]), filter=Eq("type", "a"), limit=many, counted=("lantern",))
     assert set((await _judged(store, asked, said)).ids) == {id_of(n) for n in range(0, many, 50)}
+
+
+@clause("candidates.found", "candidates.around", "candidates.among", "candidates.statistics")
+@pytest.mark.asyncio
+async def test_named_ones_and_what_stands_beside_them_come_without_a_filter(store: Store) -> None:
+    """Also from a store that has no filters: whoever asks so names ids and places."""
+    said = [record(n, texts={"content": "lantern"}, fields={"conversation_id": f"c{n % 2}", "number": n // 2}) for n in range(20)]
+    await done(store, *map(put, said), put(record(7, ELSEWHERE, texts={"content": "lantern"})))
+    asked = replace(_ASKED, text="", near=None, among=(id_of(4), id_of(5), id_of(99), id_of(7, ELSEWHERE)), counted=("lantern",))
+    assert set((await _judged(store, asked, said)).ids) == {id_of(4), id_of(5)}
+    beside = await _judged(store, replace(asked, around=BESIDE, select=SELECT), said)
+    assert set(beside.ids) == {id_of(n) for n in range(10)}
+    assert beside.statistics.documents == 20
 
 
 @clause("candidates.around")
@@ -290,7 +303,7 @@ REFUSED = {
 
 
 @clause("candidates.found")
-@needs("filter")
+@needs("filter", "tenant_wide")
 @pytest.mark.asyncio
 @cells("question", list(REFUSED.values()), ids=list(REFUSED), shared=True)
 async def test_a_question_that_cannot_be_asked_is_refused(store: Store, question: Candidates) -> None:

@@ -102,6 +102,7 @@ async def test_damage_is_met_in_every_collection(harness: Harness, store: Store)
 
 @clause("damage.counted")
 @works("durable")
+@needs("conditional")
 @pytest.mark.asyncio
 @cells("by", ["get", "query"])
 async def test_what_was_found_damaged_is_counted_until_it_is_deleted(harness: Harness, store: Store, by: str) -> None:
@@ -132,7 +133,7 @@ async def test_what_was_found_damaged_is_counted_until_its_scope_is_erased(harne
 
 
 @clause("damage.named")
-@needs("durable", "tenant_wide")
+@needs("durable", "tenant_wide", "conditional")
 @pytest.mark.asyncio
 @cells("repair", [False, True])
 async def test_an_audit_names_every_damaged_record_and_no_other(harness: Harness, store: Store, repair: bool) -> None:

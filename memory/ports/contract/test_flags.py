@@ -429,6 +429,7 @@ async def test_search_by_meaning_is_refused_by_name(store: Store) -> None:
 
 @clause("statistics.own", "flag.works")
 @works("tenant_statistics")
+@needs("lexical")
 @pytest.mark.asyncio
 async def test_what_others_store_changes_neither_rank_nor_score(store: Store) -> None:
     mine = ["lantern lantern harbour", "harbour harbour " + "x " * 30, "lantern", "tide", "tide tide lantern harbour"]

@@ -19,7 +19,7 @@ from memory.ports.store import Store
 
 
 @clause("query.left")
-@needs("tenant_wide", "conditional")
+@needs("tenant_wide", "conditional", "filter")
 @pytest.mark.asyncio
 async def test_tombstones_are_paged_and_filtered_too(store: Store) -> None:
     await done(store, *[delete(n, version=n + 1, discard_at=T0 + timedelta(seconds=n)) for n in range(9)])

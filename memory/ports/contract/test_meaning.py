@@ -165,7 +165,7 @@ async def test_vectors_follow_every_write_at_once(store: Store) -> None:
 
 
 @clause("semantic.follows")
-@needs("semantic", "conditional")
+@needs("semantic", "conditional", "filter")
 @pytest.mark.asyncio
 async def test_a_version_may_get_another_vector_also_of_other_dimensions_and_is_found_by_that_alone(store: Store) -> None:
     """As vectors are made anew: whole, with a field, where the record is in the role and the tier in which it was read."""

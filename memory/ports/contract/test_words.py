@@ -127,6 +127,36 @@ async def test_case_and_diacritics_do_not_matter(store: Store) -> None:
         assert await hit_ids(store, query) == {id_of(n)}, query
 
 
+SIGNS = ["माला", "मेला", "मिला", "मैला", "பால்", "பல்", "பாலை", "বালি", "বেলা", "బడి", "బిడ్డ", "मल", "पानी", "पाणि", "ශ්‍රී", "ශිර"]
+UNSPACED = [
+    ("ฉันชอบดื่มชาเขียวตอนเช้า", "ชาเขียว"),
+    ("ຂ້ອຍມັກຊາຂຽວຫຼາຍ", "ຊາຂຽວ"),
+    ("ខ្ញុំចូលចិត្តតែបៃតងណាស់", "តែបៃតង"),
+    ("ကျွန်တော်လက်ဖက်ရည်ကြိုက်တယ်", "လက်ဖက်ရည်"),
+    ("用户的服务器部署在腾讯云国内节点", "腾讯云"),
+    ("今日はしりとりをした", "しりとり"),
+    ("서울에서 만났다", "서울"),
+    ("🍕 on Friday", "🍕"),
+]
+
+
+@clause("lexical.words")
+@needs("lexical")
+@pytest.mark.asyncio
+async def test_vowel_signs_tell_words_apart(store: Store) -> None:
+    await done(store, *[put(text(n, word)) for n, word in enumerate(SIGNS)])
+    for n, word in enumerate(SIGNS):
+        assert await hit_ids(store, word) == {id_of(n)}, word
+
+
+@clause("lexical.words", "lexical.ranks")
+@needs("lexical")
+@pytest.mark.asyncio
+async def test_a_word_inside_a_text_without_spaces_finds_it(store: Store) -> None:
+    await done(store, *[put(text(n, content)) for n, (content, _) in enumerate(UNSPACED)])
+    assert [(await _ranked(store, word))[:1] for _, word in UNSPACED] == [[n] for n in range(len(UNSPACED))]
+
+
 @clause("lexical.words")
 @needs("lexical")
 @pytest.mark.asyncio

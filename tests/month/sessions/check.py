@@ -15,7 +15,7 @@ from memory.ports.collections import Collection
 from memory.ports.record import Record
 from tests.month.said import Said, Wrong, plain
 from tests.month.sessions.calls import Of
-from tests.month.sessions.talk import Line, Talk, arranged, fitting, made_of, notes_of, shown, told_of
+from tests.month.sessions.talk import Line, Talk, arranged, completed, fitting, from_user, made_of, notes_of, shown, told_of
 
 if TYPE_CHECKING:
     from memory.domain.entry import Entry
@@ -59,7 +59,7 @@ def _told(lines: Sequence[Line]) -> list[tuple[str, str | None]]:
 async def window(run: Run, talk: Talk, *, worker: int = 0) -> None:
     """All of it: the system message, summaries, then the rest, results behind their calls."""
     context = await _ask(run, talk, "context", worker=worker)
-    found = arranged(talk.window)
+    found = completed(arranged(talk.window))
     _same("a window", talk, [(message.id, message.content) for message in context.messages], _system(talk) + _told(found.order))
     wanted = [line.said for line in found.order]
     _same("what a window shows", talk, [shown(message) for message in context.messages[len(_system(talk)) :]], wanted)
@@ -71,7 +71,7 @@ async def window(run: Run, talk: Talk, *, worker: int = 0) -> None:
 async def part_of_window(run: Run, talk: Talk, last: int, share: float, *, worker: int = 0) -> None:
     """The newest so many; what has room in a share of what all of it takes; and all summaries with the newest."""
     whole = await _ask(run, talk, "context", worker=worker)
-    found, system = arranged(talk.window), _system(talk)
+    found, system = completed(arranged(talk.window)), _system(talk)
     pinned = [line for line in found.order if line.is_pinned]
     context = await _ask(run, talk, "context", last=last, worker=worker)
     flat = [line for block in found.movable for line in block]
@@ -85,9 +85,11 @@ async def part_of_window(run: Run, talk: Talk, last: int, share: float, *, worke
     budget = int(share * whole.total_tokens)
     context = await _ask(run, talk, "context", budget, worker=worker)
     fits, over = fitting(found.order, costs, budget - of_system)
+    fits = from_user(fits)
     _same(f"what has room in {budget}", talk, [(m.id, m.content) for m in context.messages], system + _told(fits))
     unseen = len(found.orphans) - len(context.invalid)  # results that answer no call, further back than was looked, are left out like others
-    _same("how much is too much", talk, (context.over_budget, context.left_out), (over, len(found.order) - len(fits) + unseen))
+    left_out = sum(line.at >= 0 for line in found.order) - sum(line.at >= 0 for line in fits)
+    _same("how much is too much", talk, (context.over_budget, context.left_out), (over, left_out + unseen))
 
     context = await _ask(run, talk, "context", layered=True, last=last, worker=worker)
     summaries = [made.line for made in talk.compactions if not made.line.is_redacted and made.line.excluded is None]
@@ -453,6 +455,6 @@ async def imported(run: Run, talks: Sequence[Talk], tenant: str, *, worker: int 
         lines = _items(talk, talk.history, has_system=talk.system is not None)
         _same("an imported history", talk, found, [(*line[1:6], None if line[6] is None else ids.index(line[6]), line[7]) for line in lines])
         context = (await run.ask(None, "session.context", of, **asked)).given()
-        texts = [text for _, text in _system(talk) + _told(arranged(talk.window).order)]
+        texts = [text for _, text in _system(talk) + _told(completed(arranged(talk.window)).order)]
         _same("an imported window", talk, [message.content for message in context.messages], texts)
         (await run.ask(None, "sessions.delete", talk.id, **asked)).equals(True)

@@ -15,7 +15,7 @@ from tests.month.operations import Gone, Operation, operation, resolved
 from tests.month.said import Said, Wrong
 from tests.month.sessions import check
 from tests.month.sessions.calls import Of, Summed
-from tests.month.sessions.talk import UNANSWERED, Line, Shown, Talk, archived_by_hand, archived_by_policy, arranged, given, shown
+from tests.month.sessions.talk import Line, Shown, Talk, archived_by_hand, archived_by_policy, arranged, given, shown, unanswered
 
 if TYPE_CHECKING:
     from tests.month.run import Run
@@ -158,9 +158,9 @@ async def mend(run: Run, op: Operation) -> None:
     talk = _talk(run, op)
     found = arranged(talk.window)
     calls = [call for _, call in found.open_calls]
-    made = [{"id": f"interrupted:{call}", "role": "tool", "content": UNANSWERED, "tool_call_id": call, "is_error": True} for call in calls]
+    made = [unanswered(call) for call in calls]
     said = await _ask(run, op, "mend_tool_calls", talk)
-    talk.appended(said, [given(message) for message in made], [f"{op.number}.{n}" for n in range(len(made))])
+    talk.appended(said, made, [f"{op.number}.{n}" for n in range(len(made))])
     if not made or talk.status == "active":
         for line in found.orphans:
             line.leaves("invalid_response")

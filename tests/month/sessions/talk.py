@@ -362,6 +362,26 @@ def arranged(window: Sequence[Line]) -> Arranged:
     return Arranged(blocks, orphans, [(line, call) for call, (line, _) in waiting.items()])
 
 
+def completed(found: Arranged) -> Arranged:
+    """The window as a model is sent it: a stand-in answers each call that has no result."""
+    blocks = [list(block) for block in found.blocks]
+    for number, (line, call) in enumerate(found.open_calls, start=1):
+        block = next(block for block in blocks if block[0] is line)
+        block.append(Line(unanswered(call), at=-number, number=None, turn=line.turn))
+    return Arranged(blocks, found.orphans, found.open_calls)
+
+
+def unanswered(call: str) -> Shown:
+    """The result of a call that was never answered."""
+    return given({"id": f"interrupted:{call}", "role": "tool", "content": UNANSWERED, "tool_call_id": call, "is_error": True})
+
+
+def from_user(shown: Sequence[Line]) -> list[Line]:
+    """What is shown, from the first message of the user on; all of it where the user says nothing there."""
+    first = next((n for n, line in enumerate(shown) if line.role == "user" and not line.is_pinned), 0)
+    return [line for n, line in enumerate(shown) if n >= first or line.is_pinned]
+
+
 def last_user(window: Sequence[Line]) -> Line | None:
     return max((line for line in window if line.role == "user" and not line.said["is_summary"]), key=lambda line: line.at, default=None)
 

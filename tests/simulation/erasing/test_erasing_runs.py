@@ -12,12 +12,10 @@ from memory.ports.contract.cells import cells
 from tests.simulation.erasing.run import played
 from tests.simulation.erasing.slips import SLIPS
 from tests.simulation.erasing.told import ERASED, Life, Run
-from tests.simulation.lives import ENOUGH, assert_noticed, assert_shown, fresh, one, unbroken
-from tests.support.depth import beyond
+from tests.simulation.lives import ENOUGH, assert_noticed, assert_shown, one, unbroken
+from tests.support.depth import seeds
 
-SEEDS = fresh(1_000)
-SOON_NOTICED = {"nobody-goes-on-with-what-a-dead-eraser-left", "scopes-are-erased-whole", "what-was-edited-since-is-in-no-receipt"}
-"""The slips that everyone's run tries."""
+SEEDS = seeds(ci=ENOUGH, quick=15, nightly=500)
 
 
 def test_nothing_is_broken_under_faults(capsys: pytest.CaptureFixture[str]) -> None:
@@ -53,8 +51,8 @@ def test_a_seed_is_the_same_run_again() -> None:
         assert (first.plan.struck, first.moments, first.lives.keys()) == (second.plan.struck, second.moments, second.lives.keys())
 
 
-@pytest.mark.turn
-@pytest.mark.parametrize("slip", [pytest.param(name, marks=beyond(name, SOON_NOTICED)) for name in sorted(SLIPS)])
+@pytest.mark.thorough
+@pytest.mark.parametrize("slip", sorted(SLIPS))
 def test_a_slip_in_the_erasure_of_a_tenant_is_noticed(slip: str) -> None:
     assert_noticed(f"erasing/{slip}", SLIPS[slip], played)
 

@@ -1,45 +1,32 @@
-"""Recordings under simulation: as long as a build may take, and longer with MEMORY_THOROUGH; and the proof that a slip would be noticed."""
+"""Recordings under simulation: the same seeds on every run, and fresh ones in `make nightly`; and the proof that a slip would be noticed."""
 
 from __future__ import annotations
-
-import os
-import secrets
 
 import pytest
 
 from memory.ports.contract.cells import cells
 from tests.simulation.extracting.many import one, some
 from tests.simulation.extracting.slips import SLIPS
-from tests.support.depth import beyond, drawn
+from tests.support import noticed
+from tests.support.depth import seeds
 
-SEEDS = 300 if os.environ.get("MEMORY_THOROUGH") else drawn(30, quick=10)
-FIRST = int(os.environ.get("SIMULATION_FIRST", secrets.randbelow(10**9)))
+SEEDS = seeds(ci=30, quick=10, nightly=300)
 NOTICED_WITHIN = 1_000
-SOON_NOTICED = {
-    "a-buffer-is-let-go-before-every-store-has-it",
-    "a-number-is-a-position",
-    "a-run-is-completed-too-early",
-    "the-back-off-never-ends",
-}
-"""The slips that everyone's run tries."""
 
 
 def test_what_was_said_comes_to_every_store_under_faults(capsys: pytest.CaptureFixture[str]) -> None:
     with capsys.disabled():
-        print(f"\nrecordings: {SEEDS} seeds from {FIRST}")
-    total = some(range(FIRST, FIRST + SEEDS))
+        print(f"\nrecordings: {SEEDS}")
+    total = some(SEEDS)
     assert not {failure.seed: failure.violations[0] for failure in total.failures}, "python -m tests.simulation.extracting --seed … shows one again"
-    assert total.struck > SEEDS
-    assert total.sure > 3 * SEEDS
+    assert total.struck > len(SEEDS)
+    assert total.sure > 3 * len(SEEDS)
 
 
-@pytest.mark.turn
-@pytest.mark.parametrize("slip", [pytest.param(name, marks=beyond(name, SOON_NOTICED)) for name in sorted(SLIPS)])
+@pytest.mark.thorough
+@pytest.mark.parametrize("slip", sorted(SLIPS))
 def test_a_slip_in_recording_is_noticed(slip: str) -> None:
-    with SLIPS[slip].applied():
-        seed = next((seed for seed in range(NOTICED_WITHIN) if one(seed).broken), None)
-    assert seed is not None, f"'{slip}' is not noticed"
-    assert not one(seed).broken, f"seed {seed} fails without '{slip}' too"
+    noticed.assert_shows(f"extracting/{slip}", SLIPS[slip].applied, lambda seed: bool(one(seed).broken), range(NOTICED_WITHIN))
 
 
 @cells("slip", sorted(SLIPS), shared=True)

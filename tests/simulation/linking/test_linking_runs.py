@@ -7,18 +7,10 @@ import pytest
 from memory.ports.contract.cells import cells
 from tests.simulation.linking.run import played
 from tests.simulation.linking.slips import SLIPS
-from tests.simulation.lives import ENOUGH, assert_noticed, assert_shown, fresh, one, unbroken
-from tests.support.depth import beyond
+from tests.simulation.lives import ENOUGH, assert_noticed, assert_shown, one, unbroken
+from tests.support.depth import seeds
 
-SEEDS = fresh(2_000)
-SOON_NOTICED = {
-    "a-link-comes-before-its-entry",
-    "others-are-retired-before-the-entry-is-there",
-    "an-erased-end-stays-linked",
-    "a-graph-tells-of-links-with-one-end",
-    "what-is-dimmed-shows-all-its-links",
-}
-"""The slips that everyone's run tries."""
+SEEDS = seeds(ci=ENOUGH, quick=15, nightly=1000)
 
 
 def test_nothing_is_broken_under_faults(capsys: pytest.CaptureFixture[str]) -> None:
@@ -38,8 +30,8 @@ def test_a_seed_is_the_same_run_again() -> None:
         assert (first.plan.struck, first.linked, first.asked) == (second.plan.struck, second.linked, second.asked)
 
 
-@pytest.mark.turn
-@pytest.mark.parametrize("slip", [pytest.param(name, marks=beyond(name, SOON_NOTICED)) for name in sorted(SLIPS)])
+@pytest.mark.thorough
+@pytest.mark.parametrize("slip", sorted(SLIPS))
 def test_a_slip_in_the_graph_is_noticed(slip: str) -> None:
     assert_noticed(f"linking/{slip}", SLIPS[slip], played)
 

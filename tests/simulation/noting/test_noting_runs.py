@@ -5,20 +5,12 @@ from __future__ import annotations
 import pytest
 
 from memory.ports.contract.cells import cells
-from tests.simulation.lives import ENOUGH, assert_noticed, fresh, one, unbroken
+from tests.simulation.lives import ENOUGH, assert_noticed, one, unbroken
 from tests.simulation.noting.run import played
 from tests.simulation.noting.slips import SLIPS
-from tests.support.depth import beyond
+from tests.support.depth import seeds
 
-SEEDS = fresh(2_000)
-SOON_NOTICED = {
-    "the-cap-is-looked-at-before-the-append-only",
-    "a-clearing-takes-what-it-did-not-see",
-    "an-append-whose-answer-was-lost-is-made-twice",
-    "parts-come-after-their-row",
-    "who-is-slow-writes-where-a-clearing-deleted",
-}
-"""The slips that everyone's run tries."""
+SEEDS = seeds(ci=ENOUGH, quick=15, nightly=1000)
 
 
 def test_nothing_is_broken_under_faults(capsys: pytest.CaptureFixture[str]) -> None:
@@ -39,8 +31,8 @@ def test_a_seed_is_the_same_run_again() -> None:
         assert (first.plan.struck, first.seen) == (second.plan.struck, second.seen)
 
 
-@pytest.mark.turn
-@pytest.mark.parametrize("slip", [pytest.param(name, marks=beyond(name, SOON_NOTICED)) for name in sorted(SLIPS)])
+@pytest.mark.thorough
+@pytest.mark.parametrize("slip", sorted(SLIPS))
 def test_a_slip_in_scratchpads_is_noticed(slip: str) -> None:
     assert_noticed(f"noting/{slip}", SLIPS[slip], played)
 

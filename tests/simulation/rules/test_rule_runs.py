@@ -1,9 +1,6 @@
-"""Rules, quotas, holds and workers under simulation: as long as a build may take, and longer with MEMORY_THOROUGH; and proof that it would notice."""
+"""Rules, quotas, holds and workers under simulation: the same seeds on every run, and fresh ones in `make nightly`; and proof of the judge."""
 
 from __future__ import annotations
-
-import os
-import secrets
 
 import pytest
 
@@ -16,27 +13,24 @@ from tests.simulation.rules.run import AIMED
 from tests.simulation.rules.slips import SLIPS
 from tests.simulation.rules.told import Came, Kind
 from tests.simulation.runner import repeatable, silence
-from tests.support.depth import beyond, drawn
+from tests.support import noticed
+from tests.support.depth import beyond, drawn, seeds
 
-THOROUGH = bool(os.environ.get("MEMORY_THOROUGH"))
-SEEDS = 100 if THOROUGH else drawn(20, quick=8)
-FIRST = int(os.environ.get("SIMULATION_FIRST", secrets.randbelow(10**9)))
+SEEDS = seeds(ci=20, quick=8, nightly=100)
 NOTICED_WITHIN = 3_000
-SOON_NOTICED = {"a-rule-leaves-copies-versions-and-links", "the-newest-is-evicted", "a-grace-is-not-kept"}
-"""The slips that everyone's run tries."""
 
 
 def test_no_promise_of_rules_is_broken_under_faults(capsys: pytest.CaptureFixture[str]) -> None:
     with capsys.disabled():
-        print(f"\nrules: {SEEDS} seeds from {FIRST}")
-    total = some(range(FIRST, FIRST + SEEDS))
+        print(f"\nrules: {SEEDS}")
+    total = some(SEEDS)
     assert not {failure.seed: failure.violations[0] for failure in total.failures}, "make simulate RULES=1 SEED=… shows one again"
-    assert total.struck > SEEDS
-    assert total.gone > SEEDS
-    assert total.had_more >= least(SEEDS, 0.6)
+    assert total.struck > len(SEEDS)
+    assert total.gone > len(SEEDS)
+    assert total.had_more >= least(len(SEEDS), 0.6)
 
 
-@pytest.mark.thorough
+@pytest.mark.nightly
 def test_a_run_meets_what_it_is_about() -> None:
     total = some(range(60))
     never = {f"{kind}, {came}" for kind, came in _EXPECTED} - total.came.keys()
@@ -45,6 +39,7 @@ def test_a_run_meets_what_it_is_about() -> None:
 
 
 @pytest.mark.parametrize("act", [pytest.param(act, marks=beyond(act, ("hold", "release"))) for act in CUT])
+@pytest.mark.thorough
 def test_an_act_that_is_cut_off_at_any_call_leaves_nothing_broken(act: str) -> None:
     with silence(), repeatable(1):
         worlds = list(cut_off(act, Fault.CRASH_AFTER))
@@ -61,13 +56,10 @@ _EXPECTED = [
 ]
 
 
-@pytest.mark.turn
-@pytest.mark.parametrize("slip", [pytest.param(name, marks=beyond(name, SOON_NOTICED)) for name in sorted(SLIPS)])
+@pytest.mark.thorough
+@pytest.mark.parametrize("slip", sorted(SLIPS))
 def test_a_slip_in_what_acts_by_rules_is_noticed(slip: str) -> None:
-    with SLIPS[slip].applied():
-        seed = next((seed for seed in range(NOTICED_WITHIN) if one(seed).told.broken), None)
-    assert seed is not None, f"'{slip}' is not noticed"
-    assert not one(seed).told.broken, f"seed {seed} fails without '{slip}' too"
+    noticed.assert_shows(f"rules/{slip}", SLIPS[slip].applied, lambda seed: bool(one(seed).told.broken), range(NOTICED_WITHIN))
 
 
 @cells("slip", sorted(SLIPS), shared=True)

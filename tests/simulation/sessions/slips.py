@@ -57,7 +57,7 @@ SLIPS: dict[str, Slip] = {
     ),
     "a-policy-takes-the-last-user-message": Slip(window, "split_by_policy", "cut if of_user is None else min(cut, of_user)", "cut"),
     "a-budget-takes-the-last-user-message": Slip(window, "fitted", "if keep_last_user else None", "if False else None"),
-    "results-stand-where-they-came": Slip(window, "arranged", "calls.pop()[0].append(position)", "calls.pop(), units.append([position])"),
+    "results-stand-where-they-came": Slip(window, "arranged", "found.unit.append(position)", "units.append([position])"),
     "what-a-summary-stands-for-comes-back": Slip(
         conversation, "Conversation._restored", "if (await self._history.gone([event]))[0].archived_by is not None:", "if False:"
     ),

@@ -1,9 +1,8 @@
-"""Sessions under simulation: as long as a build may take, and longer with MEMORY_THOROUGH; and the proof that a slip would be noticed."""
+"""Sessions under simulation: the same seeds on every run, and fresh ones in `make nightly`; and the proof that a slip would be noticed."""
 
 from __future__ import annotations
 
-import os
-import secrets
+from functools import partial
 from itertools import islice
 
 import pytest
@@ -16,33 +15,23 @@ from tests.simulation.sessions.many import one, slipped, some
 from tests.simulation.sessions.slips import SLIPS
 from tests.simulation.steps import NOT_PLAYED, named_steps, session_steps
 from tests.support import noticed
-from tests.support.depth import beyond, drawn
+from tests.support.depth import beyond, seeds
 from tests.support.slips import Slip
 
-THOROUGH = bool(os.environ.get("MEMORY_THOROUGH"))
-SEEDS = 1_000 if THOROUGH else drawn(60, quick=15)
-FIRST = int(os.environ.get("SIMULATION_FIRST", secrets.randbelow(10**9)))
+SEEDS = seeds(ci=60, quick=15, nightly=1_000)
 NOTICED_WITHIN = 1_000
 EVERYONES = {"say", "compact"}
 """The acts that are cut off in everyone's run."""
-SOON_NOTICED = {
-    "a-place-is-taken-whoever-has-it",
-    "what-is-true-after-a-lost-place-is-copied",
-    "a-summary-of-others-rows",
-    "a-row-is-of-no-generation",
-    "an-erased-message-leaves-a-hole",
-}
-"""The slips that everyone's run tries."""
 _CRASHES, _OTHERS = (Fault.CRASH_BEFORE, Fault.CRASH_AFTER), (Fault.ERROR_BEFORE, Fault.ERROR_AFTER, Fault.TIMEOUT, Fault.CANCELLED)
 
 
 def test_no_invariant_of_sessions_is_broken_under_faults(capsys: pytest.CaptureFixture[str]) -> None:
     with capsys.disabled():
-        print(f"\nsessions: {SEEDS} seeds from {FIRST}")
-    total = some(range(FIRST, FIRST + SEEDS))
+        print(f"\nsessions: {SEEDS}")
+    total = some(SEEDS)
     assert not {failure.seed: failure.violations[0] for failure in total.failures}, "make simulate SESSIONS=1 SEED=… shows one again"
-    assert total.struck > SEEDS
-    assert total.acknowledged > 3 * SEEDS
+    assert total.struck > len(SEEDS)
+    assert total.acknowledged > 3 * len(SEEDS)
 
 
 @pytest.mark.parametrize("act", [pytest.param(act, marks=beyond(act, EVERYONES)) for act in CUT])
@@ -50,7 +39,7 @@ def test_an_act_that_is_cut_off_at_any_call_leaves_nothing_broken(act: str) -> N
     _cut_off_everywhere(act, _CRASHES, atomic=act != "batch")
 
 
-@pytest.mark.thorough
+@pytest.mark.nightly
 @pytest.mark.parametrize("act", ALL)
 def test_an_act_that_fails_at_any_call_leaves_nothing_broken(act: str) -> None:
     for atomic in (True, False):
@@ -66,14 +55,10 @@ def _cut_off_everywhere(act: str, faults: tuple[Fault, ...], *, atomic: bool) ->
             assert len(worlds) > 1 or fault is Fault.ERROR_AFTER
 
 
-@pytest.mark.turn
-@pytest.mark.parametrize("slip", [pytest.param(name, marks=beyond(name, SOON_NOTICED)) for name in sorted(SLIPS)])
+@pytest.mark.thorough
+@pytest.mark.parametrize("slip", sorted(SLIPS))
 def test_a_slip_in_conversations_is_noticed(slip: str) -> None:
-    with slipped(slip):
-        seed = next((seed for seed in noticed.first(f"sessions/{slip}", range(NOTICED_WITHIN)) if one(seed).told.broken), None)
-    assert seed is not None, f"'{slip}' is not noticed"
-    assert not one(seed).told.broken, f"seed {seed} fails without '{slip}' too"
-    noticed.note(f"sessions/{slip}", seed)
+    noticed.assert_shows(f"sessions/{slip}", partial(slipped, slip), lambda seed: bool(one(seed).told.broken), range(NOTICED_WITHIN))
 
 
 @cells("slip", sorted(SLIPS), shared=True)

@@ -5,20 +5,12 @@ from __future__ import annotations
 import pytest
 
 from memory.ports.contract.cells import cells
-from tests.simulation.lives import ENOUGH, assert_noticed, fresh, one, unbroken
+from tests.simulation.lives import ENOUGH, assert_noticed, one, unbroken
 from tests.simulation.superseding.run import played
 from tests.simulation.superseding.slips import SLIPS
-from tests.support.depth import beyond
+from tests.support.depth import seeds
 
-SEEDS = fresh(2_000)
-SOON_NOTICED = {
-    "others-are-retired-before-the-entry-is-stored",
-    "a-link-comes-before-its-entry",
-    "ids-are-checked-once-it-is-written",
-    "what-remains-is-owed-to-nobody",
-    "a-candidate-is-newer-than-the-entry",
-}
-"""The slips that everyone's run tries."""
+SEEDS = seeds(ci=ENOUGH, quick=15, nightly=1000)
 
 
 def test_nothing_is_broken_under_faults(capsys: pytest.CaptureFixture[str]) -> None:
@@ -37,8 +29,8 @@ def test_a_seed_is_the_same_run_again() -> None:
         assert (first.plan.struck, first.ends, first.linked) == (second.plan.struck, second.ends, second.linked)
 
 
-@pytest.mark.turn
-@pytest.mark.parametrize("slip", [pytest.param(name, marks=beyond(name, SOON_NOTICED)) for name in sorted(SLIPS)])
+@pytest.mark.thorough
+@pytest.mark.parametrize("slip", sorted(SLIPS))
 def test_a_slip_in_superseding_is_noticed(slip: str) -> None:
     assert_noticed(f"superseding/{slip}", SLIPS[slip], played)
 

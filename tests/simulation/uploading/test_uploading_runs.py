@@ -7,24 +7,13 @@ from functools import partial
 import pytest
 
 from memory.ports.contract.cells import cells
-from tests.simulation.lives import ENOUGH, assert_noticed, assert_shown, fresh, one, unbroken
+from tests.simulation.lives import ENOUGH, assert_noticed, assert_shown, one, unbroken
 from tests.simulation.uploading.run import World, played
 from tests.simulation.uploading.saying import is_in
 from tests.simulation.uploading.slips import SLIPS
-from tests.support.depth import beyond
+from tests.support.depth import seeds
 
-SEEDS = fresh(1_000)
-SOON_NOTICED = {
-    "the-manifest-comes-before-its-chunks",
-    "two-uploads-each-see-room",
-    "a-replacement-takes-a-new-id",
-    "the-digest-is-not-checked",
-    "entries-point-to-what-was-deleted",
-    "room-is-reserved-after-storing (messages)",
-    "room-is-returned-twice (messages)",
-    "a-fork-does-not-count (messages)",
-}
-"""The slips that everyone's run tries."""
+SEEDS = seeds(ci=ENOUGH, quick=15, nightly=500)
 
 
 def test_nothing_is_broken_under_faults(capsys: pytest.CaptureFixture[str]) -> None:
@@ -55,8 +44,8 @@ def test_a_seed_is_the_same_run_again_to_the_letter() -> None:
         assert (first.trace, first.shown) == (second.trace, second.shown)
 
 
-@pytest.mark.turn
-@pytest.mark.parametrize("slip", [pytest.param(name, marks=beyond(name, SOON_NOTICED)) for name in sorted(SLIPS)])
+@pytest.mark.thorough
+@pytest.mark.parametrize("slip", sorted(SLIPS))
 def test_a_slip_in_artifacts_is_noticed(slip: str) -> None:
     assert_noticed(f"uploading/{slip}", SLIPS[slip], played)
 

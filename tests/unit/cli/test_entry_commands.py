@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from memory import BlockingMemory
 from memory.orchestrator.retrieval.searching import SearchResult
 from memory.policies.asked import Asked
 from memory.policies.ranking.preferences import Preferences
@@ -151,8 +152,14 @@ def test_nothing_found_is_exit_code_1_and_no_error(memory: CommandLine) -> None:
         (("promote", "x"), "error: promote: takes either --to SCOPE or --tier TIER"),
         (("promote", "x", "--tier", "mid", "--delete-original"), "error: --delete-original: belongs to --to"),
         (("promote", "x", "--tier", "attic"), "error: tier: invalid tier"),
-        (("forget",), "error: forget: takes either ids or --scope SCOPE"),
-        (("forget", "x", "--scope", "user:ada"), "error: forget: takes either ids or --scope SCOPE"),
+        (("forget",), "error: forget: takes one of: ids, --scope SCOPE, --user ID, or --tenant NAME alone"),
+        (("forget", "x", "--scope", "user:ada"), "error: forget: takes one of: ids, --scope SCOPE"),
+        (("forget", "--user", "ada", "--scope", "user:ada"), "error: forget: takes one of: ids, --scope SCOPE"),
+        (("forget", "--user", "ada"), "error: --yes: is needed to forget everything of user ada"),
+        (("forget", "--tenant", "acme"), "error: --yes: is needed to forget everything of tenant acme"),
+        (("forget", "user:ada"), "error: id: 'user:ada' is a scope, not an id"),
+        (("forget", "--user", "user:ada", "--yes"), "error: user: 'user:ada' is a scope, not a user's id: pass the id alone, 'ada'"),
+        (("forget", "x", "--dry-run"), "error: --dry-run: belongs to --scope, --user or --tenant"),
         (("forget", "--scope", "user:ada"), "error: --yes: is needed to forget everything of user:ada"),
     ],
 )
@@ -198,9 +205,34 @@ def test_forget_deletes_by_id_once(memory: CommandLine, tea: Any) -> None:
     assert memory("show", tea["id"]).exit_code == 1
 
 
+def test_forget_reaches_a_user_or_a_tenant_and_counts_first(memory: CommandLine) -> None:
+    turn = {"role": "user", "content": "my IBAN is 123"}
+    with BlockingMemory("sqlite:///memory.db", embedder="none") as own:
+        for tenant in ("default", "acme"):
+            mine = own.for_tenant(tenant)
+            mine.write("likes tea", scope="user:ada")
+            for number in (1, 2):
+                mine.session(f"s{number}", user="ada").append(turn)
+            mine.session("other", user="bob").append({**turn, "name": "ada"})
+    assert memory.ok("forget", "--scope", "user:ada", "--yes") == (
+        "1 entries of user:ada forgotten; 2 sessions with this user are left: `memory forget --user ada` reaches them\n"
+    )
+    reached = {"user": "ada", "sessions": 2, "messages": 1, "entries": 0, "held": []}
+    assert memory.json("forget", "--user", "ada", "--dry-run") == {**reached, "dry_run": True}
+    assert memory.json("forget", "--user", "ada", "--dry-run") == {**reached, "dry_run": True}, "it erased nothing"
+    assert memory.json("forget", "--user", "ada", "--yes") == {**reached, "dry_run": False}
+    assert memory("forget", "--user", "ada", "--yes").exit_code == 1
+    counted = memory.json("forget", "--tenant", "acme", "--dry-run")
+    assert (counted["tenant"], counted["records"]["sessions"]) == ("acme", {"sqlite": 3})
+    assert memory.json("forget", "--tenant", "acme", "--user", "bob", "--dry-run")["sessions"] == 1
+    assert "3 sessions" in memory.ok("forget", "--tenant", "acme", "--yes")
+    assert memory("forget", "--tenant", "acme", "--yes").exit_code == 1
+    assert [one["id"] for one in memory.json("session", "list")["sessions"]] == ["other"]
+
+
 def test_forget_empties_exactly_the_scope_named(memory: CommandLine, tea: Any) -> None:
     memory.ok("write", "stays", "-s", "user:bob")
-    assert memory.json("forget", "--scope", "user:ada", "--yes") == {"scope": "user:ada", "deleted": 1}
+    assert memory.json("forget", "--scope", "user:ada", "--yes") == {"scope": "user:ada", "deleted": 1, "sessions_left": [], "dry_run": False}
     assert memory("forget", "--scope", "user:ada", "--yes").exit_code == 1
     assert memory.json("search", "stays", "-s", "user:bob")["results"]
 

@@ -71,6 +71,7 @@ def test_wrong_usage_is_one_line_and_with_json_an_object_too(tmp_path: Path, wor
     assert err.count("\n") == 1
 
 
+@pytest.mark.thorough
 def test_an_interrupted_import_ends_with_130_and_can_be_finished(tmp_path: Path, conversation: Path) -> None:
     acknowledged = cut_off(tmp_path, conversation, signal.SIGINT, expected=130)
     finished = json.loads(run(tmp_path, "--config", "m.db", "import", conversation.name, "--json")[1])
@@ -78,7 +79,7 @@ def test_an_interrupted_import_ends_with_130_and_can_be_finished(tmp_path: Path,
     assert finished["imported"] + finished["already_there"] == MESSAGES
 
 
-@pytest.mark.thorough  # tests/faults kills one, too
+@pytest.mark.nightly
 def test_a_killed_import_loses_nothing_acknowledged_and_doubles_nothing(tmp_path: Path, conversation: Path) -> None:
     acknowledged = cut_off(tmp_path, conversation, signal.SIGKILL, expected=-signal.SIGKILL)
     there = exported(tmp_path)

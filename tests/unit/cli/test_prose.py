@@ -134,6 +134,7 @@ def test_the_path_is_said_to_people_alone(memory: CommandLine) -> None:
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="a terminal is needed")
+@pytest.mark.thorough
 def test_forget_names_the_store_it_is_about_to_empty(memory: CommandLine) -> None:
     import pty
 

@@ -34,7 +34,10 @@ LANGCHAIN: list[dict[str, Any]] = [
     {"type": "human", "data": {"content": "Where does Ada live?", "additional_kwargs": {}}},
     {"type": "ai", "data": {"content": "In Porto.", "additional_kwargs": {}, "tool_calls": []}},
 ]
-PLAIN: list[dict[str, Any]] = [{"role": "user", "content": "hello", "id": "u1", "mood": "good"}, {"role": "assistant", "content": "hello"}]
+PLAIN: list[dict[str, Any]] = [
+    {"role": "user", "content": "hello", "id": "u1", "mood": "good", "at": "2026-01-31T09:30:00Z"},
+    {"role": "assistant", "content": "hello"},
+]
 SHAPES = {"openai": OPENAI, "anthropic": ANTHROPIC, "langchain": LANGCHAIN, "plain": PLAIN}
 
 

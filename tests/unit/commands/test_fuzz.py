@@ -268,7 +268,6 @@ SLIPS = [
 """Careless edits, each of which shows in the first inputs."""
 
 
-@pytest.mark.turn
 @pytest.mark.parametrize("slip", SLIPS, ids=lambda slip: f"{slip.function}: {slip.old}")
 async def test_a_slip_in_the_language_shows(slip: Slip) -> None:
     with slip.applied(), pytest.raises((AssertionError, MemoryTiersError, AttributeError)):

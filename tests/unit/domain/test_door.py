@@ -61,9 +61,13 @@ def test_a_moment_given_in_any_zone_is_the_same_moment_in_utc(value: datetime) -
 
 
 @settings(deadline=None)
-@given(st.integers(10**8, 253_402_300_800 - 86_400))
+@given(st.integers(0, 10**12))
 def test_seconds_are_taken_exactly(seconds: int) -> None:
+    if seconds > 253_402_300_800 - 86_400:
+        seconds %= 10**9
     assert door.time("when", seconds) == EPOCH + timedelta(seconds=seconds)
+    if seconds >= 10**8:
+        assert door.time("when", str(seconds)) == EPOCH + timedelta(seconds=seconds)
 
 
 @settings(deadline=None)
@@ -75,19 +79,20 @@ def test_microseconds_and_moments_are_inverse(value: int) -> None:
 
 @pytest.mark.parametrize(
     ("number", "is_moment"),
-    [(10**12 + 1, datetime(2001, 9, 9, 1, 46, 40, 1000, tzinfo=UTC)), (10**8 + 0.5, EPOCH + timedelta(seconds=10**8, milliseconds=500))],
+    [(10**12 + 1, datetime(2001, 9, 9, 1, 46, 40, 1000, tzinfo=UTC)), (5000.5, EPOCH + timedelta(seconds=5000, milliseconds=500))],
 )
 def test_numbers_above_ten_to_the_twelfth_are_milliseconds(number: float, is_moment: datetime) -> None:
     assert door.time("when", number) == is_moment
 
 
-@pytest.mark.parametrize("number", [3600, 0, -0.0, 0.5, -1, 10**8 - 1, -(10**12), 7 * 86_400.0])
+@pytest.mark.parametrize("number", [3600, 0, -0.0, 0.5, 10**8 - 1, 7 * 86_400.0])
 def test_a_number_that_was_meant_as_a_length_of_time_is_refused_with_what_to_write(number: float) -> None:
     with pytest.raises(InvalidInput, match=r"since 1970.*before 1973; for that long from now write timedelta\(seconds=") as refused:
         door.time("expires_at", number)
     assert refused.value.field == "expires_at"
-    with pytest.raises(InvalidInput, match="before 1973; write a datetime with a zone, or ISO 8601 text such as 2026-"):
-        door.time("since", number)
+    assert door.time("since", number) == EPOCH + timedelta(seconds=number)
+    with pytest.raises(InvalidInput, match="before 1970; write a datetime with a zone, or ISO 8601 text such as 2026-"):
+        door.time("since", -number - 1)
 
 
 @pytest.mark.parametrize("length", [timedelta(microseconds=1), timedelta(days=366_000)])

@@ -54,5 +54,5 @@ def test_an_entry_as_stored_is_copied_pickled_and_changed_as_any() -> None:
 
 
 def test_what_is_made_of_a_record_says_every_field() -> None:
-    record = record_of(EntryDraft(scope=Scope.user("ada"), content="tea"), key=Key("acme", VALUES["id"]), version=5, now=AT, tier="mid")
+    record = record_of(EntryDraft(scope=Scope.user("ada"), content="tea"), key=Key("acme", VALUES["id"]), version=5, now=AT, tier="mid", sequence=1)
     assert vars(entry_of(record)).keys() == Entry.model_fields.keys()

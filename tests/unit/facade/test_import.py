@@ -146,6 +146,7 @@ def differences(one: dict[str, Any], other: dict[str, Any]) -> list[str]:
     return [f"{name}: {one.get(name)} / {other.get(name)}" for name in {*one, *other} if one.get(name) != other.get(name)][:3]
 
 
+@pytest.mark.thorough
 async def test_an_import_with_the_same_ids_answers_every_read_as_it_was_answered_before(new: Maker) -> None:
     here, there = await new("here"), await new("there")
     ids = await lived_in(here)

@@ -96,7 +96,7 @@ async def _moved(memory: Memory, known: Known) -> Any:
     return report
 
 
-def _down(memory: Memory, name: str) -> None:
+def take_down(memory: Memory, name: str) -> None:
     """From now on the store answers nothing."""
 
     async def nothing(*_: Any, **__: Any) -> Any:
@@ -116,7 +116,7 @@ def _down(memory: Memory, name: str) -> None:
         "_idle_partitions",
         "_forget_partitions",
     ):
-        setattr(store.inner, hook, nothing)
+        setattr(getattr(store, "inner", store), hook, nothing)
 
 
 async def _known(memory: Memory) -> Known:
@@ -135,7 +135,7 @@ async def _what_happens(call: Call, down: str) -> str:
     config = {"stores": {name: {"url": "memory://"} for name in STORES}, "tiers": {name: name for name in STORES}, "durations": {"sweep_every": "0s"}}
     async with Memory(config, embedder=lambda texts: [EMBEDDED for _ in texts]) as memory:
         known = await _known(memory)
-        _down(memory, down)
+        take_down(memory, down)
         try:
             answer = await call(memory, known)
         except StoreError as error:

@@ -39,6 +39,7 @@ def restored(folder: Path, tier: str, backup: Path) -> None:
 
 @pytest.mark.parametrize("seed", range(drawn(6, 1)))
 @pytest.mark.parametrize("tier", ["short", "mid", "long"])
+@pytest.mark.thorough
 async def test_a_store_set_back_alone_is_named_and_healed_or_what_is_lost_is(tier: str, seed: int, tmp_path: Path) -> None:
     clock = Clock(datetime.now(UTC))
     drawn = random.Random(seed * 3 + len(tier))  # noqa: S311 - to repeat it

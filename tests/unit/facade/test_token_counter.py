@@ -35,7 +35,7 @@ async def _cost(counter: Any = None, path: str = "memory://", **settings: Any) -
 
 @pytest.mark.parametrize(
     ("counter", "tokens"),
-    [(None, 4), ("characters/4", 4), (words, 3), (FunctionCounter(words, name="words"), 3), (Letters(), 13)],
+    [(None, 4), ("estimate", 4), (words, 3), (FunctionCounter(words, name="words"), 3), (Letters(), 13)],
     ids=["default", "named", "function", "named-function", "counter"],
 )
 @pytest.mark.behaviour("A111", "C16")
@@ -76,7 +76,7 @@ async def test_one_that_another_distribution_registers_is_found_by_its_name(tmp_
     assert await _cost("bytes") == [MESSAGE_TOKENS + 13]
     with pytest.raises(ConfigError, match="token_counter: 'broken' needs 'not_installed_at_all'"):
         await _cost("broken")
-    with pytest.raises(ConfigError, match="there is no 'tokens'; there are: characters/4, broken, bytes"):
+    with pytest.raises(ConfigError, match="there is no 'tokens'; there are: estimate, broken, bytes"):
         await _cost("tokens")
 
 

@@ -28,7 +28,7 @@ from memory.orchestrator.superseding import Superseded
 from memory.policies import enrichment
 from memory.ports.advisor import Prompt
 from memory.ports.record import Key, Record
-from tests.support.depth import beyond, drawn
+from tests.support.depth import drawn
 from tests.support.enriched import unenriched
 from tests.support.slips import Slip
 from tests.unit.orchestrator.world import HOUR, SESSION, TENANT, USER, World
@@ -486,6 +486,7 @@ async def played(seed: int) -> list[str]:
 
 @pytest.mark.parametrize("seed", range(drawn(40, 6, 400)))
 @pytest.mark.behaviour("D104", "D106", "D110")
+@pytest.mark.thorough
 async def test_whatever_happens_what_gave_way_is_linked_and_older_and_no_edit_is_lost(seed: int) -> None:
     assert await played(seed) == []
 
@@ -516,8 +517,8 @@ SLIPS: dict[str, tuple[ModuleType, str, str, str]] = {
 }
 
 
-@pytest.mark.turn
-@pytest.mark.parametrize("name", [pytest.param(name, marks=beyond(name, ("candidates-may-be-newer", "tags-over-an-edit"))) for name in SLIPS])
+@pytest.mark.thorough
+@pytest.mark.parametrize("name", SLIPS)
 async def test_histories_show_a_slip(name: str) -> None:
     module, function, old, new = SLIPS[name]
     assert await Slip(module, function, old, new).seen_in(played, 60, f"enriching/{name}")

@@ -251,7 +251,7 @@ async def test_a_repeat_of_an_erasure_spares_what_was_written_while_who_died_bro
 
 def _copy_of(entry: Entry) -> Record:
     draft = EntryDraft(scope=entry.scope, content=entry.content)
-    return record_of(draft, key=Key(TENANT, entry.id), version=entry.version, now=entry.created_at, tier="short")
+    return record_of(draft, key=Key(TENANT, entry.id), version=entry.version, now=entry.created_at, tier="short", sequence=1)
 
 
 async def test_an_erasure_that_a_store_was_away_for_is_watched_from_when_it_was_carried_out_there() -> None:

@@ -32,7 +32,7 @@ from memory.policies.asked import Asked
 from memory.policies.visibility import FILTERED
 from memory.ports.query import Filter, Not, Or
 from memory.ports.record import Key
-from tests.support.depth import beyond, drawn
+from tests.support.depth import drawn
 from tests.support.forms import astray, kept, read
 from tests.support.slips import Slip
 from tests.unit.orchestrator.conversations.meant import FILLING, Embedder
@@ -599,6 +599,7 @@ class Told:
         return wrong
 
 
+@pytest.mark.thorough
 async def test_nothing_is_stale_and_nothing_of_ones_own_is_missed_whatever_happens() -> None:
     for seed in range(drawn(400, 12, proof=3_000)):
         assert await Told(seed).played() == [], f"in history {seed}"
@@ -616,7 +617,7 @@ SLIPS = {
 }
 
 
-@pytest.mark.turn
-@pytest.mark.parametrize("name", [pytest.param(name, marks=beyond(name, ["a form never grows old"])) for name in SLIPS])
+@pytest.mark.thorough
+@pytest.mark.parametrize("name", SLIPS)
 async def test_a_slip_shows(name: str) -> None:
     assert await SLIPS[name].seen_in(lambda seed: Told(seed).played(), 400, f"forms/{name}")

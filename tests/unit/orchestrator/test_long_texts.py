@@ -26,7 +26,7 @@ from memory.ports.capabilities import Capabilities
 from memory.ports.collections import Collection, Field, FieldType, TextPart
 from memory.ports.embedder import Fingerprint
 from memory.ports.record import Key, Record, Role, Tombstone
-from tests.support.depth import beyond, drawn
+from tests.support.depth import drawn
 from tests.support.long_texts import astray
 from tests.support.slips import Slip
 from tests.unit.orchestrator.conversations.meant import DIMENSIONS, FILLING, Embedder, embedder
@@ -337,7 +337,7 @@ SLIPS = {
 }
 
 
-@pytest.mark.turn
-@pytest.mark.parametrize("name", [pytest.param(name, marks=beyond(name, ["a text owes nothing"])) for name in SLIPS])
+@pytest.mark.thorough
+@pytest.mark.parametrize("name", SLIPS)
 async def test_a_slip_shows(name: str) -> None:
     assert await SLIPS[name].seen_in(lambda seed: Told(seed).played(), 200, f"long texts/{name}")

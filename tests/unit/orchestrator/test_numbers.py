@@ -19,7 +19,7 @@ from memory.orchestrator.engine import Engine
 from memory.orchestrator.topology import Topology
 from memory.ports.record import Corrupt, Partition, Record
 from memory.ports.writes import Always, Put
-from tests.support.depth import beyond, drawn
+from tests.support.depth import drawn
 from tests.support.numbered import History, misnumbered
 from tests.support.slips import Slip
 from tests.unit.orchestrator.conversations.test_manifests import delete, put, read, session
@@ -399,6 +399,7 @@ def _drawn_out(store: Flaky, chance: random.Random) -> None:
 
 
 @pytest.mark.parametrize("seed", range(drawn(300, 8)))
+@pytest.mark.thorough
 async def test_numbers_are_right_after_a_drawn_history(seed: int) -> None:
     assert await _played(seed) == []
 
@@ -424,7 +425,7 @@ SLIPS = {
 }
 
 
-@pytest.mark.turn
-@pytest.mark.parametrize("name", [pytest.param(name, marks=beyond(name, ["the counter is moved without looking"])) for name in SLIPS])
+@pytest.mark.thorough
+@pytest.mark.parametrize("name", SLIPS)
 async def test_a_slip_shows(name: str) -> None:
     assert await SLIPS[name].seen_in(_played, 200, f"numbers/{name}")

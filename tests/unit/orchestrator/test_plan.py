@@ -42,12 +42,13 @@ KNOWN = PromotionRule(name="known", to_scope="user")
 
 
 @pytest.mark.parametrize("seed", range(drawn(200, 12)))
+@pytest.mark.thorough
 async def test_the_plan_is_what_the_sweep_then_does(seed: int) -> None:
     assert await history(seed) == []
 
 
-@pytest.mark.turn
 @pytest.mark.parametrize("name", SLIPS)
+@pytest.mark.thorough
 async def test_a_slip_shows_in_a_drawn_life(name: str) -> None:
     assert await SLIPS[name].seen_in(history, 300, f"plan: {name}"), "nobody noticed"
 

@@ -360,6 +360,7 @@ STEPS = ("embedder.check", "embedder.note", "reindex.find", "reindex.read", "rei
 
 @pytest.mark.parametrize("where", ["before", "after"])
 @pytest.mark.parametrize("step", STEPS)
+@pytest.mark.thorough
 async def test_broken_off_anywhere_it_goes_on_where_it_was(step: str, where: str, new: Embedder) -> None:
     """In each store at each of its steps, at the first time and at the second, as a process ends that loses its stores."""
     for number in range(6):

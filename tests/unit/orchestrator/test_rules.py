@@ -62,8 +62,8 @@ async def test_the_newest_of_each_scope_stay() -> None:
         (ScopeOver(count=3), "bcd"),
         (ScopeOver(bytes=9), "cd"),
         (ScopeOver(bytes=8), "d"),
-        (ScopeOver(tokens=3), "bcd"),
-        (ScopeOver(tokens=2), "cd"),
+        (ScopeOver(tokens=5), "bcd"),
+        (ScopeOver(tokens=4), "cd"),
         (ScopeOver(count=2) & ~Tagged("a"), "acd"),
         (~ScopeOver(count=2), "ab"),
         (ScopeOver(count=3) | ScopeOver(bytes=5), "d"),
@@ -71,7 +71,7 @@ async def test_the_newest_of_each_scope_stay() -> None:
     ids=lambda value: value if isinstance(value, str) else value.describe(),
 )
 async def test_a_scope_is_measured_by_count_by_bytes_and_by_tokens(when: Condition, stay: str) -> None:
-    """Of four texts, the last has five bytes and the others four; each costs one token."""
+    """Of four texts, the last has five bytes and the others four; the last costs three tokens and the others one."""
     async with World(rules=(PromotionRule(name="measured", on="sweep", when=when),)) as world:
         for text in ("aaaa", "bbbb", "cccc", "dddé"):
             await written(world, text, tags=[text[0]])

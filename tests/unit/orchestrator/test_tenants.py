@@ -30,7 +30,7 @@ from memory.orchestrator.past import is_older
 from memory.orchestrator.tenants import Tenants
 from memory.ports.record import Corrupt, Key, Partition, Record, Tombstone
 from tests.support.delivered import undelivered
-from tests.support.depth import PROVING, THOROUGH, beyond, drawn
+from tests.support.depth import PROVING, THOROUGH, drawn
 from tests.support.erased_tenants import SCOPES, AtCalls, Lengths, fill, left, lost, standing, under_way
 from tests.support.numbered import misnumbered
 from tests.support.slips import Slip
@@ -94,7 +94,8 @@ async def dying_at(number: int, name: str = "three stores") -> list[str] | None:
     return [*await left(engine, TENANT, before, BEFORE), *await lost(engine, TENANT, written, AFTER, "later")]
 
 
-@pytest.mark.parametrize("name", [pytest.param(name, marks=beyond(name, ["stores that are not fenced"])) for name in WORLDS])
+@pytest.mark.thorough
+@pytest.mark.parametrize("name", WORLDS)
 async def test_an_eraser_that_dies_at_any_call_is_followed_by_a_sweep(name: str) -> None:
     number, played = 0, 0
     while (wrong := await dying_at(number, name)) is not None:
@@ -272,11 +273,13 @@ class Interleaved(History):
 
 
 @pytest.mark.parametrize("seed", range(drawn(200, quick=12, proof=4_000)))
+@pytest.mark.thorough
 async def test_what_goes_on_beside_it_is_neither_lost_nor_saves_what_was_before(seed: int) -> None:
     assert await Interleaved(seed).played() == []
 
 
 @pytest.mark.parametrize("seed", range(drawn(200, quick=12, proof=4_000)))
+@pytest.mark.thorough
 async def test_what_others_do_meanwhile_is_neither_lost_nor_saves_what_was_before(seed: int) -> None:
     assert await History(seed).played() == []
 
@@ -308,10 +311,8 @@ async def judged(seed: int) -> list[str]:
     return await History(seed).played() if seed % 2 else await dying_at(5 * seed, list(WORLDS)[seed // 2 % len(WORLDS)]) or []
 
 
-@pytest.mark.turn
-@pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=beyond(name, ["the operation owes nothing", "scopes are erased whole"])) for name in SLIPS]
-)
+@pytest.mark.thorough
+@pytest.mark.parametrize("name", SLIPS)
 async def test_a_slip_shows(name: str) -> None:
     assert await SLIPS[name].seen_in(judged, 200, f"tenants/{name}")
 

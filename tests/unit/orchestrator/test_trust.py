@@ -70,6 +70,7 @@ AFTER = ["good", "good three", "good too"]
 
 
 @pytest.mark.parametrize("erase", [pytest.param(erase, id="erased" if erase else "retired", marks=beyond(erase, [False])) for erase in (False, True)])
+@pytest.mark.thorough
 async def test_a_roll_back_that_fails_at_any_call_is_done_by_a_sweep_and_once(erase: bool) -> None:
     came = list[str]()
     for store_number, after in [(number, after) for number in range(3) for after in (False, True)]:

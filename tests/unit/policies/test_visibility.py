@@ -61,6 +61,7 @@ def _asked(chance: random.Random) -> Asked:
 
 
 @pytest.mark.parametrize("kept", [False, True], ids=["entries", "kept versions"])
+@pytest.mark.thorough
 def test_the_filter_of_a_question_lets_through_exactly_what_is_visible_and_asked_for(kept: bool) -> None:
     chance, collection = random.Random(11), ENTRY_VERSIONS if kept else ENTRIES  # noqa: S311
     shown = 0

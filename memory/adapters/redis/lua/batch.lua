@@ -76,8 +76,8 @@ end
 
 -- Lets stand what is given, or nothing. A record without a generation gets its partition's; with `fenced` one of an older generation is refused.
 local function write()
-  local found, when, kind, head, generation, fenced, tail, tier, owed, content, name =
-    place(), take(), take(), take(), take(), take() == '1', take(), take(), take(), take(), take()
+  local found, when, kind, head, generation, fenced, tail, tier, owed, content, name, upkeep =
+    place(), take(), take(), take(), take(), take() == '1', take(), take(), take(), take(), take(), take() == '1'
   local settles = {}
   for _ = 1, tonumber(take()) do settles[take()] = true end
   local version, partition, condition = sub(head, 3, 21), sub(tail, 17, 48), sub(when, 1, 1)
@@ -92,7 +92,7 @@ local function write()
   if kind ~= '' then
     local covered = kind .. head .. format('%019.0f', tonumber(generation)) .. tail .. tier .. owed
     found.now = opened('4' .. sub(redis.sha1hex(covered), 1, 16) .. covered .. content, #tier, 17 + #covered)
-    found.name = name
+    found.name, found.upkeep = name, upkeep
   end
   return answer('A', tonumber(generation))
 end
@@ -205,6 +205,17 @@ local function touch(found)
   end
 end
 
+-- Whether a full server has to store this too: it takes no more room than before, or leaves a tombstone or a mark, or it is
+-- a small record that deletions need.
+local function frees_room(all)
+  for _, found in ipairs(all) do
+    local now, was = found.now, found.was
+    local shrinks = not now or now.kind ~= 'r' or found.upkeep or (was and was ~= now and #now.value <= #was.value)
+    if now ~= was and not shrinks then return false end
+  end
+  return true
+end
+
 -- The ids that are stored, by the partitions that change by it.
 local function changes_in(all)
   local changes = {}
@@ -233,6 +244,9 @@ if not TOGETHER or whole then
       if found.now ~= found.was then touch(found) end
     end
   end
+  -- Redis refuses a script at its memory limit only until the first command that writes. This one needs no memory.
+  if #order > 0 and frees_room(order) then call('DEL', keys_of(order[1].bucket) .. 'none') end
+  if #order == 0 and #raised > 0 then call('DEL', keys_of(raised[1].bucket) .. 'none') end
   for _, one in ipairs(raised) do
     call('HSET', one.key, 'g', format('%.0f', one.generation))
     call('ZADD', keys_of(one.bucket) .. 'i', 0, one.name)

@@ -40,6 +40,20 @@ def is_collision(error: BaseException) -> bool:
     return number_of(error) in COLLISIONS
 
 
+READ_ONLY = frozenset({1290, 1792, 1836, 3707})
+NO_ROOM = frozenset({1040, 1203, 1226})
+
+
+def is_read_only(error: BaseException) -> bool:
+    """Whether the server takes no writes any more: after a failover another one does."""
+    return number_of(error) in READ_ONLY
+
+
+def no_room(error: BaseException) -> bool:
+    """Whether the server, or the user's limit, allows no more connections."""
+    return number_of(error) in NO_ROOM
+
+
 def translate(store: str, place: str, error: BaseException) -> Exception | None:
     """Our error for the driver's; None for what is not the driver's."""
     cause = original(error)
@@ -66,8 +80,8 @@ _KINDS: tuple[tuple[frozenset[int], type[Exception], str], ...] = (
     (frozenset({1153, 1301}), InvalidInput, "is larger than the server's max_allowed_packet lets through; raise it there"),
     (frozenset({1969, 3024, 1317}), StoreTimeout, "the server ended the call: it took too long, or someone killed it"),
     (COLLISIONS, StoreUnavailable, "other transactions kept getting in the way; nothing of the call was kept; try again"),
-    (frozenset({1040, 1203, 1226, 1461}), StoreUnavailable, "{place} has no connection or statement to spare; lower pool_size or raise its limits"),
-    (frozenset({1290, 1792, 1836, 3707}), StoreUnavailable, "{place} is read-only just now: a replica, or under maintenance"),
+    (NO_ROOM | {1461}, StoreUnavailable, "{place} has no connection or statement to spare; lower pool_size or raise its limits"),
+    (READ_ONLY, StoreUnavailable, "{place} is read-only just now: a replica, or under maintenance"),
     (
         frozenset({1053, 1077, 1079, 1152, 1158, 1159, 1160, 1161, 1184, 1927, *LOST}),
         StoreUnavailable,

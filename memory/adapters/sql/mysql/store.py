@@ -13,7 +13,7 @@ from memory.adapters.sql.mysql.batch import MyBatch, Numbers, annotate, put_abse
 from memory.adapters.sql.mysql.candidates import candidates
 from memory.adapters.sql.mysql.config import CLAIMS, parse
 from memory.adapters.sql.mysql.connection import Connection, connect
-from memory.adapters.sql.mysql.errors import NO_COLUMN, is_collision, number_of, server_said, translate
+from memory.adapters.sql.mysql.errors import NO_COLUMN, is_collision, is_read_only, no_room, number_of, server_said, translate
 from memory.adapters.sql.mysql.migrate import MySqlSchema, look, make_ready
 from memory.adapters.sql.mysql.partitions import MyDirectory
 from memory.adapters.sql.mysql.search import TooManyPending, search
@@ -74,7 +74,7 @@ class MySqlStore(ServerStore[Connection, MyTable]):
         self._tables = self._made(tables)
         self._capabilities = settings.limit(self.claims)
         self._epoch = "" if self._capabilities.durable else settings.started
-        self._lend(self._config, lambda: connect(self._config), self._greet, Connection.goodbye, _still_good)
+        self._lend(self._config, lambda: connect(self._config), self._greet, Connection.goodbye, _still_good, is_read_only, no_room)
 
     def _made(self, collections: Mapping[str, Collection]) -> dict[str, MyTable]:
         assert self._settings is not None  # noqa: S101 - it is being opened
@@ -233,4 +233,6 @@ class MySqlStore(ServerStore[Connection, MyTable]):
 
 def _still_good(error: BaseException) -> bool:
     """The server answered with an error, or the error is our own and nothing was under way."""
-    return server_said(error) or isinstance(error, MemoryTiersError | NotTogether | Collided | TooManyPending | Unstorable)
+    return (server_said(error) and not is_read_only(error)) or isinstance(
+        error, MemoryTiersError | NotTogether | Collided | TooManyPending | Unstorable
+    )

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Annotated, Any, ClassVar, Literal, get_args
+from urllib.parse import unquote
 
 from pydantic import AfterValidator, Field
 from pydantic.dataclasses import dataclass
 
 from memory.ports.capabilities import Capabilities
-from memory.ports.options import Count, MaybeText, Seconds, ServerUrl, StoreOptions, Text, Whole
+from memory.ports.options import Count, MaybeText, Seconds, ServerUrl, StoreOptions, Text, Whole, wrong
 from memory.ports.record import JsonValue
 
 CLAIMS = Capabilities(
@@ -31,6 +34,7 @@ CLAIMS = Capabilities(
 SCHEMES = ("postgresql", "postgres", "postgresql+asyncpg")
 
 SslMode = Literal["disable", "allow", "prefer", "require", "verify-ca", "verify-full"]
+SessionAttributes = Literal["any", "primary", "standby", "read-write", "read-only", "prefer-standby"]
 _LONGEST_NAME = 63  # PostgreSQL cuts longer names silently
 _SCHEMA = f"a plain SQL identifier of at most {_LONGEST_NAME} characters that does not begin with 'pg_'"
 
@@ -49,6 +53,10 @@ class PostgresConfig(StoreOptions):
     a call waits `pool_timeout` for one. `connect_timeout` bounds making a connection, `command_timeout` one call on it: a server that
     does not answer ends every call as `StoreTimeout`. `statement_cache_size` of 0 prepares nothing that outlives a transaction, which
     PgBouncer needs in transaction mode (before its 1.21, or without `max_prepared_statements`).
+
+    `host` may list several servers, separated by commas, each a name, `name:port`, `[IPv6]:port` or the folder of a Unix socket. They are tried in
+    order, and `target_session_attrs` says which one is taken: with several, the one that takes writes. `ssl` (or `sslmode`) without a value is what
+    PGSSLMODE says, else `prefer`; with an `sslrootcert` it is `verify-full`. `options` are settings of the session, as `-c name=value`.
     """
 
     where: ClassVar[frozenset[str]] = frozenset({"port", "database", "user"})
@@ -60,6 +68,12 @@ class PostgresConfig(StoreOptions):
     password: MaybeText = Field(default=None, repr=False)
     schema: Annotated[str, AfterValidator(_schema), Field(description=_SCHEMA)] = "memory"
     ssl: Annotated[SslMode, Field(description=f"one of {', '.join(get_args(SslMode))}")] = "prefer"
+    sslrootcert: MaybeText = None
+    sslcert: MaybeText = None
+    sslkey: MaybeText = None
+    target_session_attrs: Annotated[SessionAttributes, Field(description=f"one of {', '.join(get_args(SessionAttributes))}")] = "any"
+    application_name: Text = "memory-tiers"
+    options: MaybeText = None
     pool_size: Count = 8
     pool_timeout: Seconds = 10.0
     connect_timeout: Seconds = 10.0
@@ -69,15 +83,69 @@ class PostgresConfig(StoreOptions):
     @property
     def place(self) -> str:
         """Where it is, for messages and Health: never a user or a password."""
-        host = f"[{self.host}]" if ":" in self.host else self.host
-        return f"{host}:{self.port}/{self.database}, schema {self.schema}"
+        hosts = ",".join(f"[{host}]:{port}" if ":" in host else f"{host}:{port}" for host, port in self.addresses)
+        return f"{hosts}/{self.database}, schema {self.schema}"
+
+    @property
+    def addresses(self) -> list[tuple[str, int]]:
+        """Host and port of each server, in the order in which they are tried."""
+        return [_address(part, self.port) for part in self.host.split(",")]
 
 
 def parse(name: str, url: str, options: Mapping[str, JsonValue]) -> PostgresConfig:
     """The config of `postgresql://user:password@host:5432/database?schema=memory`, with options in the query part or apart.
 
-    `?host=/directory` names the directory of a Unix socket.
+    Several hosts are separated by commas. `?host=/directory` names the directory of a Unix socket; `%2Fdirectory` in the place of the host does too.
     """
-    parts = ServerUrl(name, "PostgreSQL", SCHEMES, url)
+    hosts, single = _hosts_apart(url)
+    parts = ServerUrl(name, "PostgreSQL", SCHEMES, single)
     found: dict[str, Any] = {"host": "localhost", "port": parts.port or 5432, "database": parts.database, **parts.found}
-    return PostgresConfig.read(name, parts.query, options, spelled={"sslmode": "ssl"}, **found)
+    if hosts:
+        found["host"] = hosts
+    config = PostgresConfig.read(name, parts.query, options, spelled={"sslmode": "ssl"}, **(_from_environment(name) | found))
+    try:
+        several = len(config.addresses) > 1
+    except ValueError:
+        raise wrong(
+            name, "a host is written as 'name', 'name:port', '[IPv6]:port' or the folder of a socket; several are separated by commas"
+        ) from None
+    given = parts.given.keys() | options.keys()
+    changes: dict[str, Any] = {}
+    if several and "target_session_attrs" not in given:
+        changes["target_session_attrs"] = "read-write"
+    if config.sslrootcert and not given & {"ssl", "sslmode"} and "PGSSLMODE" not in os.environ:
+        changes["ssl"] = "verify-full"
+    return replace(config, **changes) if changes else config
+
+
+def _from_environment(name: str) -> dict[str, str]:
+    """The mode of TLS that the environment asks for. The driver reads the other variables of libpq's by itself."""
+    mode = os.environ.get("PGSSLMODE")
+    if mode and mode not in get_args(SslMode):
+        raise wrong(name, f"PGSSLMODE is one of {', '.join(get_args(SslMode))}, not {mode!r}")
+    return {"ssl": mode} if mode else {}
+
+
+def _hosts_apart(url: str) -> tuple[str, str]:
+    """Hosts that Python's own reader of URLs does not take, as `host` says them, and the URL without them."""
+    scheme, separator, rest = url.partition("://")
+    end = min([at for at in (rest.find(mark) for mark in "/?#") if at >= 0], default=len(rest))
+    authority, behind = rest[:end], rest[end:]
+    credentials, at, hosts = authority.rpartition("@")
+    if not separator or ("," not in hosts and not hosts.lower().startswith("%2f")):
+        return "", url
+    return unquote(hosts), f"{scheme}://{credentials}{at}{behind}"
+
+
+def _address(text: str, port: int) -> tuple[str, int]:
+    """Host and port; raises ValueError for what is neither."""
+    if text.startswith("/") or (text.count(":") > 1 and not text.startswith("[")):
+        return text, port
+    if text.startswith("["):
+        host, _, rest = text[1:].partition("]")
+        given = rest.removeprefix(":")
+    else:
+        host, _, given = text.partition(":")
+    if not host or (given and not 0 < int(given) < 65_536):
+        raise ValueError
+    return host, int(given) if given else port

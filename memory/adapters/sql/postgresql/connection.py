@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from typing import Any, TypeAlias
+from urllib.parse import urlencode
 
 import asyncpg
 
@@ -16,32 +18,64 @@ _GOODBYE = 2.0
 """Seconds a connection may take to close in good order."""
 
 
+class UnusableFile(Exception):
+    """A file of certificates or keys that an option names cannot be read."""
+
+
 async def connect(config: PostgresConfig) -> Connection:
     """A new connection, in time."""
     return await connected(_connected(config))
 
 
 async def _connected(config: PostgresConfig) -> Connection:
+    certificates = {"sslrootcert": config.sslrootcert, "sslcert": config.sslcert, "sslkey": config.sslkey}
+    files = {name: path for name, path in certificates.items() if path is not None}
+    for name, path in files.items():
+        if not os.access(path, os.R_OK):
+            raise UnusableFile(f"{name} names '{path}', which is not there or cannot be read")
+    hosts, ports = zip(*config.addresses, strict=True)
+    settings = {"application_name": config.application_name} | ({"options": config.options} if config.options else {})
     async with asyncio.timeout(config.connect_timeout):
         return await asyncpg.connect(
-            host=config.host,
-            port=config.port,
+            dsn=f"postgresql://?{urlencode(files)}" if files else None,
+            host=list(hosts),
+            port=list(ports),
             user=config.user,
             password=config.password,
             database=config.database,
-            ssl=None if config.host.startswith("/") else config.ssl,
+            ssl=None if all(host.startswith("/") for host in hosts) else config.ssl,
+            target_session_attrs=config.target_session_attrs,
             timeout=config.connect_timeout,
             command_timeout=config.command_timeout,
             statement_cache_size=config.statement_cache_size,
             max_cached_statement_lifetime=0,
-            server_settings={"application_name": "memory-tiers"},
+            server_settings=settings,
         )
+
+
+_OF_THE_CONNECTION = (
+    asyncpg.PostgresConnectionError,
+    asyncpg.ReadOnlySQLTransactionError,
+    asyncpg.InvalidSQLStatementNameError,
+    asyncpg.DuplicatePreparedStatementError,
+)
+"""Errors that another connection may not answer: a server that became read-only, statements that a pooler moved to another server."""
+
+
+def moved(error: BaseException) -> bool:
+    """Whether the connections of the pool lead to a server that takes no writes any more: after a failover another one does."""
+    return isinstance(error, asyncpg.ReadOnlySQLTransactionError)
+
+
+def no_room(error: BaseException) -> bool:
+    """Whether the server takes no more connections."""
+    return isinstance(error, asyncpg.TooManyConnectionsError)
 
 
 def still_good(error: BaseException) -> bool:
     """Whether the connection is known to be as good as before: the server answered with an error, or the driver never sent anything."""
     if isinstance(error, asyncpg.PostgresError):
-        return not isinstance(error, asyncpg.PostgresConnectionError)
+        return not isinstance(error, _OF_THE_CONNECTION)
     return isinstance(error, Exception) and not isinstance(error, TimeoutError | OSError | asyncpg.InterfaceError | asyncpg.InternalClientError)
 
 

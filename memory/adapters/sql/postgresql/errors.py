@@ -5,13 +5,19 @@ Servers quote what they were given: of a server's message only those parts are p
 
 from __future__ import annotations
 
+import re
+import ssl
+
 import asyncpg
 from asyncpg import exceptions as pg
 from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 
+from memory.adapters.sql.postgresql.connection import UnusableFile
 from memory.adapters.sql.server.pool import PoolTimeout
 from memory.domain.errors import ConfigError, StoreError, StoreFull, StoreTimeout, StoreUnavailable
 
+MAY_NOT_WRITE = (pg.InsufficientPrivilegeError, pg.ReadOnlySQLTransactionError)
+"""What a role with SELECT only, and any role of a standby, meets where something is to be changed."""
 COLLISIONS = (pg.SerializationError, pg.DeadlockDetectedError)
 
 
@@ -34,6 +40,15 @@ def translate(store: str, place: str, error: BaseException) -> Exception | None:
     if isinstance(cause, asyncpg.InterfaceError | asyncpg.InternalClientError):
         return _of_driver(store, place, cause)
     match cause:
+        case UnusableFile():
+            return ConfigError(f"store '{store}': {cause}")
+        case ssl.SSLError():
+            return ConfigError(f"store '{store}': TLS with {place} failed ({_short(cause)}); sslrootcert names the file of the authority to trust")
+        case ConnectionError() if "SSL" in str(cause):
+            return ConfigError(
+                f"store '{store}': {place} offers no TLS, and ssl (sslmode, PGSSLMODE) asks for it; "
+                "turn ssl on at the server, or use ssl=prefer on a network you trust"
+            )
         case PoolTimeout():
             return StoreTimeout(store, "every connection of the pool was busy for too long; raise pool_size, or ask less at once")
         case TimeoutError():
@@ -49,7 +64,22 @@ def translate(store: str, place: str, error: BaseException) -> Exception | None:
 _KINDS: tuple[tuple[type[BaseException] | tuple[type[BaseException], ...], type[Exception], str], ...] = (
     (pg.InvalidAuthorizationSpecificationError, ConfigError, "{place} refuses the user or the password"),  # a wrong password is a kind of it
     (pg.InvalidCatalogNameError, ConfigError, "there is no such database at {place}; create it, or name another"),
-    (pg.InsufficientPrivilegeError, ConfigError, "the user may not do this at {place}; grant it usage and creation in the schema"),
+    (
+        pg.InsufficientPrivilegeError,
+        ConfigError,
+        "the role may not do this at {place}{denied}; docs/backends.md lists the grants it needs",
+    ),
+    (
+        (pg.InvalidSQLStatementNameError, pg.DuplicatePreparedStatementError),
+        ConfigError,
+        "a pooler gives statements of one session to several connections of {place} (PgBouncer in transaction mode): set statement_cache_size=0",
+    ),
+    (pg.ReadOnlySQLTransactionError, StoreUnavailable, "{place} takes no writes: it is a standby, or a failover is under way; try again"),
+    (
+        pg.TooManyConnectionsError,
+        StoreUnavailable,
+        "{place} takes no more connections (max_connections, or the role's limit); lower pool_size or raise it there",
+    ),
     ((pg.DiskFullError, pg.OutOfMemoryError), StoreFull, "the server has no room left; nothing of the call was kept"),
     (pg.QueryCanceledError, StoreTimeout, "the server ended the call: its statement_timeout or lock_timeout passed, or someone cancelled it"),
     (pg.LockNotAvailableError, StoreTimeout, "another session kept a lock for too long; try again"),
@@ -66,14 +96,35 @@ _KINDS: tuple[tuple[type[BaseException] | tuple[type[BaseException], ...], type[
 
 
 def _of_server(store: str, place: str, cause: asyncpg.PostgresError) -> Exception:
+    if isinstance(cause, pg.ProtocolViolationError) and "statement pooling mode" in str(cause):
+        return ConfigError(f"store '{store}': {place} is PgBouncer in statement mode, which has no transactions: use pool_mode = transaction")
     for kinds, ours, problem in _KINDS:
         if isinstance(cause, kinds):
-            told = problem.format(place=place)
+            told = problem.format(place=place, denied=_denied(cause))
             return ConfigError(f"store '{store}': {told}") if ours is ConfigError else ours(store, told)
     return StoreError(store, f"PostgreSQL refused ({type(cause).__name__}, SQLSTATE {cause.sqlstate})")
 
 
+_DENIED = re.compile(r"^(permission denied for \w[\w ]{0,40} \"?[\w$.-]{1,128}\"?|must be owner of \w[\w ]{0,40} \"?[\w$.-]{1,128}\"?)$")
+"""What the server says of a missing permission: it names an object of ours, and no value."""
+
+
+def _denied(cause: BaseException) -> str:
+    """The missing permission, in the server's words."""
+    said = _DENIED.match(str(cause))
+    return f" ({said[1]})" if said else ""
+
+
+def _short(cause: BaseException) -> str:
+    """The reason that OpenSSL gives, without its numbers."""
+    return str(getattr(cause, "verify_message", "") or getattr(cause, "reason", "") or type(cause).__name__)
+
+
 def _of_driver(store: str, place: str, cause: BaseException) -> Exception:
+    if isinstance(cause, pg.ClientConfigurationError) and "root certificate" in str(cause):
+        return ConfigError(f"store '{store}': ssl asks for a check of the server's certificate, and no authority is named: set sslrootcert=FILE")
+    if isinstance(cause, pg.TargetServerAttributeNotMatched):
+        return StoreUnavailable(store, f"none of {place} is what target_session_attrs asks for: no server that takes writes, perhaps; try again")
     if isinstance(cause, pg.ClientConfigurationError):
         return ConfigError(f"store '{store}': the connection's settings contradict each other; check the URL and ssl")
     if isinstance(cause, pg.DataError | ValueError):  # its message shows the value

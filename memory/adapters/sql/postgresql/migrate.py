@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from hashlib import blake2b
 
 import sqlalchemy as sa
-from sqlalchemy.exc import SQLAlchemyError
+from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 from sqlalchemy.ext.asyncio import create_async_engine
 from sqlalchemy.pool import NullPool
 
@@ -19,6 +19,7 @@ from memory.adapters.sql.declared import Comparison
 from memory.adapters.sql.migrate import REGISTRY, VERSION_TABLE, Schema
 from memory.adapters.sql.postgresql.config import PostgresConfig
 from memory.adapters.sql.postgresql.connection import Connection, connect
+from memory.adapters.sql.postgresql.errors import MAY_NOT_WRITE, original
 from memory.adapters.sql.postgresql.extension import AVAILABLE, CREATE, INSTALLED, add_column
 from memory.adapters.sql.postgresql.schema import TYPES, table_of
 from memory.adapters.sql.schema import system_tables
@@ -61,7 +62,12 @@ async def make_ready(connection: Connection, config: PostgresConfig, store: str,
     found = await look(connection, config.schema, store, collections)
     if _is_ready(found, collections):
         return found
-    problem = await _change(config, store, collections)
+    try:
+        problem = await _change(config, store, collections)
+    except DBAPIError as error:
+        if found.form is None or not found.comparison.is_ready or not isinstance(original(error), MAY_NOT_WRITE):
+            raise
+        return found  # its tables are as they are to be, and nothing more is needed to read them
     found = await look(connection, config.schema, store, collections)
     return replace(found, extension=problem) if problem and not found.namespace else found
 

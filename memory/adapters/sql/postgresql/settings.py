@@ -13,7 +13,7 @@ from memory.ports.record import JsonValue
 
 _READ = """SELECT current_setting('server_version_num')::int, current_setting('server_version'), current_setting('server_encoding'),
 current_setting('fsync'), current_setting('synchronous_commit'), (SELECT setting::int FROM pg_settings WHERE name = 'wal_writer_delay'),
-pg_postmaster_start_time()"""
+pg_postmaster_start_time(), pg_is_in_recovery() OR current_setting('transaction_read_only')::bool"""
 OLDEST = 130_000
 
 
@@ -26,16 +26,18 @@ class Settings:
     synchronous_commit: str
     wal_writer_delay: timedelta
     started: str
+    read_only: bool
+    """Whether the server takes no writes: a standby, or one that is set to be read only."""
 
     @staticmethod
     async def read(connection: Connection, store: str) -> Settings:
         """Read them; a server that cannot be used is refused by name."""
-        number, version, encoding, fsync, synchronous, delay, started = await connection.fetchrow(_READ)
+        number, version, encoding, fsync, synchronous, delay, started, read_only = await connection.fetchrow(_READ)
         if number < OLDEST:
             raise ConfigError(f"store '{store}': the server is PostgreSQL {version}; version 13 or later is needed")
         if encoding != "UTF8":
             raise ConfigError(f"store '{store}': the database's encoding is {encoding}; create it with ENCODING 'UTF8'")
-        return Settings(version.split()[0], fsync, synchronous, timedelta(milliseconds=delay), started.isoformat())
+        return Settings(version.split()[0], fsync, synchronous, timedelta(milliseconds=delay), started.isoformat(), bool(read_only))
 
     @property
     def facts(self) -> Mapping[str, JsonValue]:

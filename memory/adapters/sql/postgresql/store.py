@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, ClassVar
@@ -13,8 +14,8 @@ from memory.adapters.sql.postgresql.audit import audit_registries, audit_rows
 from memory.adapters.sql.postgresql.batch import PgBatch, write_one
 from memory.adapters.sql.postgresql.candidates import candidates
 from memory.adapters.sql.postgresql.config import CLAIMS, parse
-from memory.adapters.sql.postgresql.connection import Connection, connect, goodbye, still_good
-from memory.adapters.sql.postgresql.errors import is_collision, translate
+from memory.adapters.sql.postgresql.connection import Connection, connect, goodbye, moved, no_room, still_good
+from memory.adapters.sql.postgresql.errors import MAY_NOT_WRITE, is_collision, translate
 from memory.adapters.sql.postgresql.extension import embed_the_rest, speak
 from memory.adapters.sql.postgresql.migrate import Found, look, make_ready
 from memory.adapters.sql.postgresql.partitions import PgDirectory
@@ -62,23 +63,24 @@ class PostgresStore(ServerStore[Connection, PgTable]):
     # -- life ---------------------------------------------------------------------------------------------------------
 
     async def _open(self, collections: Sequence[Collection]) -> None:
-        place, schema = (self._config.host, self._config.port), self._config.schema
+        place, schema = self._config.addresses[0], self._config.schema
         connection = await expecting("PostgreSQL", self.name, *place, connect(self._config), self._server_said, lambda made: made.terminate())
         try:
             self._settings = await Settings.read(connection, self.name)
             self._found = await make_ready(connection, self._config, self.name, collections)
             if self._found.namespace:
                 await speak(connection, self._found.namespace)
-                for collection in collections:
-                    if collection.vector:
-                        await embed_the_rest(connection, schema, collection.name, self._found.namespace, self._thresholds.embedded_at_once)
+                with contextlib.suppress(*MAY_NOT_WRITE):  # by words it can be searched all the same
+                    for collection in collections:
+                        if collection.vector:
+                            await embed_the_rest(connection, schema, collection.name, self._found.namespace, self._thresholds.embedded_at_once)
         finally:
             await goodbye(connection)
         self._tables = self._made(self._found.comparison.tables)
         self._capabilities = self._settings.limit(self.claims)
         if not self._found.namespace:
             self._capabilities = replace(self._capabilities, semantic=False, max_vector_dims=None)
-        self._lend(self._config, lambda: connect(self._config), self._greet, goodbye, still_good)
+        self._lend(self._config, lambda: connect(self._config), self._greet, goodbye, still_good, moved, no_room)
         self._epoch = "" if self._capabilities.durable else self._settings.started
 
     def _made(self, collections: Mapping[str, Collection]) -> dict[str, PgTable]:
@@ -108,7 +110,10 @@ class PostgresStore(ServerStore[Connection, PgTable]):
         facts: dict[str, JsonValue] = {"schema": form, "bytes": int(size), "pool": self._config.pool_size, **settings.facts}
         facts["pgvector"] = self._found.extension if self._found.namespace else f"off: {self._found.extension}"
         in_quarantine = await connection.fetchval(f'SELECT count(*) FROM "{schema}".memory_quarantine')  # noqa: S608
-        return Health(form == str(FORM), self._config.place, f"PostgreSQL {settings.version}", self._epoch, facts, int(in_quarantine))
+        where = [self._config.place, *(["it takes no writes: a standby, or a server that is read only"] if settings.read_only else [])]
+        return Health(
+            form == str(FORM) and not settings.read_only, "; ".join(where), f"PostgreSQL {settings.version}", self._epoch, facts, int(in_quarantine)
+        )
 
     # -- work ---------------------------------------------------------------------------------------------------------
 

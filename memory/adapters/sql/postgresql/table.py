@@ -126,10 +126,12 @@ class PgTable(Table[Connection]):
         return found
 
     async def matching(self, connection: Connection, sql: str, values: Values) -> AsyncIterator[Sequence[tuple[Columns, bool]]]:
-        cursor = await connection.cursor(sql, *values)
+        # The server's own cursor, which ends with the transaction: the driver's would leave a prepared statement on a connection of a pooler's.
+        await connection.execute(f"DECLARE memory_matching NO SCROLL CURSOR FOR {sql}", *values)
         most = self.collection.at_once(self.thresholds.deleted_at_once)
-        while rows := await cursor.fetch(most):
+        while rows := await connection.fetch(f"FETCH {most} FROM memory_matching"):
             yield [(row[:-1], row[-1]) for row in rows]
+        await connection.execute("CLOSE memory_matching")
 
     # -- storing ------------------------------------------------------------------------------------------------------
 

@@ -64,7 +64,8 @@ def _let_go(made: asyncio.Future[Any]) -> None:
 class Lending(Generic[C]):
     """How many connections there are, how they are made and let go, and how long each may take, in seconds.
 
-    `greet` is run on each new one; `still_good` says whether an error leaves the connection as good as before.
+    `greet` is run on each new one; `still_good` says whether an error leaves the connection as good as before, `moved` whether it says that all
+    connections lead to the wrong server, `no_room` whether the server refused a new one because it has too many.
     """
 
     size: int
@@ -75,6 +76,8 @@ class Lending(Generic[C]):
     greet: Callable[[C], Awaitable[None]]
     goodbye: Callable[[C], Awaitable[None]]
     still_good: Callable[[BaseException], bool]
+    moved: Callable[[BaseException], bool] = lambda _: False
+    no_room: Callable[[BaseException], bool] = lambda _: False
 
 
 class Pool(Generic[C]):
@@ -86,8 +89,14 @@ class Pool(Generic[C]):
         self._made = 0
         self._waiting: deque[asyncio.Future[None]] = deque()
         self._closing = False
+        self._generation = 0
+        """Raised if the idle connections were dropped: those that are lent then are not taken back either."""
         self._empty = asyncio.Event()
         self._empty.set()
+
+    def is_moved(self, error: BaseException) -> bool:
+        """Whether it says that the connections lead to the wrong server; new ones may lead to the right one."""
+        return self._lending.moved(error)
 
     @property
     def lent(self) -> int:
@@ -96,14 +105,17 @@ class Pool(Generic[C]):
     @asynccontextmanager
     async def connection(self) -> AsyncIterator[C]:
         """One connection for one call."""
-        connection = await self._take()
+        connection, generation = await self._take(), self._generation
         try:
             yield connection
         except BaseException as error:
-            self._give_back(connection, sound=self._lending.still_good(error) and not connection.is_in_transaction())
+            if self._lending.moved(error):
+                self._drop_idle()
+            sound = self._lending.still_good(error) and not connection.is_in_transaction()
+            self._give_back(connection, sound=sound and generation == self._generation)
             raise
         else:
-            self._give_back(connection, sound=True)
+            self._give_back(connection, sound=generation == self._generation)
 
     async def close(self) -> None:
         """Wait for the calls under way, then let go of every connection. Those that still wait for one get `PoolClosed`."""
@@ -121,33 +133,51 @@ class Pool(Generic[C]):
     # -- lending ------------------------------------------------------------------------------------------------------
 
     async def _take(self) -> C:
-        """An idle connection, the one used last first, or a new one; waits for one where there may be no more."""
-        if not self._idle and self._made >= self._lending.size:
-            await self._wait()
-        if self._closing:
-            raise PoolClosed
-        while self._idle:
-            connection = self._idle.pop()
-            if not connection.is_closed():  # the server went away since
-                self._empty.clear()
-                return connection
-            self._made -= 1
-        self._made += 1
-        self._empty.clear()
-        try:
-            return await self._new()
-        except BaseException:
-            self._gone()
-            raise
+        """An idle connection, the one used last first, or a new one; waits for one where there may be no more.
 
-    async def _wait(self) -> None:
-        """Until there is an idle connection, or room for a new one."""
+        Where the server takes no more connections, it waits for one that this pool has lent.
+        """
+        until = asyncio.get_running_loop().time() + self._lending.patience
+        most = self._lending.size
+        while True:
+            if not self._idle and self._made >= most:
+                await self._wait(most, until)
+            if self._closing:
+                raise PoolClosed
+            while self._idle:
+                connection = self._idle.pop()
+                if not connection.is_closed():  # the server went away since
+                    self._empty.clear()
+                    return connection
+                self._made -= 1
+            self._made += 1
+            self._empty.clear()
+            try:
+                return await self._new()
+            except BaseException as error:
+                self._gone()
+                if not self._lending.no_room(error) or not self._made:
+                    raise
+                most = self._made
+
+    async def _wait(self, most: int, until: float) -> None:
+        """Until there is an idle connection, or room for a new one below `most`."""
         try:
-            async with asyncio.timeout(self._lending.patience):
-                while not self._closing and not self._idle and self._made >= self._lending.size:
+            async with asyncio.timeout_at(until):
+                while not self._closing and not self._idle and self._made >= most:
                     await self._turn()
         except TimeoutError:
             raise PoolTimeout from None
+
+    def _drop_idle(self) -> None:
+        """Let go of every connection that is not lent, and of those that are once they are given back."""
+        self._generation += 1
+        idle, self._idle = self._idle, []
+        self._made -= len(idle)
+        for connection in idle:
+            connection.terminate()
+        for _ in idle:
+            self._wake()
 
     async def _new(self) -> C:
         connection = await self._lending.connect()

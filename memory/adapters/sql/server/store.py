@@ -92,11 +92,13 @@ class ServerStore(SqlStore[C, R], Generic[C, R]):
         greet: Callable[[C], Awaitable[None]],
         goodbye: Callable[[C], Awaitable[None]],
         still_good: Callable[[BaseException], bool],
+        moved: Callable[[BaseException], bool],
+        no_room: Callable[[BaseException], bool],
     ) -> None:
         """Begin to lend connections, see `Lending`. What an event loop that has ended left waiting is nobody's any more."""
         self._patience = config.command_timeout
         patience, connect_patience, call_patience = config.pool_timeout, config.connect_timeout, config.command_timeout
-        self._pool = Pool(Lending(config.pool_size, patience, connect_patience, call_patience, connect, greet, goodbye, still_good))
+        self._pool = Pool(Lending(config.pool_size, patience, connect_patience, call_patience, connect, greet, goodbye, still_good, moved, no_room))
         self._sharing = Sharing(lambda puts: self._put_shared(puts), self._is_undone, self._thresholds.writes_shared)
 
     async def _close(self) -> None:
@@ -223,6 +225,8 @@ class ServerStore(SqlStore[C, R], Generic[C, R]):
                 again = attempt < ATTEMPTS - 1 and time.monotonic() - begun < self._patience
                 if again and self._is_outgrown(exc) and await self._have_grown(seen):
                     continue
+                if attempt == 0 and self._pool is not None and self._pool.is_moved(exc):
+                    continue  # nothing of it was kept, and a new connection may lead to the server that took over
                 if not again or not (isinstance(exc, Collided) or self._is_collision(exc)):
                     raise
                 self._collided()

@@ -7,4 +7,9 @@ from memory.ports.adapter import Adapter, built_by
 
 __all__ = ["adapter"]
 
-adapter = Adapter(schemes=("sqlite",), claims=CLAIMS, build=built_by("memory.adapters.sql.sqlite.store", "SqliteStore", for_code=("thresholds",)))
+adapter = Adapter(
+    schemes=("sqlite",),
+    claims=CLAIMS,
+    build=built_by("memory.adapters.sql.sqlite.store", "SqliteStore", for_code=("thresholds",)),
+    backup="memory.adapters.sql.sqlite.backup",
+)

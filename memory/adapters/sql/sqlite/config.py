@@ -30,6 +30,7 @@ CLAIMS = Capabilities(
     fenced=True,
 )
 
+Mode = Annotated[Literal["rw", "ro"], Field(description="one of rw, ro")]
 Synchronous = Annotated[Literal["NORMAL", "FULL", "EXTRA"], Shouted, Field(description="one of NORMAL, FULL, EXTRA")]
 
 
@@ -61,13 +62,15 @@ class SqliteConfig(StoreOptions):
     `path` of None keeps everything in memory until the store is closed. `synchronous` is SQLite's: FULL waits for the disk at every commit;
     under NORMAL the death of a process loses nothing, and the death of the machine may cost the commits of the last half minute: such a
     store does not claim to be durable. `busy_timeout` is how many seconds a call waits for other processes' writes before it fails as
-    `StoreUnavailable`. `cache_bytes` bounds what searches keep in memory.
+    `StoreUnavailable`. `cache_bytes` bounds what searches keep in memory. `mode=ro` opens an existing file
+    to read and search only; a file that may not be written is opened so without being asked.
     """
 
     where: ClassVar[frozenset[str]] = frozenset({"path", "thresholds"})
     product: ClassVar[str] = "a SQLite store"
     path: Path | None
     synchronous: Synchronous = "FULL"
+    mode: Mode = "rw"
     busy_timeout: SecondsOrZero = 10.0
     cache_bytes: Whole = 256 * 2**20
     thresholds: Thresholds = THRESHOLDS

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import logging
 import os
 import sqlite3
 import tempfile
@@ -11,16 +12,21 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any, TypeAlias, TypeVar
+from urllib.parse import quote
 
 import sqlalchemy as sa
 from sqlalchemy.pool import NullPool
 
 from memory.adapters.sql.sqlite.config import SqliteConfig
 from memory.adapters.sql.sqlite.errors import code_of, is_busy, is_full, is_outgrown, is_undecodable
+from memory.adapters.sql.sqlite.log import check_log, mark_commit
 from memory.adapters.sql.sqlite.session import Declared, Session
 from memory.adapters.sql.sqlite.worker import Worker, attempt
-from memory.domain.errors import ConfigError, NotOpen
+from memory.domain.errors import ConfigError, NotOpen, StoreError, StoreUnavailable
 from memory.ports.collections import Collection
+from memory.ports.forks import keep_alive
+
+log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 Look: TypeAlias = Callable[[Session], Mapping[str, Collection]]
@@ -44,18 +50,27 @@ class SqliteDriver:
         self._writer: ConnectionThread | None = None
         self._reader: ConnectionThread | None = None
 
+    @property
+    def is_read_only(self) -> bool:
+        """Whether it was opened to read only."""
+        return self._reader is not None and self._writer is None
+
     async def open(self, prepare: Look, look: Look) -> None:
         """Connect, and make the schema ready with `prepare`; `look` is how to see what tables have become. Both tell the collections as these are."""
         self._check_path()
         self._tables = Tables(look)
-        writer = ConnectionThread(f"{self._name}-writer", self._config, self._tables)
+        if self._config.path is not None and opens_read_only(self._config.path, self._config.mode):
+            await self._open_read_only(look)
+            return
+        writer = ConnectionThread(f"{self._name}-writer", self._config, self._tables, store=self._name)
         try:
             await writer.worker.run(writer.connect)
             self._tables.declared.tables = await writer.worker.run(partial(writer.plainly, prepare))
+            await writer.worker.run(writer.note_files)
             if self._config.path is None:
                 reader = writer
             else:
-                reader = ConnectionThread(f"{self._name}-reader", self._config, self._tables)
+                reader = ConnectionThread(f"{self._name}-reader", self._config, self._tables, store=self._name)
                 try:
                     await reader.worker.run(partial(reader.connect, read_only=True))
                 except BaseException:
@@ -65,6 +80,25 @@ class SqliteDriver:
             await writer.stop()
             raise
         self._writer, self._reader = writer, reader
+
+    async def _open_read_only(self, look: Look) -> None:
+        reader = ConnectionThread(f"{self._name}-reader", self._config, self._tables, store=self._name)
+        try:
+            await reader.worker.run(reader.connect_read_only)
+            tables = await reader.worker.run(partial(reader.reading, look))
+            if not tables:
+                raise ConfigError(f"store '{self._name}': {self._config.path} is opened to read only, and holds no memory; open it to write first")
+            self._tables.declared.tables = tables
+        except BaseException:
+            await reader.stop()
+            raise
+        log.info("store '%s': %s is opened to read only", self._name, self._config.path)
+        self._reader = reader
+
+    async def check_files(self) -> None:
+        """Raise `StoreError` if the open file, or its log, was deleted or replaced."""
+        if self._writer is not None:
+            await self._writer.worker.run(self._writer.check_files)
 
     async def close(self) -> None:
         """Finish what was asked, then let go. The last connection to close folds the log into the file."""
@@ -85,25 +119,32 @@ class SqliteDriver:
         """Read on a connection of its own: what takes long keeps no other call waiting."""
         if self._reader is None or self._config.path is None:
             return await self.read(work)
-        thread = ConnectionThread(f"{self._name}-aside", self._config, self._tables)
+        thread = ConnectionThread(f"{self._name}-aside", self._config, self._tables, store=self._name)
         try:
-            await thread.worker.run(partial(thread.connect, read_only=True))
+            await thread.worker.run(thread.connect_read_only if self.is_read_only else partial(thread.connect, read_only=True))
             return await thread.worker.run(partial(thread.reading, work))
         finally:
             await thread.stop()
 
     async def shrink(self) -> int:
         """Write the file anew without what was deleted, and empty the log. Returns by how many bytes both are smaller."""
-        thread = self._writer
-        if thread is None:
-            raise NotOpen(f"store '{self._name}'")
+        thread = self._writing_thread()
         return await thread.worker.run(thread.shrink)
 
     async def write(self, work: Callable[[Session], T]) -> T:
-        thread = self._writer
-        if thread is None:
-            raise NotOpen(f"store '{self._name}'")
+        thread = self._writing_thread()
         return await thread.worker.run(partial(thread.writing, work), sharing=True)
+
+    def _writing_thread(self) -> ConnectionThread:
+        if self._writer is not None:
+            return self._writer
+        if self._reader is None:
+            raise NotOpen(f"store '{self._name}'")
+        raise StoreError(
+            self._name,
+            f"{self._config.path} is opened to read only: nothing can be written, deleted or erased. "
+            "Open it without mode=ro, by a user who may write the file and its folder",
+        )
 
     def _check_path(self) -> None:
         path = self._config.path
@@ -132,8 +173,11 @@ class Tables:
 class ConnectionThread:
     """A worker and the connection it owns."""
 
-    def __init__(self, name: str, config: SqliteConfig, tables: Tables) -> None:
+    def __init__(self, name: str, config: SqliteConfig, tables: Tables, *, store: str) -> None:
         self._tables = tables
+        self._store = store
+        self._files: dict[Path, tuple[int, int]] = {}
+        self._frozen: tuple[int, ...] | None = None
         self.worker = Worker(name, self._write_together, config.thresholds.writes_together)
         self._name = name
         self._config = config
@@ -148,15 +192,89 @@ class ConnectionThread:
             connection = self._engine.connect()
         except (sqlite3.DatabaseError, sa.exc.DBAPIError) as exc:
             if (problem := _UNUSABLE.get(code_of(exc))) is not None:
-                raise ConfigError(f"store '{self._name}': {self._config.path} {problem}") from exc
+                raise ConfigError(f"store '{self._store}': {self._config.path} {problem}") from exc
             raise
         self._session = Session(connection, self._config.thresholds, self._tables.declared)
         if read_only:
             self._session.run("PRAGMA query_only = ON")
 
+    def connect_read_only(self) -> None:
+        """Connect to a file that is only read, which may lie where nothing can be written."""
+        self._engine = sa.create_engine("sqlite://", creator=self._connect_read_only, poolclass=NullPool, isolation_level="AUTOCOMMIT")
+        self._session = Session(self._engine.connect(), self._config.thresholds, self._tables.declared)
+
+    def _connect_read_only(self) -> sqlite3.Connection:
+        """A connection that writes nothing.
+
+        SQLite needs a shared index beside a file with a log. If it cannot make one, and the log is
+        empty, the file is read as one that does not change; `reading` notices if it does.
+        """
+        path = self._config.path
+        assert path is not None  # noqa: S101 - nothing in memory is opened to read only
+        check_log(self._store, path)
+        try:
+            return self._read_only(path, "mode=ro")
+        except sqlite3.DatabaseError as exc:
+            if code_of(exc) not in (sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY, sqlite3.SQLITE_PERM) or not path.exists():
+                raise self._unusable(exc) from exc
+            if _size(_beside(path, "-wal")):
+                raise ConfigError(
+                    f"store '{self._store}': the log {path}-wal holds commits that are not in {path} yet, and cannot be read without write access to "
+                    "the folder. Open and close the memory once with write access, or read a backup (`memory backup`)"
+                ) from exc
+        try:
+            raw = self._read_only(path, "mode=ro&immutable=1")
+        except sqlite3.DatabaseError as exc:
+            raise self._unusable(exc) from exc
+        self._frozen = _state(path)
+        return raw
+
+    def _read_only(self, path: Path, how: str) -> sqlite3.Connection:
+        place, patience = f"file:{quote(str(path.absolute()))}?{how}", self._config.busy_timeout
+        raw = sqlite3.connect(place, uri=True, timeout=patience, isolation_level=None, check_same_thread=False, cached_statements=512)
+        try:
+            raw.execute("PRAGMA query_only = ON")
+            raw.execute("PRAGMA cache_size = -16384")
+            raw.execute("PRAGMA temp_store = MEMORY")
+            raw.execute("SELECT count(*) FROM sqlite_master").fetchone()
+        except BaseException:
+            raw.close()
+            raise
+        self._raw = raw
+        return raw
+
+    def _unusable(self, exc: sqlite3.DatabaseError) -> Exception:
+        problem = _UNUSABLE.get(code_of(exc))
+        return exc if problem is None else ConfigError(f"store '{self._store}': {self._config.path} {problem}")
+
+    def note_files(self) -> None:
+        """Remember which files are open: the database, its log and the index of that."""
+        path = self._config.path
+        for file in () if path is None else (path, _beside(path, "-wal"), _beside(path, "-shm")):
+            with contextlib.suppress(FileNotFoundError):
+                self._files[file] = _identity(file)
+
+    def check_files(self) -> None:
+        """Raise `StoreError` if one of the open files is not the one under its name any more: what is written to it would be lost."""
+        for file, opened in self._files.items():
+            try:
+                found = _identity(file)
+            except FileNotFoundError:
+                happened = "was deleted"
+            else:
+                if found == opened:
+                    continue
+                happened = "was replaced by another file"
+            raise StoreError(
+                self._store,
+                f"{file} {happened} while it was open. Nothing of this call was kept. Close the memory, put the right file in place, "
+                "and open it again; stop every process that uses a file before you delete, restore or replace it",
+            )
+
     def _connect(self) -> sqlite3.Connection:
         target = ":memory:" if self._config.path is None else str(self._config.path)
         if self._config.path is not None:
+            check_log(self._store, self._config.path)
             _make_own(self._config.path)
         raw = sqlite3.connect(target, timeout=self._config.busy_timeout, isolation_level=None, check_same_thread=False, cached_statements=512)
         try:
@@ -192,6 +310,7 @@ class ConnectionThread:
 
     def shrink(self) -> int:
         session = self._open_session()
+        self.check_files()
         before = self._bytes(session)
         session.run("PRAGMA temp_store = FILE")  # the copy is as large as the file
         try:
@@ -208,6 +327,9 @@ class ConnectionThread:
         return sum(f.stat().st_size for f in (path, path.with_name(f"{path.name}-wal")) if f.exists())
 
     def reading(self, work: Callable[[Session], T]) -> T:
+        path = self._config.path
+        if self._frozen is not None and path is not None and _state(path) != self._frozen:
+            raise StoreUnavailable(self._store, f"{path} changed while it was read without locks; close the memory and open it again")
         return self._again(self._read_once, work)
 
     def _again(self, once: Callable[[Session, Callable[[Session], T]], T], work: Callable[[Session], T]) -> T:
@@ -285,12 +407,19 @@ class ConnectionThread:
     def _transaction(self, session: Session, work: Callable[[Session], T]) -> T:
         self._persistently(lambda: session.run("BEGIN IMMEDIATE"))
         try:
+            changes = self._changes()
             result = work(session)
+            if self._config.path is not None and self._changes() != changes:
+                mark_commit(session)
+            self.check_files()
             session.run("COMMIT")
         except BaseException:
             self._end(session, "ROLLBACK")
             raise
         return result
+
+    def _changes(self) -> int:
+        return 0 if self._raw is None else self._raw.total_changes
 
     def _end(self, session: Session, how: str) -> None:
         if self._raw is not None and self._raw.in_transaction:  # SQLite ends it by itself when the disk is full
@@ -303,16 +432,51 @@ class ConnectionThread:
 
     # -- the end ------------------------------------------------------------------------------------------------------
 
+    def _log_is_anothers(self) -> bool:
+        """Whether the log under the file's name is another one than the open one."""
+        for file, opened in self._files.items():
+            if file.name.endswith("-wal"):
+                with contextlib.suppress(FileNotFoundError):
+                    return _identity(file) != opened
+        return False
+
     async def stop(self) -> None:
         await self.worker.stop(self._disconnect)
 
     def _disconnect(self) -> None:
         session, engine = self._session, self._engine
+        if self._log_is_anothers():  # closing would delete the log that has that name now
+            keep_alive(session)
+            session = engine = None
         self._session = self._engine = self._raw = None
         if session is not None:
             session.connection.close()
         if engine is not None:
             engine.dispose()
+
+
+def opens_read_only(path: Path, mode: str) -> bool:
+    """Whether a file is opened to read only: it was asked for, or the file may not be written."""
+    return mode == "ro" or (path.exists() and not os.access(path, os.W_OK))
+
+
+def _beside(path: Path, suffix: str) -> Path:
+    return path.with_name(f"{path.name}{suffix}")
+
+
+def _identity(file: Path) -> tuple[int, int]:
+    found = os.stat(file)
+    return found.st_dev, found.st_ino
+
+
+def _size(file: Path) -> int:
+    return file.stat().st_size if file.exists() else 0
+
+
+def _state(path: Path) -> tuple[int, ...]:
+    """What changes when anybody writes to the file or its log."""
+    found = path.stat()
+    return found.st_ino, found.st_mtime_ns, found.st_size, _size(_beside(path, "-wal"))
 
 
 def _make_own(path: Path) -> None:

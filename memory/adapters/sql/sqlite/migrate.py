@@ -11,6 +11,7 @@ from memory.adapters.sql.declared import Comparison
 from memory.adapters.sql.migrate import REGISTRY, VERSION_TABLE, Schema
 from memory.adapters.sql.sqlite.audit import reindex
 from memory.adapters.sql.sqlite.errors import is_of_a_table
+from memory.adapters.sql.sqlite.log import mark_commit
 from memory.adapters.sql.sqlite.schema import system_tables, tables_of, words_table
 from memory.adapters.sql.sqlite.session import Session
 from memory.adapters.sql.sqlite.table import table_of
@@ -47,6 +48,7 @@ def make_ready(session: Session, store: str, collections: Sequence[Collection]) 
             found = SqliteSchema(store).change(session.connection, collections)
             for collection in _doubted(session, collections):
                 _reindexed(session, found.tables[collection.name])
+            mark_commit(session)
             session.run("COMMIT")
         except BaseException:
             session.run("ROLLBACK")

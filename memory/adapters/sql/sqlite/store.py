@@ -89,6 +89,7 @@ class SqliteStore(SqlStore[Session, SqliteTable]):
         path = self._config.path
         facts: dict[str, JsonValue] = {} if path is None else {"path": str(path.resolve())}
         try:
+            await self._driver.check_files()
             version, form, pages, size, in_quarantine = await self._driver.read(_vital_signs)
         except Exception as exc:
             ours = exc if isinstance(exc, MemoryTiersError) else self._translate(exc)
@@ -96,6 +97,7 @@ class SqliteStore(SqlStore[Session, SqliteTable]):
                 raise
             return Health(ok=False, detail=str(ours), epoch=self.epoch, facts=facts)
         facts |= {"schema": form, "bytes": pages * size, "synchronous": self._config.synchronous}
+        facts |= {"read_only": True} if self._driver.is_read_only else {}
         return Health(form == str(FORM), str(path or "in memory"), f"SQLite {version}", self.epoch, facts, in_quarantine)
 
     # -- work ---------------------------------------------------------------------------------------------------------

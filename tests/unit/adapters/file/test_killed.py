@@ -71,7 +71,7 @@ def _written_until_killed(folder: Path, first: int) -> int:
     return last
 
 
-@pytest.mark.thorough
+@pytest.mark.nightly
 async def test_a_killed_writer_loses_nothing_it_was_told_is_kept_and_leaves_nothing_half(folder: Path) -> None:
     store = await opened(folder)
     for first in (0, 1000, 2000, 3000):
@@ -311,6 +311,7 @@ async def test_a_batch_cut_off_anywhere_is_whole_or_was_never(tmp_path: Path, mo
 
 @pytest.mark.parametrize("lasting", [False, True], ids=["one call", "every call from there"])
 @pytest.mark.parametrize("method", ["write_new", "rename", "remove", "sync_folder", "copy"])
+@pytest.mark.thorough
 async def test_an_error_of_a_full_disk_says_that_nothing_was_kept_only_where_nothing_was(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, method: str, lasting: bool
 ) -> None:

@@ -136,6 +136,7 @@ def _flip(page: Path, chance: random.Random) -> None:
 
 @pytest.mark.backend("qdrant_edge")
 @pytest.mark.parametrize("seed", range(drawn(6, 1)))
+@pytest.mark.thorough
 async def test_flipped_bits_make_corrupt_records_and_never_wrong_ones(folder: Path, seed: int) -> None:
     """Some of the payloads cannot even be unpacked any more: Edge then fails whole calls, and the adapter must not."""
     chance = random.Random(seed)  # noqa: S311

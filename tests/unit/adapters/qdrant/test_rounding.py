@@ -76,6 +76,7 @@ async def test_what_is_handed_back_is_what_was_written(astray: QdrantStore) -> N
     assert [repr((await live(astray, n, collection=MEASURED)).fields["share"]) for n in range(len(VALUES))] == [repr(v) for v in VALUES]
 
 
+@pytest.mark.thorough
 async def test_filters_decide_on_what_was_written(astray: QdrantStore) -> None:
     for value in VALUES[::3]:
         wanted: list[tuple[Filter, list[bool]]] = [

@@ -250,6 +250,7 @@ async def _half_deleted(store: QdrantStore, count: int = 400) -> None:
 
 
 @pytest.mark.backend("qdrant_edge")
+@pytest.mark.thorough
 async def test_vacuum_gives_room_back_and_leaves_no_deleted_text_in_any_file(on_disk: Path) -> None:
     """On the disk: a file system in memory may give out whole megabytes."""
     folder = on_disk / "data"

@@ -79,7 +79,7 @@ OPENAI_ANSWERS = some(
     refusal=MAYBE_WORDS,
     reasoning_content=WORDS,
     function_call=st.none(),
-)
+).filter(bool)
 OPENAI = merged(
     st.one_of(
         all_of(role=st.sampled_from(["user", "system", "developer"]), content=content(TEXTS | st.just(IMAGES["openai"]))),
@@ -107,10 +107,15 @@ ANTHROPIC = merged(
 )
 LANGCHAIN_CALLS = all_of(id=MAYBE_NAMES, name=NAMES, args=OBJECTS, type=st.just("tool_call"))
 LANGCHAIN = st.one_of(
-    st.tuples(st.just("human"), merged(some(content=content(TEXTS | WORDS), additional_kwargs=OBJECTS, id=MAYBE_NAMES, name=MAYBE_NAMES), OTHERS)),
+    st.tuples(
+        st.just("human"), merged(all_of(content=content(TEXTS | WORDS)), some(additional_kwargs=OBJECTS, id=MAYBE_NAMES, name=MAYBE_NAMES), OTHERS)
+    ),
     st.tuples(
         st.just("ai"),
-        some(content=WORDS, tool_calls=st.lists(LANGCHAIN_CALLS, max_size=3), response_metadata=OBJECTS, usage_metadata=st.none() | OBJECTS),
+        merged(
+            some(content=WORDS, tool_calls=st.lists(LANGCHAIN_CALLS, max_size=3)).filter(bool),
+            some(response_metadata=OBJECTS, usage_metadata=st.none() | OBJECTS),
+        ),
     ),
     st.tuples(st.just("tool"), merged(all_of(content=WORDS, tool_call_id=NAMES), some(status=st.sampled_from(["success", "error"]), artifact=JSON))),
 ).map(lambda found: {"type": found[0], "data": found[1]})

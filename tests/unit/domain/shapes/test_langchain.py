@@ -147,7 +147,7 @@ def test_messages_of_another_shape_have_all_that_langchain_expects() -> None:
         ("content", {"type": "human", "data": {"content": 7}}),
         ("tool_calls[0].args", dumped("ai", "", tool_calls=[{**CALL, "args": 7}])),
         ("tool_calls[0].name", dumped("ai", "", tool_calls=[{"args": {}, "id": "c1"}])),
-        ("data", SimpleNamespace(type="tool", content="blue", tool_call_id="c1", artifact=object())),
+        ("data.content", SimpleNamespace(type="tool", content=object(), tool_call_id="c1")),
     ],
 )
 def test_what_is_wrong_is_refused_by_the_name_of_its_field(field: str, given: Any) -> None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 import pytest
 
 from memory.orchestrator.conversations import log
+from tests.support import noticed
 from tests.support.depth import drawn
 from tests.support.slips import Slip
 from tests.unit.orchestrator.conversations.interleaved import Scene
@@ -27,11 +28,6 @@ async def test_what_was_acknowledged_is_seen_by_whoever_reads_after_that() -> No
         assert await Scene(str(seed)).played() == [], f"in order {seed}"
 
 
-@pytest.mark.turn
 @pytest.mark.parametrize("name", SLIPS)
-async def test_a_slip_shows(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(*SLIPS[name].patch())
-    for seed in range(ORDERS):
-        if await Scene(str(seed)).played():
-            return
-    pytest.fail(f"nobody missed anything in {ORDERS} orders")
+async def test_a_slip_shows(name: str) -> None:
+    assert await SLIPS[name].seen_in(lambda seed: Scene(str(seed)).played(), ORDERS, f"acknowledged/{name}"), noticed.RENEW

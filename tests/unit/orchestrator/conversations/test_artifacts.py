@@ -441,6 +441,7 @@ CALLS = (_appends, _changes, _shortens, _erases, _compacts, _deletes)
 
 
 @pytest.mark.parametrize("call", [pytest.param(call, marks=beyond(call, [_erases])) for call in CALLS])
+@pytest.mark.thorough
 async def test_whatever_fails_what_is_named_is_there_and_what_is_not_goes(world: World, call: Call) -> None:
     """Each step failing before and after it is carried out; then the caller tries again, or does not."""
     for failing in STEPS:
@@ -494,6 +495,7 @@ async def _said(world: World, call: Call, where: str) -> None:
 
 
 @pytest.mark.parametrize("seed", range(4))
+@pytest.mark.thorough
 async def test_drawn_histories_leave_what_the_messages_say(world: World, seed: int) -> None:
     drawn = random.Random(seed)  # noqa: S311 - the same histories in every run
     handles = [await begun(world.engine), await opened(await world.another_process())]

@@ -279,6 +279,7 @@ async def played(act: Callable[[Engine], Awaitable[None]], at: int, atomic: bool
 
 @pytest.mark.parametrize(("atomic", "slept"), [(True, timedelta(0)), (False, LAPSED)], ids=["atomic-awake", "not-atomic-asleep"])
 @pytest.mark.parametrize("act", ACTS)
+@pytest.mark.thorough
 async def test_nothing_is_missed_that_is_in_the_middle_of_anything(act: Callable[[Engine], Awaitable[None]], atomic: bool, slept: timedelta) -> None:
     assert await each(act, atomic, slept) > 1
 

@@ -13,7 +13,7 @@ from memory.domain.errors import CompactionError, Conflict, InvalidInput, Memory
 from memory.domain.message import Message, Role
 from memory.domain.session import Compaction
 from memory.orchestrator.collections import MESSAGES, SESSIONS
-from memory.orchestrator.conversations.conversation import INTERRUPTED, Conversation
+from memory.orchestrator.conversations.conversation import Conversation
 from memory.orchestrator.conversations.history import HistoryAsked
 from memory.orchestrator.conversations.seen import REMEMBERED_FOR
 from memory.orchestrator.conversations.sessions import SessionDraft
@@ -21,6 +21,7 @@ from memory.orchestrator.engine import Engine
 from memory.orchestrator.session_keys import session_key
 from memory.policies.compacting import summary_of
 from memory.policies.reading import ContextAsked
+from memory.policies.window import INTERRUPTED
 from memory.ports.query import Everywhere, Query
 from memory.ports.record import Key, Record
 from memory.ports.writes import Always, Put, RaiseGeneration

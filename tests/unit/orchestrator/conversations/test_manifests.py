@@ -102,6 +102,7 @@ async def swept(world: World) -> Engine:
 @pytest.mark.parametrize("fails", ["fails_before", "fails_after"])
 @pytest.mark.parametrize("step", STEPS)
 @pytest.mark.parametrize("known", [True, False])
+@pytest.mark.thorough
 async def test_an_upload_that_fails_leaves_the_old_or_the_new_and_no_room_is_lost(world: World, fails: str, step: str, known: bool) -> None:
     old, new = b"old" * 11, b"new" * 12
     await put(world.engine, old)
@@ -123,6 +124,7 @@ async def test_an_upload_that_fails_leaves_the_old_or_the_new_and_no_room_is_los
 
 @pytest.mark.parametrize("fails", ["fails_before", "fails_after"])
 @pytest.mark.parametrize("step", STEPS)
+@pytest.mark.thorough
 async def test_a_deletion_that_fails_leaves_all_of_it_or_nothing(world: World, fails: str, step: str) -> None:
     await put(world.engine, b"x" * 33)
     getattr(world.mid, fails).add(step)
@@ -179,6 +181,7 @@ async def dies() -> None:
 @pytest.mark.parametrize("over", ["nothing", "what stands", "what was deleted"])
 @pytest.mark.parametrize("step", ["artifacts.put", "artifacts.name"])
 @pytest.mark.parametrize("then", ["goes on", "dies"])
+@pytest.mark.thorough
 async def test_a_writer_that_slept_until_a_sweep_gave_its_upload_up_puts_nothing(world: World, over: str, step: str, then: str) -> None:
     """It is told, if it lives; there is never a manifest without bytes (decision 061)."""
     if over != "nothing":
@@ -599,11 +602,11 @@ def _ends_after_one(world: World, step: str, fails: str) -> None:
 
 
 @pytest.mark.parametrize("seed", range(12))
+@pytest.mark.thorough
 async def test_a_drawn_history_loses_nothing_and_counts_each_upload_once(seed: int) -> None:
     await history(seed)
 
 
-@pytest.mark.turn
 @pytest.mark.parametrize("name", SLIPS)
 async def test_a_slip_shows_in_a_drawn_history(name: str) -> None:
     async def played(seed: int) -> list[object]:

@@ -257,6 +257,7 @@ async def test_a_fork_counts_what_it_copies_and_is_refused_where_there_is_no_roo
     assert await reserved(world) == 800
     await conversations.sessions.delete(TENANT, "s1")
     assert await window(fork) == ["system", "u1"]
+    draft, messages = await fork.as_of(None)
     await conversations.fork(TENANT, replace(draft, id="s3"), messages)
     assert await reserved(world) == 800
 
@@ -482,6 +483,7 @@ ACTS = (_appends, _is_refused, _cuts, _grows, _erases, _compacts, _forks, _is_re
 
 @pytest.mark.parametrize("act", [pytest.param(act, marks=beyond(act, [_cuts])) for act in ACTS])
 @pytest.mark.parametrize("atomic", [True, False], ids=["atomic", "write-by-write"])
+@pytest.mark.thorough
 async def test_whoever_dies_at_whichever_call_no_byte_is_lost_or_counted_twice(atomic: bool, act: Act) -> None:
     """Its process dies before a call reaches the store, or when it has been carried out; sweeps of another do the rest."""
     at, ended = 0, False

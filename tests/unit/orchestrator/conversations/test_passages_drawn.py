@@ -18,7 +18,7 @@ from memory.orchestrator.conversations.sessions import SessionDraft
 from memory.orchestrator.conversations.streaming import Streamed
 from memory.orchestrator.engine import Engine
 from memory.policies.passages import PART
-from tests.support.depth import beyond, drawn
+from tests.support.depth import drawn
 from tests.support.slips import Slip
 from tests.unit.orchestrator.conversations.meant import FILLING, LONG, Embedder, embedder, settled
 from tests.unit.orchestrator.conversations.talking import answer, calling, user
@@ -111,7 +111,7 @@ SLIPS = {
 }
 
 
-@pytest.mark.turn
-@pytest.mark.parametrize("name", [pytest.param(name, marks=beyond(name, ["a message owes nothing"])) for name in SLIPS])
+@pytest.mark.thorough
+@pytest.mark.parametrize("name", SLIPS)
 async def test_a_slip_shows(name: str) -> None:
     assert await SLIPS[name].seen_in(lambda seed: Told(seed).played(), 200, f"passages/{name}")

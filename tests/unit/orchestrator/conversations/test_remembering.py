@@ -167,6 +167,7 @@ async def test_the_id_of_a_large_message_is_known_though_the_message_is_not_reme
 
 
 @pytest.mark.parametrize("seed", range(drawn(6, 2)))
+@pytest.mark.thorough
 async def test_what_is_remembered_is_what_stands_there_after_any_history(world: World, seed: int) -> None:
     """Two processes that stay, and after every few steps one that has just begun: all are shown the same, however much of it is asked for."""
     chance = random.Random(seed)  # noqa: S311 - the same histories in every run

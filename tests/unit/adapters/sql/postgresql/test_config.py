@@ -100,3 +100,40 @@ def test_claims_are_readable_without_the_driver_and_sqlalchemy() -> None:
     )
     answer = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert answer.stdout == "True []\n"
+
+
+@pytest.mark.parametrize(
+    ("url", "addresses", "session"),
+    [
+        ("postgresql://u:p@a,b:5433/db", [("a", 5432), ("b", 5433)], "read-write"),
+        ("postgresql://u@[::1]:5433,b/db?target_session_attrs=any", [("::1", 5433), ("b", 5432)], "any"),
+        ("postgresql://u:p%2C@%2Fvar%2Frun%2FPostgres/db", [("/var/run/Postgres", 5432)], "any"),
+        ("postgresql://u@/db?host=/var/run/postgresql", [("/var/run/postgresql", 5432)], "any"),
+        ("postgresql://u@/db?host=a:1,b:2", [("a", 1), ("b", 2)], "read-write"),
+        ("postgresql://a:5433/db", [("a", 5433)], "any"),
+    ],
+)
+def test_hosts_are_read_as_libpq_reads_them(url: str, addresses: list[tuple[str, int]], session: str) -> None:
+    config = parse("pg", url, {})
+    assert config.addresses == addresses
+    assert config.target_session_attrs == session
+    assert "p%2C" not in config.place
+
+
+def test_what_the_session_is_to_be_comes_with_the_url(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("PGSSLMODE", raising=False)
+    config = parse("pg", "postgresql://a/db?application_name=app&options=-c%20work_mem%3D8MB&sslrootcert=ca.pem", {})
+    assert (config.application_name, config.options, config.ssl) == ("app", "-c work_mem=8MB", "verify-full")
+    monkeypatch.setenv("PGSSLMODE", "require")
+    assert parse("pg", "postgresql://a/db", {}).ssl == "require"
+    assert parse("pg", "postgresql://a/db?sslmode=disable", {}).ssl == "disable"
+    assert parse("pg", "postgresql://a/db", {"ssl": "verify-ca"}).ssl == "verify-ca"
+    monkeypatch.setenv("PGSSLMODE", "often")
+    with pytest.raises(ConfigError, match="PGSSLMODE is one of disable"):
+        parse("pg", "postgresql://a/db", {})
+
+
+@pytest.mark.parametrize("url", ["postgresql://a,,b/db", "postgresql://a,b:x/db", "postgresql://a,b:99999/db"])
+def test_a_list_of_hosts_that_cannot_be_read_is_refused(url: str) -> None:
+    with pytest.raises(ConfigError, match="separated by commas"):
+        parse("pg", url, {})

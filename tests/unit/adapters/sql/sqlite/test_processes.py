@@ -45,7 +45,7 @@ async def test_eight_processes_write_one_file_and_nothing_acknowledged_is_missin
     await store.close()
 
 
-@pytest.mark.thorough
+@pytest.mark.nightly
 async def test_what_was_acknowledged_before_a_kill_is_there_and_batches_are_whole(file: Path) -> None:
     await (await opened(file)).close()
     for round_ in range(3):

@@ -1,0 +1,94 @@
+"""What an erasure would reach, and what it leaves: counted without erasing anything."""
+
+from __future__ import annotations
+
+import logging
+from collections import Counter
+
+from memory.domain.errors import StoreError
+from memory.domain.scope import Scope, ScopeKind
+from memory.domain.session import ErasedScope, ErasedTenant, ErasedUser
+from memory.orchestrator.collections import ENTRIES, MESSAGES
+from memory.orchestrator.engine import Engine
+from memory.ports.query import Eq, Query, Tenant, within
+from memory.ports.record import Partition, Record
+
+log = logging.getLogger(__name__)
+
+PAGE = 200
+
+
+async def sessions_left(engine: Engine, tenant: str, scope: Scope) -> list[str]:
+    """The sessions that an erasure of the scope does not reach.
+
+    Those are the sessions with the user of a `user:` scope, and the conversation of a `session:` scope.
+    """
+    try:
+        return await _left(engine, tenant, scope)
+    except StoreError as error:
+        log.warning("which sessions the erasure of %s left cannot be told: %s", scope.kind, error)
+        return []
+
+
+async def _left(engine: Engine, tenant: str, scope: Scope) -> list[str]:
+    if scope.kind is ScopeKind.USER:
+        return await _sessions_of(engine, tenant, scope.id)
+    if scope.kind is ScopeKind.SESSION and await engine.conversations.find(tenant, scope.id) is not None:
+        return [scope.id]
+    return []
+
+
+async def erase_scope(engine: Engine, tenant: str, scope: Scope, *, dry_run: bool) -> ErasedScope:
+    """Erase the entries of a scope, or count them; with the sessions that stay."""
+    if dry_run:
+        return await would_erase_scope(engine, tenant, scope)
+    entries = await engine.erasure.erase_scope(tenant, scope)
+    return ErasedScope(entries, await sessions_left(engine, tenant, scope))
+
+
+async def would_erase_scope(engine: Engine, tenant: str, scope: Scope) -> ErasedScope:
+    """How many entries `admin.erase` would erase. Raises `Held` where it would."""
+    partition = Partition(tenant, scope.text)
+    await engine.erasure.holds.refuse_partition(partition)
+    entries = 0
+    for store in engine.topology.homes:
+        entries += (await store.count(Query(ENTRIES, within(partition)))).records
+    return ErasedScope(entries, await sessions_left(engine, tenant, scope))
+
+
+async def would_erase_user(engine: Engine, tenant: str, user: str) -> ErasedUser:
+    """How much `admin.erase_user` would erase. Raises `Held` where it would."""
+    await engine.erasure.holds.refuse_user(tenant, user)
+    sessions = await _sessions_of(engine, tenant, user)
+    own, messages = set(sessions), 0
+    said = Query(MESSAGES, Tenant(tenant), Eq("speaker", user), limit=PAGE)
+    async for page in engine.placement.pages("forget.messages", engine.topology.archive, said):
+        messages += sum(isinstance(record, Record) and record.fields.get("conversation_id") not in own for record in page.records)
+    entries = 0
+    for store in engine.topology.homes:
+        entries += (await store.count(Query(ENTRIES, within(Partition(tenant, Scope.user(user).text))))).records
+    return ErasedUser(len(sessions), messages, entries)
+
+
+async def would_erase_tenant(engine: Engine, tenant: str) -> ErasedTenant:
+    """How much `admin.erase_tenant` would erase: scopes, and records by kind and store."""
+    scopes, records = set[str](), Counter[tuple[str, str]]()
+    for store in engine.topology.homes:
+        async for partition, _ in engine.placement.partitions("forget.scopes", store, Tenant(tenant)):
+            scopes.add(partition.scope)
+        for collection in engine.placement.kinds.collections:
+            records[collection.name, store.name] = (await store.count(Query(collection, Tenant(tenant)))).records
+    by_kind: dict[str, dict[str, int]] = {}
+    for (collection_name, store_name), count in sorted(records.items()):
+        if count:
+            by_kind.setdefault(collection_name, {})[store_name] = count
+    return ErasedTenant(len(scopes), by_kind)
+
+
+async def _sessions_of(engine: Engine, tenant: str, user: str) -> list[str]:
+    found, cursor = list[str](), None
+    while True:
+        page = await engine.conversations.sessions.list(tenant, asked={"subject": user}, limit=PAGE, cursor=cursor)
+        found += [session.id for session in page.sessions]
+        if (cursor := page.cursor) is None:
+            return found

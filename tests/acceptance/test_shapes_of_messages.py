@@ -1,0 +1,306 @@
+"""Messages in every shape: each is stored with what it says or refused by its path, and a context is one that providers accept."""
+
+from __future__ import annotations
+
+import io
+import json
+from dataclasses import dataclass
+from datetime import UTC, date, datetime
+from decimal import Decimal
+from enum import Enum, StrEnum
+from types import SimpleNamespace
+from typing import Any
+from uuid import UUID
+
+import pytest
+from pydantic import BaseModel, ConfigDict
+
+from memory import BufferProvider, InvalidInput, Memory, SlidingWindowProvider
+from memory.domain.door import MOMENT_FIELDS
+from memory.domain.shapes import SHAPES, given_as
+from memory.facade.said import carry_in, carry_out, read_messages
+
+
+class Kind(Enum):
+    DINNER = "dinner"
+
+
+class Place(StrEnum):
+    INSIDE = "inside"
+
+
+@dataclass(frozen=True)
+class Table:
+    seats: Decimal
+    place: Place
+
+
+class Booking(BaseModel):
+    model_config = ConfigDict(arbitrary_types_allowed=True)
+
+    on: date
+    kind: Kind
+    table: Any = None
+
+
+BOOKING = Booking(on=date(2026, 3, 1), kind=Kind.DINNER, table=Table(Decimal("4.50"), Place.INSIDE))
+VALUES: dict[str, Any] = {
+    "at": datetime(2026, 3, 1, 9, 30, tzinfo=UTC),
+    "on": date(2026, 3, 1),
+    "id": UUID(int=7),
+    "price": Decimal("9.90"),
+    "kind": Kind.DINNER,
+    "table": Table(Decimal(4), Place.INSIDE),
+    "parsed": [BOOKING],
+}
+STORED: dict[str, Any] = {
+    "at": "2026-03-01T09:30:00Z",
+    "on": "2026-03-01",
+    "id": "00000000-0000-0000-0000-000000000007",
+    "price": "9.90",
+    "kind": "dinner",
+    "table": {"seats": "4", "place": "inside"},
+    "parsed": [{"on": "2026-03-01", "kind": "dinner", "table": {"seats": "4.50", "place": "inside"}}],
+}
+
+USER = {"role": "user", "content": "Weather in Porto?"}
+WITHOUT_TEXT = [
+    ("content", {"role": "user"}),
+    ("content", {"role": "user", "parts": [{"type": "text", "text": "I am Ada"}]}),
+    ("content", {"role": "user", "content": "", "parts": [{"text": "I am Ada"}]}),
+    ("content", {"role": "user", "text": "I am Ada"}),
+    ("content", {"role": "assistant", "message": "I am Ada"}),
+    ("content", {"role": "user", "contents": "I am Ada"}),
+    ("content", {"role": "tool", "tool_call_id": "c1", "output": "22"}),
+    ("content[1].text", {"role": "user", "content": [{"type": "text", "text": "I am"}, {"type": "text", "content": "Ada"}]}),
+    ("content[0].text", {"role": "assistant", "content": [{"type": "output_text", "text": {"value": "Ada"}}]}),
+    ("data.content", {"type": "human", "data": {"id": "x"}}),
+]
+EMPTY = [
+    {"role": "tool", "tool_call_id": "c1", "content": ""},
+    {"role": "assistant", "content": None, "tool_calls": [{"id": "c1", "name": "look", "arguments": {}}]},
+    {"role": "assistant", "tool_calls": [{"id": "c1", "type": "function", "function": {"name": "look", "arguments": "{}"}}]},
+    {"role": "assistant", "content": "", "reasoning": "hm"},
+    {"role": "user", "content": [{"type": "image_url", "image_url": {"url": "https://a/b.png"}}]},
+    {"role": "user", "content": ""},
+    {"type": "ai", "data": {"additional_kwargs": {"tool_calls": [{"id": "c1", "type": "function", "function": {"name": "f", "arguments": "{}"}}]}}},
+]
+
+
+def asks(*names: str, ids: bool = True) -> dict[str, Any]:
+    calls = [{"function": {"name": name, "arguments": {"n": n}}} | ({"id": f"call{n}"} if ids else {}) for n, name in enumerate(names)]
+    return {"role": "assistant", "content": "", "tool_calls": calls}
+
+
+def refusals(messages: list[dict[str, Any]]) -> list[str]:
+    """What OpenAI and Anthropic refuse of a context in Anthropic's form: ids that come twice, calls and results that lack each other."""
+    problems, ids = [], list[str]()
+    for before, message in zip([{"content": ""}, *messages], [*messages, {"content": ""}], strict=True):
+        used = [part["id"] for part in before["content"] if isinstance(part, dict) and part["type"] == "tool_use"]
+        answered = [part["tool_use_id"] for part in message["content"] if isinstance(part, dict) and part["type"] == "tool_result"]
+        problems += [f"{used} answered by {answered}"] * (used != answered)
+        ids += used
+    return problems + [f"twice: {ids}"] * (len(ids) != len(set(ids)))
+
+
+@pytest.mark.parametrize(("path", "message"), WITHOUT_TEXT)
+async def test_a_message_without_its_text_is_refused_by_its_path_and_none_is_stored(memory: Memory, path: str, message: dict[str, Any]) -> None:
+    session = memory.session("s1")
+    for given, field in ((message, path), ([USER, message], f"message[1].{path}")):
+        with pytest.raises(InvalidInput) as refused:
+            await session.append(given)
+        assert refused.value.field == field
+    assert (await session.context()).messages == []
+
+
+async def test_a_known_field_may_be_empty(memory: Memory) -> None:
+    stored = await memory.session("s1").append(EMPTY)
+    assert len(stored) == len(EMPTY)
+
+
+@pytest.mark.behaviour("B53")
+@pytest.mark.parametrize("field", ["tool_name", "name"])
+@pytest.mark.parametrize("ids", [True, False])
+async def test_results_without_an_id_answer_calls_by_name_and_in_order(memory: Memory, field: str, ids: bool) -> None:
+    session = memory.session("s1")
+    for turn, names in enumerate((("f", "g", "f"), ("f",))):
+        results = [{"role": "tool", field: name, "content": f"{name} {turn}"} for name in sorted(names)]
+        await session.append([USER, asks(*names, ids=ids), *results, {"role": "assistant", "content": "so"}])
+    context = await session.context()
+    assert (context.invalid, context.interrupted) == ([], [])
+    assert [message.text for message in context.messages if message.role == "tool"] == ["f 0", "f 0", "g 0", "f 1"]
+    calls = [call.id for message in context.messages for call in message.tool_calls][:3]
+    assert [message.tool_call_id for message in context.messages if message.role == "tool"][:3] == [calls[0], calls[2], calls[1]]
+    if not ids:
+        shown = given_as(context.messages, "anthropic")
+        assert len({part["id"] for one in shown for part in one["content"] if isinstance(part, dict) and part["type"] == "tool_use"}) == 4
+        assert given_as(context.messages, "openai")[2] == {"role": "tool", field: "f", "content": "f 0"}  # as it came
+    else:
+        assert given_as(context.messages, "openai")[2]["tool_call_id"] == "call0"
+
+
+@pytest.mark.behaviour("B53")
+@pytest.mark.parametrize("ids", [True, False])
+async def test_a_call_without_a_result_is_answered_in_a_context_and_stored_by_mending_only(memory: Memory, ids: bool) -> None:
+    session = memory.session("s1", system="Be kind.")
+    await session.append([USER, asks("f", "f", ids=ids), {"role": "tool", "name": "f", "content": "1"}, USER, asks("f", ids=False), USER])
+    whole = await session.context()
+    for budget in range(whole.total_tokens + 1):
+        context = await session.context(budget)
+        assert refusals(given_as(context.messages, "anthropic")) == []
+        assert context.total_tokens - context.over_budget <= budget
+    assert len(whole.interrupted) == 2
+    assert whole.left_out == 0
+    stored = [item.message.text for item in (await session.history()).items]
+    await session.replace(whole.messages)
+    assert [item.message.text for item in (await session.history()).items] == stored
+    assert len(await session.mend_tool_calls()) == 2
+    after = await session.context()
+    assert after.interrupted == []
+    assert [(m.role, m.text, m.tool_call_id) for m in after.messages] == [(m.role, m.text, m.tool_call_id) for m in whole.messages]
+    await session.append({"role": "tool", "name": "f", "content": "late"})
+    late = await session.context()
+    assert [m.text for m in late.messages if m.role == "tool"] == ["1", "TOOL_CALL_INTERRUPTED", "late"]
+    assert refusals(given_as(late.messages, "anthropic")) == []
+
+
+async def test_a_provider_reads_what_a_model_accepts_and_keeps_no_stand_in(memory: Memory) -> None:
+    for provider in (SlidingWindowProvider(memory), BufferProvider(memory, max_tokens=100)):
+        await provider.write([USER, asks("f")], "s")
+        read = await provider.read("s")
+        assert [message.text for message in read] == [USER["content"], "", "TOOL_CALL_INTERRUPTED"]
+        await provider.write([*read, USER], "s")
+        (entry,) = await provider.entries("s")
+        assert [message.text for message in entry.messages] == [USER["content"], "", USER["content"]]
+
+
+@pytest.mark.parametrize("more", [{}, {"by": "turns"}, {"slack": 0.3}, {"layered": True}])
+async def test_a_context_within_a_budget_starts_at_a_message_of_the_user(memory: Memory, more: dict[str, Any]) -> None:
+    session = memory.session("s1", system="Be kind.")
+    for n in range(6):
+        result = {"role": "tool", "tool_call_id": "call0", "content": f"sunny {n}"}
+        await session.append([USER, asks("f"), result, {"role": "assistant", "content": f"It is sunny, answer {n}."}])
+    await session.compact(lambda _: "so far", keep_last=9)
+    whole = await session.context()
+    assert [m.role.value for m in whole.messages][:3] == ["system", "system", "assistant"]
+    starts = set[str]()
+    for budget in [*range(0, whole.total_tokens, 3), whole.total_tokens]:
+        context = await session.context(budget, **more)
+        assert next(m for m in context.messages if m.role != "system").role == "user"
+        assert context.total_tokens - context.over_budget <= budget
+        cut = await session.context(budget, start="any", **more)
+        starts.add(next(m for m in cut.messages if m.role != "system").role.value)
+    assert starts == {"user", "assistant"}
+    assert next(m for m in (await session.context(last=3)).messages if m.role != "system").role == "assistant"
+    assert next(m for m in (await session.context(start="user")).messages if m.role != "system").role == "user"
+    alone = memory.session("s2")
+    await alone.append([asks("f"), {"role": "tool", "tool_call_id": "call0", "content": "sunny"}])
+    assert [m.role.value for m in (await alone.context(100)).messages] == ["assistant", "tool"]
+    with pytest.raises(InvalidInput, match="start"):
+        await alone.context(100, start="tool")  # type: ignore[arg-type]
+
+
+def langchain(kind: str, content: str, **more: Any) -> Any:
+    """A message as LangChain's objects are known: by their attributes."""
+    return SimpleNamespace(type=kind, content=content, **more)
+
+
+async def test_what_no_model_sees_is_stored_as_json_and_never_refuses_a_turn(memory: Memory) -> None:
+    loop: dict[str, Any] = {}
+    loop["loop"] = loop
+    odd = {"raw": b"x", "set": {1}, "low": float("-inf"), "big": 2**70, "bad": "\ud800", "none": object(), 7: "seven", "loop": loop}
+    broken = Booking(on=date(2026, 3, 1), kind=Kind.DINNER, table=object())
+    session = memory.session("s1")
+    given = [
+        {"role": "user", "content": "book", "metadata": VALUES, "usage": {"cost": Decimal("0.1")}, "parsed": BOOKING},
+        langchain("ai", "booked", additional_kwargs={"parsed": BOOKING, "broken": broken}, response_metadata={"logprobs": odd}),
+        {"role": "assistant", "content": "", "tool_calls": [{"id": "c1", "name": "book", "arguments": {"on": date(2026, 3, 1)}}]},
+        langchain("tool", "done", tool_call_id="c1", artifact=object(), status="success"),
+    ]
+    stored = await session.append(given)
+    names = [name if isinstance(name, str) else str(name) for name in odd if name != 7]
+    lost = sorted(f"response_metadata.logprobs.{name}" for name in names if name != "loop")
+    assert sorted(stored[1].placeholders) == sorted([*lost, "response_metadata.logprobs.loop.loop", "additional_kwargs.broken.table"])
+    assert [one.placeholders for one in (stored[0], stored[2], stored[3])] == [[], [], ["artifact"]]
+    (first, second, third, fourth) = (await session.context()).messages
+    assert (first.metadata, first.usage) == (STORED, {"cost": "0.1"})
+    assert given_as([first], "plain")[0]["parsed"] == STORED["parsed"][0]
+    data = given_as([second], "langchain")[0]["data"]
+    assert data["additional_kwargs"]["parsed"] == STORED["parsed"][0]
+    assert data["response_metadata"]["logprobs"]["low"] == {"$unserializable": "float -inf"}
+    assert data["response_metadata"]["logprobs"]["7"] == "seven"
+    assert given_as([fourth], "langchain")[0]["data"]["artifact"] == {"$unserializable": "object"}
+    assert json.loads(third.tool_calls[0].arguments) == {"on": "2026-03-01"}
+    with pytest.raises(InvalidInput) as refused:
+        await session.append({"role": "assistant", "content": "", "tool_calls": [{"id": "c2", "name": "book", "arguments": {"on": object()}}]})
+    assert refused.value.field == "tool_calls[0].arguments.on"
+    notes = await SlidingWindowProvider(memory).write([{"role": "user", "content": "x", "artifact": object()}], "s2")
+    assert notes == ["messages[0].artifact is not JSON: a placeholder is stored"]
+
+
+async def test_metadata_of_entries_take_the_same_types_and_refuse_others_by_path(memory: Memory) -> None:
+    entry = await memory.write("x", scope="user:ada", metadata=VALUES)
+    assert entry.metadata == STORED
+    entry = await memory.update(entry.id, metadata={"id": UUID(int=8), "kind": Kind.DINNER})
+    assert entry.metadata == STORED | {"id": str(UUID(int=8))}
+    wanted: Any = {"id": UUID(int=8)}
+    found = await memory.retrieve("user:ada", metadata=wanted)
+    assert [one.id for one in found] == [entry.id]
+    for metadata, path in (
+        ({"conn": {"pool": [1, object()]}}, "metadata.conn.pool[1]"),
+        ({"parsed": Booking(on=date(2026, 3, 1), kind=Kind.DINNER, table=object())}, "metadata.parsed.table"),
+        ({"a": {1: "x"}}, "metadata.a"),
+    ):
+        with pytest.raises(InvalidInput) as refused:
+            await memory.write("x", scope="user:ada", metadata=metadata)
+        assert refused.value.field == path
+
+
+def _unnamed(message: dict[str, Any]) -> dict[str, Any]:
+    """Without the id that a session gave it, which a file may keep."""
+    return {name: _unnamed(value) if name == "data" else value for name, value in message.items() if name != "id"}
+
+
+NOON = datetime(2025, 3, 1, 12, tzinfo=UTC)
+
+
+@pytest.mark.behaviour("D9")
+@pytest.mark.parametrize("value", ["2025-03-01T12:00:00Z", 1740830400, 1740830400000, "1740830400.000000", NOON])
+async def test_a_moment_is_kept_under_each_of_its_names_and_the_first_listed_wins(memory: Memory, value: Any) -> None:
+    other = "2024-01-01T00:00:00Z"
+    for number, name in enumerate(MOMENT_FIELDS):
+        said = {"role": "user", "content": f"the {name}", name: value} | dict.fromkeys(MOMENT_FIELDS[number + 1 :], other)
+        session = memory.session(f"s-{name}")
+        await session.append(said)
+        (item,) = (await session.history()).items
+        assert item.message.at == NOON
+        (shown,) = given_as([item.message], "plain")
+        assert _unnamed(shown) == said
+        if not isinstance(value, datetime):
+            await memory.admin.import_([said], scope=f"user:{name}")
+            (entry,) = await memory.retrieve(f"user:{name}")
+            assert entry.created_at == NOON
+            assert entry.metadata == {"role": "user"} | dict.fromkeys(MOMENT_FIELDS[number + 1 :], other)
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+async def test_an_export_keeps_every_moment_and_comes_back_the_same(memory: Memory, shape: str) -> None:
+    session = memory.session("live")
+    calls = [{"id": f"c{n}", "name": "look", "arguments": {}} for n in range(2)]
+    await session.append([USER | {"at": NOON}, {"role": "assistant", "content": "", "tool_calls": calls, "timestamp": 1740830405}])
+    await session.append({"role": "tool", "tool_call_id": "c0", "content": "22"})
+    await session.append([{"role": "tool", "tool_call_id": "c1", "content": "25", "ts": "1740830410.5"}, USER | {"date": "2025-03-02T12:00:00Z"}])
+    await session.append({"type": "ai", "data": {"content": "So."}})
+    items = (await session.history()).items
+    moments = [item.message.at or item.created_at for item in items]
+    file = json.dumps(await carry_out(session, shape)).encode()
+    await carry_in(memory, "copy", read_messages(io.BytesIO(file), "chat.json"), lambda done, total: None)
+    again = memory.session("copy")
+    found = (await again.history()).items
+    assert [(item.message.role, item.message.text) for item in found] == [(item.message.role, item.message.text) for item in items]
+    assert [item.message.at for item in found] == moments
+    assert [_unnamed(one) for one in await carry_out(again, shape)] == [_unnamed(one) for one in json.loads(file)]
+    written = await memory.admin.import_(io.BytesIO(file), scope="user:ada", skip_bad=True)
+    entries = await memory.retrieve("user:ada", order="oldest", limit=50)
+    assert {entry.created_at for entry in entries} <= set(moments)
+    assert written.imported or shape == "langchain"

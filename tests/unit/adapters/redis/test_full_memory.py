@@ -1,0 +1,67 @@
+"""A memory whose Redis is full: everything works that reads, opens, checks or makes room."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+import pytest_asyncio
+
+from memory import Memory
+from memory.domain.errors import StoreFull
+from tests.support import redis_servers
+from tests.support.servers import Server
+from tests.unit.adapters.redis.conftest import SERVERS
+
+pytestmark = pytest.mark.parametrize("scheme", SERVERS)
+SESSIONS = ("s", "t")
+
+
+def _config(server: Server, scheme: str, prefix: str) -> dict[str, Any]:
+    url = f"{scheme}://127.0.0.1:{server.port}?prefix={prefix}"
+    return {"stores": {"redis": {"url": url}}, "tiers": dict.fromkeys(("short", "mid", "long"), "redis"), "durations": {"sweep_every": "0s"}}
+
+
+async def _fill(memory: Memory) -> None:
+    for n in range(1000):
+        await memory.write(f"{n} " + "y" * 60_000, scope="user:filler")
+
+
+@pytest_asyncio.fixture
+async def full(scheme: str, prefix: str) -> AsyncIterator[dict[str, Any]]:
+    """The config of a memory in a server that takes nothing more."""
+    server = redis_servers.cluster() if "cluster" in scheme else redis_servers.durable()
+    config = _config(server, scheme, prefix)
+    async with Memory(config) as memory:
+        for scope in ("user:ada", "user:bob", "user:eve"):
+            await memory.write(f"a fact of {scope}", scope=scope, key="fact")
+        for name in SESSIONS:
+            await memory.session(name, user="cleo").append({"role": "user", "content": "hello"})
+        redis_servers.limit(server.port, 0)
+        with pytest.raises(StoreFull, match="maxmemory"):
+            await _fill(memory)
+    yield config
+    redis_servers.limit(server.port, None)
+    redis_servers.emptied(server.port)
+
+
+async def test_a_memory_opens_reads_and_makes_room_in_a_full_server(full: dict[str, Any]) -> None:
+    async with Memory(full) as memory:
+        assert all(report.ok for report in await memory.admin.check())
+        assert [entry.content for entry in await memory.retrieve("user:ada")] == ["a fact of user:ada"]
+        assert [hit.entry.content for hit in await memory.search("fact", scope="user:ada")] == ["a fact of user:ada"]
+        assert (await memory.session("s").context()).messages[0].content == "hello"
+        with pytest.raises(StoreFull):
+            await memory.session("s").append({"role": "user", "content": "more " * 1000})
+
+        (ada,) = await memory.retrieve("user:ada")
+        assert await memory.delete(ada.id)
+        assert await memory.admin.erase("user:bob") == 1
+        assert await memory.session("s").delete()
+        assert (await memory.admin.erase_user("cleo")).sessions == 1
+        assert (await memory.admin.sweep()).ran
+        for scope in ("user:ada", "user:bob"):
+            assert await memory.retrieve(scope) == []
+        await memory.admin.erase_tenant()
+        assert [entry async for entry in memory.entries.all()] == []
