@@ -462,13 +462,10 @@ class BlockingSession:
         slack: float = ...,
         layered: bool = ...,
         recall: str | None = ...,
-<<<<<<< HEAD
         start: Literal["any", "user"] | None = ...,
         min_relevance: float | None = ...,
-=======
         min_relevance: float | None = ...,
         start: Literal["any", "user"] | None = ...,
->>>>>>> scores
     ) -> Context: ...
     def history(
         self,

@@ -221,13 +221,10 @@ class Session:
         slack: float = 0,
         layered: bool = False,
         recall: str | None = None,
-<<<<<<< HEAD
         start: Literal["any", "user"] | None = None,
         min_relevance: float | None = None,
-=======
         min_relevance: float | None = None,
         start: Literal["any", "user"] | None = None,
->>>>>>> scores
     ) -> Context:
         """What a model is to be sent, within a budget of tokens: the system message, the newest summary, then the newest messages that fit.
 
