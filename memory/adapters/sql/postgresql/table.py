@@ -127,11 +127,13 @@ class PgTable(Table[Connection]):
 
     async def matching(self, connection: Connection, sql: str, values: Values) -> AsyncIterator[Sequence[tuple[Columns, bool]]]:
         # The server's own cursor, which ends with the transaction: the driver's would leave a prepared statement on a connection of a pooler's.
-        await connection.execute(f"DECLARE memory_matching NO SCROLL CURSOR FOR {sql}", *values)
+        # Its name tells the collection: the driver remembers which columns the text of a FETCH brings.
+        cursor = f"memory_matching_{self.collection.name}"
+        await connection.execute(f"DECLARE {cursor} NO SCROLL CURSOR FOR {sql}", *values)
         most = self.collection.at_once(self.thresholds.deleted_at_once)
-        while rows := await connection.fetch(f"FETCH {most} FROM memory_matching"):
+        while rows := await connection.fetch(f"FETCH {most} FROM {cursor}"):
             yield [(row[:-1], row[-1]) for row in rows]
-        await connection.execute("CLOSE memory_matching")
+        await connection.execute(f"CLOSE {cursor}")
 
     # -- storing ------------------------------------------------------------------------------------------------------
 
