@@ -88,7 +88,7 @@ class Worker:
         if report.more:
             return timedelta(0)
         if not report.ran:  # another worker is at it: should it die, this one takes over once its lease has run out
-            return min(self._memory.config.durations.lease, self._every)
+            return min(self._memory.config.durations.lease / 4, self._every)
         return self._every
 
     async def _rest(self, wait: timedelta) -> None:
