@@ -181,7 +181,7 @@ RARE_SLIPS: dict[str, Slip] = {
     # browsing and searching
     "rows-that-do-not-count-take-places": Slip(
         browsing,
-        "Browsing._gather",
+        "Browsing._read",
         "len(kept) > asked.limit",
         "len(page.records) > asked.limit",
         ("few are asked for beside a copy that does not count",),

@@ -217,7 +217,7 @@ SLIPS: dict[str, Slip] = {
         visibility, "passed", " or (_asks_for_the_present(at, now) and moment > micros(now))", "", ("read.", "browse")
     ),
     "versions-go-back": Slip(versions, "version_at", "max(stored + 1, micros(now))", "micros(now)", ("update.",)),
-    "a-walk-shows-what-has-expired": Slip(browsing, "Browsing.every_record", " and not is_expired(row, now)", "", ("browse.everything",)),
+    "a-walk-shows-what-has-expired": Slip(browsing, "Browsing.every_record", " or is_expired(row, now)", "", ("browse.everything",)),
     # the past
     # the cache
     "a-cache-ignores-the-restart": Slip(
