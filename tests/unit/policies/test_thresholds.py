@@ -68,10 +68,11 @@ def test_what_the_summary_does_not_cover_fits_the_limit(seed: int) -> None:
 
 def test_the_newest_that_fit_are_kept_and_the_last_question_where_it_does_not_fit() -> None:
     messages = [said("s", "system"), said("s", "earlier", is_summary=True), *(said("ua"[n % 2], text(96)) for n in range(6))]
-    assert split_by_tokens(messages, costs(messages), 300).kept == (5, 6, 7)
-    assert split_by_tokens(messages, costs(messages), 299).kept == (6, 7)
+    assert split_by_tokens(messages, costs(messages), 400).kept == (4, 5, 6, 7)
+    assert split_by_tokens(messages, costs(messages), 399).kept == (6, 7)  # not from an answer on: contexts start with the user
+    assert split_by_tokens(messages, costs(messages), 199).kept == (6,)
     assert split_by_tokens(messages, costs(messages), 0).kept == (6,)
-    assert split_by_tokens(messages, costs(messages), 299).archived == (1, 2, 3, 4, 5)
+    assert split_by_tokens(messages, costs(messages), 399).archived == (1, 2, 3, 4, 5)
 
 
 def test_a_long_run_of_calls_behind_one_question_is_compacted_but_a_call_that_waits() -> None:
