@@ -68,15 +68,22 @@ async def doctor(
     repair: Annotated[
         bool, typer.Option("--repair", help="Audit, and put right what differs: from the records, and from the other stores where one was set back.")
     ] = False,
+    forget_store: Annotated[
+        str | None, typer.Option("--forget-store", metavar="NAME", help="First note that this store, which was used before, is not needed any more.")
+    ] = None,
 ) -> int:
     """Check the configuration and every store, also those that do not open, and do what is owed. Makes no store. Ends with 1 when a check failed."""
     from memory.cli.transfer import progress
     from memory.facade.build import build_engine
     from memory.facade.explain import meaning_by_tier, messages_by_meaning, rules_by_kind
-    from memory.facade.places import not_there_yet, path_of
+    from memory.facade.places import not_there_yet, on_the_default_file, path_of
     from memory.facade.reports import examine
     from memory.ports.clock import system_clock
 
+    if forget_store is not None:
+        async with cli.memory() as memory:
+            named = await memory.admin.forget_store(forget_store)
+        cli.say(f"store '{forget_store}' is forgotten by {named} stores")
     config = cli.settings()
     file = sorted({origin.rpartition(":")[0] or origin for origin in config.origins.values() if ".toml" in origin})
     engine = build_engine(config, embedder=None, clock=system_clock, prepared=False)
@@ -88,6 +95,7 @@ async def doctor(
         "ok": found.ok,
         "tenant": config.tenant,
         "config_files": file,
+        "default_file": on_the_default_file(config),
         "stores": [{**report.to_dict(), "path": str(paths[report.store]) if report.store in paths else None} for report in found.stores],
         "meaning": meaning_by_tier(engine) if sound else {},
         "messages": messages_by_meaning(engine) if sound else None,
@@ -109,6 +117,8 @@ def _show_health(out: Any, data: dict[str, Any]) -> None:
     from memory.cli import show
 
     out.print(show.plain(f"tenant {data['tenant']}; configuration from {', '.join(data['config_files']) or 'defaults, environment and arguments'}"))
+    if data["default_file"]:
+        out.print(show.plain(data["default_file"]))
     for store in data["stores"]:
         absent = store["ok"] and not store["version"] and store["detail"].endswith("makes it")
         state = show.plain("not there yet", "yellow") if absent else show.plain("ok", "green") if store["ok"] else show.plain("failed", "bold red")

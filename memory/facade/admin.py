@@ -316,6 +316,14 @@ class Admin:
         """
         return list((await self._access.engine.setbacks.look()).values())
 
+    async def forget_store(self, name: str) -> int:
+        """Note that a store is not used any more, so that its absence is no problem; how many stores named it.
+
+        Stores note which others serve beside them. If a configuration omits one that holds data,
+        opening warns and `memory doctor` fails until it is back, or is forgotten by this.
+        """
+        return await self._access.engine.store_notes.forget(door.text("name", name, min_chars=1, max_bytes=200))
+
     async def compare(self, *, repair: bool = False, told: Told | None = None) -> Compared:
         """Compare what the stores hold of every tenant's entries with each other; with `repair`, heal what a store lost that was set back alone.
 

@@ -15,7 +15,7 @@ from memory.adapters.wrappers.retry import Retry
 from memory.adapters.wrappers.timeout import Timeout
 from memory.domain.errors import ConfigError, InvalidInput
 from memory.facade.config import EmbedderSettings, Guards, MemoryConfig, ServingStore
-from memory.facade.values import scheme_of
+from memory.facade.values import ADAPTERS, scheme_of
 from memory.orchestrator.engine import Engine
 from memory.orchestrator.gates import RecallGate, WriteGate
 from memory.orchestrator.settings import EngineSettings
@@ -31,7 +31,6 @@ from memory.ports.embedder import Embedder
 from memory.ports.store import Store
 from memory.ports.tokens import TokenCounter
 
-ADAPTERS = "memory.adapters"
 COUNTERS = "memory.token_counters"
 POLICIES = "memory.policies"
 """Where other distributions register theirs: an object, or what makes one when it is called without arguments."""

@@ -39,10 +39,12 @@ from memory.facade.values import (
     Interval,
     StoreOptions,
     StoreUrl,
+    installed_schemes,
     is_broken_url,
     masked,
     masked_options,
     scheme_of,
+    short_scheme,
 )
 from memory.orchestrator.deliveries import Consistency
 from memory.orchestrator.kinds import KINDS
@@ -85,7 +87,11 @@ def _url_or_name(value: str) -> str:
         raise ValueError("must name a store or give a URL")
     if is_broken_url(value):
         raise ValueError("is not a URL: '://' must follow the scheme, as in sqlite:///memory.db")
-    return _url(value) if scheme_of(value) else value
+    if scheme_of(value):
+        return _url(value)
+    if (named := short_scheme(value)) is not None:
+        raise ValueError(f"'{named[:40]}:' is no scheme of an installed store; there are {', '.join(sorted(installed_schemes()))}")
+    return value
 
 
 def _named(value: str) -> str:

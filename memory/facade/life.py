@@ -8,7 +8,7 @@ from collections.abc import Callable
 from datetime import timedelta
 
 from memory.domain.errors import NotOpen, WrongEventLoop
-from memory.facade.upkeep import Applying, Background, Readying, Upkeep
+from memory.facade.upkeep import Applying, Background, Readying, Rebuilding, Upkeep
 from memory.orchestrator.engine import Engine
 from memory.ports.forks import ForkGuard
 
@@ -67,6 +67,7 @@ class Life:
                 try:
                     self._built = self._built or self._build()
                     await self._built.open(reindex=reindex)
+                    await self._built.store_notes.opened()
                 except BaseException:
                     self._disown()
                     raise
@@ -76,6 +77,7 @@ class Life:
                     Upkeep(engine.maintenance, every),
                     Readying(engine.conversations.passages, every),
                     Applying(engine.after_writes, every),
+                    Rebuilding(engine.word_indexes, every),
                 ]
                 for task in self._behind:
                     task.start()
@@ -125,6 +127,11 @@ class Life:
                 for task in behind:
                     await task.stop()
                 if engine is not None:
+                    try:
+                        async with asyncio.timeout(PATIENCE):
+                            await engine.store_notes.closing()
+                    except Exception as error:  # noqa: BLE001 - a note is no reason not to close
+                        log.info("which stores hold something was not noted: %s", error)
                     await engine.close()
             finally:
                 self._disown()

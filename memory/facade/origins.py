@@ -27,11 +27,14 @@ from urllib.parse import quote
 
 from memory.domain.errors import ConfigError
 from memory.facade import document_database
-from memory.facade.values import is_broken_url, scheme_of
+from memory.facade.values import installed_schemes, is_broken_url, scheme_of, short_scheme
 from memory.policies.routing import TIERS
 from memory.ports.local import LOCAL_SCHEMES, local_path, local_url
 
 FILE_NAME = "memory.toml"
+DATABASE_SUFFIXES = (".db", ".sqlite", ".sqlite3")
+"""How the path of a SQLite file ends that is given without a scheme. Anything else may be a slip, and would make an empty database."""
+_OTHER_CONFIGS = (".yaml", ".yml", ".json", ".ini", ".cfg", ".conf", ".env", ".tml")
 POINTER = "MEMORY_CONFIG"
 PREFIX = "MEMORY__"
 
@@ -121,7 +124,31 @@ def _url_of(text: str, folder: Path) -> str | None:
         raise ConfigError("the config is a file name with '?', which cannot be a database; a URL begins with a scheme, as in sqlite:///memory.db")
     if (folder / text).is_dir():
         raise ConfigError(f"{text} is a folder: give the path of the database file in it, or a .toml file")
+    if (problem := _no_database(text)) is not None:
+        raise ConfigError(problem)
     return f"sqlite:///{text}"
+
+
+def _no_database(text: str) -> str | None:
+    """Why a text that is no URL names no database file; None if it names one."""
+    named = short_scheme(text)
+    if named is not None:
+        shown = f"'{named}:'" if len(named) <= 40 else "its beginning"
+        return (
+            f"the config is no URL of an installed store: {shown} is no scheme of one. There are: {', '.join(sorted(installed_schemes()))}. "
+            "A database file of such a name takes ./ before it"
+        )
+    if text.lower().endswith(DATABASE_SUFFIXES):
+        return None
+    if text.lower() in installed_schemes():
+        return f"the config is '{text}', which is a scheme without a place: write a URL, such as redis://localhost:6379/0 or sqlite:///memory.db"
+    shown = f"'{Path(text).name[:60]}'"
+    if text.lower().endswith(_OTHER_CONFIGS):
+        return f"the config {shown} is no TOML file: configuration is TOML; `memory init` writes a memory.toml to begin with"
+    return (
+        f"the config {shown} is neither a URL nor a .toml file, and the path of a database ends in {', '.join(DATABASE_SUFFIXES)}. "
+        f"If it is a SQLite database all the same, write it as a URL: sqlite:///{Path(text).name[:60]}"
+    )
 
 
 def _one_store(url: str) -> Tree:

@@ -6,6 +6,7 @@ from pathlib import Path
 
 from memory.facade.build import build_store
 from memory.facade.config import MemoryConfig, ServingStore, default_url
+from memory.policies.routing import TIERS
 
 
 def path_of(store: ServingStore) -> Path | None:
@@ -18,6 +19,16 @@ def not_there_yet(config: MemoryConfig) -> dict[str, str]:
     """The stores whose file or folder opening would make, and what is said of each."""
     paths = {store.name: path_of(store) for store in config.stores_in_use()}
     return {name: f"{path}: not there yet; the first write makes it" for name, path in paths.items() if path is not None and not path.exists()}
+
+
+def on_the_default_file(config: MemoryConfig) -> str:
+    """Which tiers are on the default file because the configuration names no store for them, in a sentence; empty if none is."""
+    store = next((store for store in config.stores_in_use() if store.url == default_url()), None)
+    if store is None:
+        return ""
+    tiers = config.tiers_on(store.name)
+    listed = "all tiers are" if len(tiers) == len(TIERS) else f"tier{'s' * (len(tiers) > 1)} {', '.join(tiers)} {'are' if len(tiers) > 1 else 'is'}"
+    return f"{listed} on the default file, {default_url().removeprefix('sqlite:///')}: the configuration names no other store"
 
 
 def default_file(config: MemoryConfig) -> Path | None:

@@ -6,6 +6,8 @@ import os
 import re
 from collections.abc import Mapping
 from datetime import timedelta
+from functools import lru_cache
+from importlib import metadata
 from typing import Annotated, Any
 from urllib.parse import unquote
 
@@ -15,6 +17,8 @@ from memory.domain.time import LONGEST, parse_duration
 from memory.ports.local import LOCAL_SCHEMES
 
 _SCHEME = re.compile(rf"([a-z][a-z0-9+.-]*)://|({'|'.join(map(re.escape, LOCAL_SCHEMES))}):(?=[^:])", re.IGNORECASE)
+_SHORT = re.compile(r"([a-z][a-z0-9+.-]+):(?=[^:/\\])", re.IGNORECASE)
+"""A name and a colon, as in `lmdb:folder`. Drives of Windows have one letter."""
 _SECRET_NAME = re.compile(r"pass|pwd|token|secret|key|credential|mechanismproperties|^auth$|basic_?auth", re.IGNORECASE)
 _PARAMETER = re.compile(r"([?&])([^&]*)")
 _COLON = re.compile(":|%3a", re.IGNORECASE)
@@ -23,10 +27,33 @@ _PATH = ("/", "./", "../", "~")
 HIDDEN = "***"
 
 
+ADAPTERS = "memory.adapters"
+"""The entry points under which distributions register their adapters, by scheme."""
+
+
+@lru_cache(maxsize=1)
+def installed_schemes() -> frozenset[str]:
+    """The schemes for which an adapter is installed."""
+    return frozenset(point.name for point in metadata.entry_points(group=ADAPTERS))
+
+
 def scheme_of(text: str) -> str | None:
-    """The scheme of a URL in lower case; None for what is not a URL. What is on this machine may be written `file:folder`, without slashes."""
+    """The scheme of a URL in lower case; None for what is not a URL.
+
+    A store on this machine may be written `file:folder`, without slashes. So may one of any
+    installed adapter, such as `lmdb:folder`.
+    """
     found = _SCHEME.match(text.strip())
-    return (found[1] or found[2]).lower() if found else None
+    if found:
+        return (found[1] or found[2]).lower()
+    name = short_scheme(text)
+    return name if name in installed_schemes() and not _holds_login(text) else None
+
+
+def short_scheme(text: str) -> str | None:
+    """What stands for a scheme in `lmdb:folder`, in lower case, whether or not it is one; None where nothing does."""
+    found = _SHORT.match(text.strip())
+    return found[1].lower() if found else None
 
 
 def is_broken_url(text: str) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import json
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 from hashlib import blake2b
@@ -193,17 +193,17 @@ class Derivation:
         scope = Scope.parse(sources[0].scope)
         if target_scope is not None and target_scope != scope:
             raise CompactionError(distinct, "Compaction targetScope must match the shared source scope.")
-        content = await self._called(callback, sources, distinct)
         origins = [entry_of(s) for s in sources]
-        merged = {name: value for origin in reversed(origins) for name, value in origin.metadata.items()} | (metadata or {})
-        union = list(dict.fromkeys(tag for origin in origins for tag in origin.tags))
+        union = _united_tags(origins, distinct) if tags is None else tags
+        merged = _merged_metadata(origins, metadata, distinct)
+        content = await self._called(callback, sources, distinct)
         kinds = {origin.type for origin in origins}
         try:
             draft = EntryDraft(
                 scope=scope,
                 type=kinds.pop() if len(kinds) == 1 else EntryType.CONTEXT,
                 content=content,
-                tags=union if tags is None else tags,
+                tags=union,
                 metadata=merged,
                 origins=[one for source in sources for one in all_in(source.fields)],
                 expires_at=_latest([o.expires_at for o in origins]),
@@ -338,6 +338,36 @@ def _digest(overrides: dict[str, Any]) -> str:
 def _check_overrides(made: Record, asked: str) -> None:
     if made.body.get(OVERRIDES, asked) != asked:
         raise Conflict("it was promoted to this scope before, with other content, tags or metadata: update what that made", made.key.id)
+
+
+def _united_tags(origins: Sequence[Entry], source_ids: Sequence[str]) -> list[str]:
+    """The tags of all sources in order, within the limits of an entry. Raises `CompactionError` beyond them."""
+    union = list(dict.fromkeys(tag for origin in origins for tag in origin.tags))
+    if len(union) > door.MAX_TAGS:
+        raise CompactionError(
+            source_ids,
+            f"the sources have {len(union)} different tags, and an entry takes at most {door.MAX_TAGS}: give tags=[…] for the result. "
+            "The callback was not called",
+        )
+    return union
+
+
+def _merged_metadata(origins: Sequence[Entry], given: Mapping[str, Any] | None, source_ids: Sequence[str]) -> dict[str, Any]:
+    """The metadata of all sources, the first seen winning, and what was given on top.
+
+    Raises `CompactionError` beyond the limits of an entry; if some was given, that alone is taken then.
+    """
+    merged = {name: value for origin in reversed(origins) for name, value in origin.metadata.items()} | dict(given or {})
+    try:
+        return door.json_object("metadata", merged)
+    except InvalidInput as error:
+        if given is not None:
+            return dict(given)
+        raise CompactionError(
+            source_ids,
+            f"the merged metadata of the sources is beyond the limits of an entry ({error.problem}): give metadata={{…}} for the result. "
+            "The callback was not called",
+        ) from error
 
 
 def _latest(moments: Sequence[datetime | None]) -> datetime | None:

@@ -141,7 +141,7 @@ class Derivatives:
             if named and (mode == "all" or all(one.automatic for one in named)):
                 await self._erasure.delete(ENTRIES, record.key, held="left", unmake=mode)
             elif NOTES in record.body:
-                await self._entries.rewrite(record.key, partial(self._without_note, key.id))
+                await self._entries.rewrite_at_once(record.key, partial(self._without_note, key.id))
         return True
 
     async def _confirm_notes(self, pending: Pending, owed: Owed) -> bool:
@@ -150,7 +150,7 @@ class Derivatives:
         there = await self._placement.locate_many(ENTRIES, [Key(key.tenant, one) for one in shown])
         for entry_id, at in zip(shown, there, strict=True):
             if at.record is None and isinstance(pending.owner, Record):
-                await self._entries.rewrite(key, partial(self._without_note, entry_id), settles=frozenset({CONFIRM_NOTES}))
+                await self._entries.rewrite_at_once(key, partial(self._without_note, entry_id), settles=frozenset({CONFIRM_NOTES}))
         return True
 
     async def _without_note(self, entry_id: str, record: Record) -> Record | None:

@@ -196,16 +196,23 @@ class Entries:
         What is made of it may owe steps of its own, and `settles` names those that are done with it."""
         patience = Patience(self._placement, key.id)
         async with self._turns.take(ENTRIES, key, patience):
-            while True:
-                home = (await self._placement.locate(ENTRIES, key)).home()
-                new = None if home is None else await rewritten(home[0])
-                if home is None or new is None:
-                    return False
-                if dict(new.texts) != dict(home[0].texts):
-                    new = (await self._meaning.embedded([new]))[0]
-                if await self._replace(home[1], home[0], new, None, settles) is not None:
-                    return True
-                await patience.wait()
+            return await self.rewrite_at_once(key, rewritten, settles=settles)
+
+    async def rewrite_at_once(
+        self, key: Key, rewritten: Callable[[Record], Awaitable[Record | None]], *, settles: frozenset[str] = frozenset()
+    ) -> bool:
+        """The same without waiting for this process's other changes of the entry: for steps, which one of them may be carrying out."""
+        patience = Patience(self._placement, key.id)
+        while True:
+            home = (await self._placement.locate(ENTRIES, key)).home()
+            new = None if home is None else await rewritten(home[0])
+            if home is None or new is None:
+                return False
+            if dict(new.texts) != dict(home[0].texts):
+                new = (await self._meaning.embedded([new]))[0]
+            if await self._replace(home[1], home[0], new, None, settles) is not None:
+                return True
+            await patience.wait()
 
     async def upsert(self, tenant: str, draft: EntryDraft, consistency: Consistency | None = None) -> Entry:
         """Have the entry under the draft's key say what the draft says: one that is there gets another version, unless it says so already.

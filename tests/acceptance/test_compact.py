@@ -123,14 +123,25 @@ async def test_tags_given_replace_and_metadata_given_lies_on_top(memory: Memory)
     assert (await memory.compact([one.id, two.id], joined, tags=[])).tags == []
 
 
-@pytest.mark.behaviour("A80", "D5")
-async def test_a_union_of_more_tags_than_an_entry_may_have_is_refused_and_tags_can_be_given_instead(memory: Memory) -> None:
-    sources = [await memory.write(f"{n}", scope=USER, tags=[f"{n}-{t}" for t in range(20)]) for n in range(2)]
-    ids = [s.id for s in sources]
-    with pytest.raises(CompactionError, match="tags"):
-        await memory.compact(ids, joined, delete_sources=True)
-    assert await memory.get(ids[0]) is not None
-    assert (await memory.compact(ids, joined, tags=["both"])).tags == ["both"]
+@pytest.mark.behaviour("A80", "A81", "D5")
+async def test_tags_and_metadata_beyond_an_entry_are_refused_before_the_callback_and_can_be_given_instead(memory: Memory) -> None:
+    called: list[list[str]] = []
+
+    def callback(entries: list[Entry]) -> str:
+        called.append(contents(entries))
+        return joined(entries)
+
+    tagged = [await memory.write(f"{n}", scope=USER, tags=[f"{n}-{t}" for t in range(20)]) for n in range(2)]
+    described = [await memory.write(f"{n}", scope=USER, metadata={f"{n}": "x" * 40_000, "same": n}) for n in range(2)]
+    for sources, limit in ((tagged, r"40 different tags.*at most 32: give tags="), (described, r"beyond the limits.*give metadata=")):
+        before = await everything_stored(memory)
+        with pytest.raises(CompactionError, match=f"{limit}.*The callback was not called"):
+            await memory.compact([s.id for s in sources], callback, delete_sources=True)
+        assert await everything_stored(memory) == before
+    assert called == []
+    assert (await memory.compact([s.id for s in tagged], callback, tags=["both"])).tags == ["both"]
+    assert (await memory.compact([s.id for s in described], callback, metadata={"same": "both"})).metadata == {"same": "both"}
+    assert called == [["0", "1"]] * 2
 
 
 @pytest.mark.behaviour("A82", "A86")

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from memory.adapters.mongo.codec import DERIVED, QUARANTINED, Document, held_in, key_in, words_of
+from memory.adapters.mongo.filters import OURS
 from memory.adapters.mongo.quarantine import Quarantine
 from memory.adapters.mongo.table import Table, as_it_was
 from memory.ports import lexical
@@ -17,7 +18,7 @@ from memory.ports.rows import RECORD
 async def audit_words(table: Table, problems: list[str], *, repair: bool) -> int:
     """How many documents were looked at. What changed since it was read is as its writer left it: only what still stands is judged."""
     checked = 0
-    async for document in table.documents.find({}, batch_size=table.thresholds.audited_at_once):
+    async for document in table.documents.find(OURS, batch_size=table.thresholds.audited_at_once):
         checked += 1
         row = held_in(document).row
         if row is None and QUARANTINED not in document:
@@ -36,6 +37,15 @@ async def audit_words(table: Table, problems: list[str], *, repair: bool) -> int
         if differs:
             problems.append(f"{table.collection.name}: the words of {key_in(document).id} are not those of its texts")
     return checked
+
+
+async def audit_foreign(table: Table, problems: list[str]) -> None:
+    """Name the documents of other programs: they are in no answer, and no erasure touches them."""
+    if foreign := await table.documents.count_documents({"$nor": [OURS]}):
+        problems.append(
+            f"{table.collection.name}: {foreign} documents in '{table.name}' are not of this program, and were skipped; "
+            "move them elsewhere, or choose another prefix"
+        )
 
 
 async def audit_copies(quarantine: Quarantine, tables: Mapping[str, Table], problems: list[str], page: int, *, repair: bool) -> None:

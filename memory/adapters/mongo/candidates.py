@@ -9,7 +9,7 @@ import asyncio
 from collections.abc import Sequence
 
 from memory.adapters.mongo.codec import Document, key_in
-from memory.adapters.mongo.filters import both, records_in
+from memory.adapters.mongo.filters import OURS, both, records_in
 from memory.adapters.mongo.search import first, heads, holding
 from memory.adapters.mongo.table import Table
 from memory.ports.candidates import Candidates, Measured, Statistics, none_of
@@ -54,7 +54,7 @@ async def _by_meaning(table: Table, asked: Candidates, passing: Document) -> lis
     """The nearest."""
     if asked.near is None:
         return []
-    wanted = both(passing, {"vector": {"$ne": None}})
+    wanted = both(passing, OURS | {"vector": {"$ne": None}})
     found = await table.settled.find(wanted, {"vector": 1}, batch_size=table.thresholds.counted_at_once).to_list()
     having = [document for document in found if isinstance(document["vector"], bytes) and len(document["vector"]) == len(asked.near)]
     cosines = exact_cosines(asked.near, [document["vector"] for document in having])

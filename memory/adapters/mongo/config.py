@@ -57,6 +57,8 @@ _OURS_TO_SET = frozenset(
     "uuidrepresentation tz_aware unicode_decode_error_handler".split()
 )
 """Options of a MongoDB URL that decide what an acknowledgement means, what is read, or when a call ends."""
+_MET = {"w": "majority", "journal": "true", "j": "true", "readpreference": "primary"}
+"""What a URL may say of these: it is what the store does anyway."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,10 +70,11 @@ class MongoConfig(StoreOptions):
     driver is given: it may hold a password.
     """
 
-    where: ClassVar[frozenset[str]] = frozenset({"uri", "hosts", "thresholds"})
+    where: ClassVar[frozenset[str]] = frozenset({"uri", "hosts", "replica_set", "thresholds"})
     product: ClassVar[str] = "a MongoDB store"
     uri: str = Field(repr=False)
     hosts: str = ""
+    replica_set: str = ""
     database: Database = "agent_memory"
     prefix: Prefix = "memory_"
     timeout: Seconds = 10.0
@@ -104,6 +107,7 @@ def parse(name: str, url: str, options: Mapping[str, JsonValue]) -> MongoConfig:
     pairs = [(unquote_plus(key), unquote_plus(value)) for key, _, value in (part.partition("=") for part in re.split("[&;]", query) if part)]
     known = MongoConfig.names()
     ours, theirs = [(k, v) for k, v in pairs if k in known], [(k, v) for k, v in pairs if k not in known]
+    theirs = [(k, v) for k, v in theirs if _MET.get(k.lower()) != v.lower()]
     if refused := sorted(k for k, _ in theirs if k.lower() in _OURS_TO_SET):
         raise wrong(
             name,
@@ -113,5 +117,6 @@ def parse(name: str, url: str, options: Mapping[str, JsonValue]) -> MongoConfig:
     authenticates = at and path and not any(k.lower() == "authsource" for k, _ in theirs)
     theirs += [("authSource", unquote(path))] if authenticates else []
     found: dict[str, Any] = {"database": unquote(path)} if path else {}
+    replica_set = next((v for k, v in theirs if k.lower() == "replicaset"), "")
     uri = f"{scheme}://{credentials}{at}{hosts}/?{urlencode(theirs)}"
-    return MongoConfig.read(name, urlencode(ours), options, uri=uri, hosts=hosts, **found)
+    return MongoConfig.read(name, urlencode(ours), options, uri=uri, hosts=hosts, replica_set=replica_set, **found)

@@ -40,7 +40,12 @@ _NO_TIME = 1e-6
 class Heartbeats(ServerHeartbeatListener):
     """Which servers are being connected to just now, and which could not be reached when last tried."""
 
-    def __init__(self) -> None:
+    def __init__(self, replica_set: str = "", seeds: int = 1) -> None:
+        self._replica_set, self._seeds = replica_set, seeds
+        self._others: set[Any] = set()
+        self.sets: set[str] = set()
+        """The replica sets that the named servers say they are of, if that is not the one asked for; empty for one of none."""
+        self.of_another_set = asyncio.Event()
         self._connecting: set[Any] = set()
         self._lost: set[Any] = set()
         self._quiet = asyncio.Event()
@@ -52,6 +57,12 @@ class Heartbeats(ServerHeartbeatListener):
 
     def succeeded(self, event: ServerHeartbeatSucceededEvent) -> None:
         self._lost.discard(event.connection_id)
+        beginning = event.reply.document.get("isreplicaset", False)  # a member that has not been told its set yet
+        if self._replica_set and not beginning and (name := event.reply.replica_set_name or "") != self._replica_set:
+            self._others.add(event.connection_id)
+            self.sets.add(name)
+            if len(self._others) >= self._seeds:
+                self.of_another_set.set()
         self._over(event.connection_id)
 
     def failed(self, event: ServerHeartbeatFailedEvent) -> None:

@@ -46,7 +46,7 @@ def translate(store: str, place: str, error: BaseException) -> Exception | None:
         case driver.WaitQueueTimeoutError():
             return StoreTimeout(store, "every connection was busy for too long; raise connections, or ask less at once")
         case driver.ServerSelectionTimeoutError():
-            return StoreUnavailable(store, f"no server that takes writes answers at {place}")
+            return StoreUnavailable(store, _nobody(place, str(error)))
         case driver.NetworkTimeout() | driver.ExecutionTimeout() | driver.WTimeoutError():
             return StoreTimeout(store, f"{place} did not answer in time")
         case driver.DocumentTooLarge():
@@ -65,6 +65,15 @@ def translate(store: str, place: str, error: BaseException) -> Exception | None:
             return StoreUnavailable(store, f"{place} cannot be reached ({type(error).__name__})")
         case _:
             return None
+
+
+def _nobody(place: str, said: str) -> str:
+    """Why no server could be used, as far as the driver tells."""
+    if "CERTIFICATE_VERIFY_FAILED" in said:
+        return f"the certificate of {place} is not trusted: name its authority with tlsCAFile=FILE in the URL"
+    if "SSL handshake failed" in said:
+        return f"{place} offers no TLS, and the URL asks for it (tls=true, mongodb+srv)"
+    return f"no server that takes writes answers at {place}"
 
 
 def _refusal(store: str, place: str, error: driver.OperationFailure) -> Exception:

@@ -53,6 +53,10 @@ _SIGNS: dict[type, tuple[str, Callable[[Any, Any], bool]]] = {
 }
 
 
+OURS: Document = {"_id.id": {"$type": "string"}, "_id.tenant": {"$type": "string"}}
+"""Documents that this adapter wrote: another program's have another `_id`, and are left alone."""
+
+
 def located(where: Where) -> Document:
     """Documents of these partitions or this tenant."""
     if isinstance(where, Everywhere):
@@ -87,7 +91,8 @@ class Conditions:
         standing: list[Document] = [{"type": {"$in": other}}] if other else []
         if RowType.RECORD in query.types:
             standing.append(records_in(query.where, query.roles))
-        return both(standing[0] if len(standing) == 1 else {"$or": standing} if standing else NEVER, self.filter(query.filter))
+        asked = both(standing[0] if len(standing) == 1 else {"$or": standing} if standing else NEVER, self.filter(query.filter))
+        return both(asked, OURS)
 
     # -- filters ------------------------------------------------------------------------------------------------------
 

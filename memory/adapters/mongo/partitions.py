@@ -128,7 +128,7 @@ class Directory:
             {"$limit": limit},
         ]
         found = await self._settled.aggregate(pipeline, allowDiskUse=True)
-        return [(_partition(document), int(document["generation"])) async for document in found]
+        return [(_partition(d), int(d["generation"])) async for d in found if all(isinstance(d["_id"].get(n), str) for n in ("tenant", "scope"))]
 
     def forget(self, partition: Partition) -> None:
         """The partition is no more."""

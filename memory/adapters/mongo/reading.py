@@ -11,7 +11,7 @@ import bson
 
 from memory.adapters.mongo.batch import swap
 from memory.adapters.mongo.codec import WITHOUT_WORDS, Document, document_of, head_in, held_in, is_text, key_in, projection
-from memory.adapters.mongo.filters import both, located
+from memory.adapters.mongo.filters import OURS, both, located
 from memory.adapters.mongo.quarantine import Damaged, Quarantine
 from memory.adapters.mongo.table import Table
 from memory.ports.asking import Condition, condition
@@ -101,7 +101,7 @@ async def _found(table: Table, query: Query, wanted: Document, sort: Mapping[str
     ]
     if RowType.RECORD in query.types:
         there = located(query.where) or {"tenant": {"$gte": ""}}  # all of them, said so that the index is read
-        pipeline.append({"$unionWith": {"coll": table.name, "pipeline": [{"$match": there | {"type": {"$eq": CORRUPT}}}]}})
+        pipeline.append({"$unionWith": {"coll": table.name, "pipeline": [{"$match": there | {"type": {"$eq": CORRUPT}} | OURS}]}})
     pipeline.append({"$project": dict(WITHOUT_WORDS if query.select is None else projection(query.select, query.order))})
     batch = table.thresholds.answered_at_once
     cursor = await table.settled.aggregate(pipeline, batchSize=take + batch, allowDiskUse=True)
@@ -167,7 +167,7 @@ async def delete_matching(table: Table, quarantine: Quarantine, deletion: Deleti
     All records there are read: only so does one come to light that is damaged where the filter would look. What others change meanwhile is
     read again; what another erasure has taken already counts as gone once a majority has that.
     """
-    there = located(deletion.query.where) | {"type": {"$nin": [MARK, TOMBSTONE]}}  # also where the type is what is damaged
+    there = located(deletion.query.where) | OURS | {"type": {"$nin": [MARK, TOMBSTONE]}}  # also where the type is what is damaged
     deleted = 0
     async for documents in _portions(table, there):
         while documents:

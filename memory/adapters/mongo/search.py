@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from memory.adapters.mongo.codec import Document, head_in, key_in, projection
-from memory.adapters.mongo.filters import both, records_in
+from memory.adapters.mongo.filters import OURS, both, records_in
 from memory.adapters.mongo.table import Table
 from memory.ports import lexical
 from memory.ports.pace import paced
@@ -77,7 +77,7 @@ async def _statistics(table: Table, there: Document) -> tuple[int, int]:
 
 async def _holders(table: Table, there: Document, words: Sequence[str]) -> list[Document]:
     """The words of each record that holds one of these."""
-    found = there | {"stems": {"$in": [lexical.token(word) for word in words]}}
+    found = there | OURS | {"stems": {"$in": [lexical.token(word) for word in words]}}
     return await table.settled.find(found, {"words": 1}, batch_size=table.thresholds.counted_at_once).to_list() if words else []
 
 

@@ -14,7 +14,7 @@ from pymongo.asynchronous.mongo_client import AsyncMongoClient
 from pymongo.errors import OperationFailure
 
 from memory.adapters.mongo import reading
-from memory.adapters.mongo.audit import audit_copies, audit_words
+from memory.adapters.mongo.audit import audit_copies, audit_foreign, audit_words
 from memory.adapters.mongo.batch import Turns, WriteBatch
 from memory.adapters.mongo.candidates import candidates
 from memory.adapters.mongo.codec import Document, document_of
@@ -29,7 +29,7 @@ from memory.adapters.mongo.search import search
 from memory.adapters.mongo.single import Backing, delete_one, put_one
 from memory.adapters.mongo.table import Table
 from memory.adapters.mongo.thresholds import THRESHOLDS, Thresholds
-from memory.domain.errors import NotOpen
+from memory.domain.errors import ConfigError, NotOpen
 from memory.ports.answering import expecting
 from memory.ports.base import BaseStore
 from memory.ports.batch import carry_out
@@ -87,10 +87,11 @@ class MongoStore(BaseStore):
 
     async def _connect(self, collections: Sequence[Collection]) -> None:
         await self._disconnect()  # where an opening was cut off
-        heartbeats = Heartbeats()
+        named = "" if self._config.uri.startswith("mongodb+srv://") else self._config.replica_set
+        heartbeats = Heartbeats(named, len(self._config.hosts.split(",")))
         client = client_of(self._config, heartbeats)
         try:
-            found = await self._inspected(client)
+            found = await self._inspected(client, heartbeats)
             database = database_of(client, self._config, found)
             await make_ready(self.name, database, self._names, collections)
         except BaseException:
@@ -107,12 +108,34 @@ class MongoStore(BaseStore):
         for line in found.advice:
             log.warning("store '%s' is not durable: %s", self.name, line)
 
-    async def _inspected(self, client: AsyncMongoClient[Document]) -> Inspection:
+    async def _inspected(self, client: AsyncMongoClient[Document], heartbeats: Heartbeats) -> Inspection:
         host, _, port = self._config.hosts.partition(",")[0].rpartition(":") if ":" in self._config.hosts else (self._config.hosts, "", "27017")
-        looking = inspect(self.name, client)
+        looking = self._of_the_named_set(inspect(self.name, client), heartbeats)
         if self._config.uri.startswith("mongodb+srv://") or not port.isdecimal() or "," in self._config.hosts:
             return await looking
-        return await expecting("MongoDB", self.name, host.strip("[]"), int(port), looking, lambda error: isinstance(error, OperationFailure))
+        return await expecting(
+            "MongoDB", self.name, host.strip("[]"), int(port), looking, lambda error: isinstance(error, OperationFailure | ConfigError)
+        )
+
+    async def _of_the_named_set(self, looking: Coroutine[Any, Any, Inspection], heartbeats: Heartbeats) -> Inspection:
+        """What is found, or an error at once if the servers are of another replica set.
+
+        The driver would look for the named one until its time is up.
+        """
+        work, mismatch = asyncio.ensure_future(looking), asyncio.ensure_future(heartbeats.of_another_set.wait())
+        try:
+            await asyncio.wait((work, mismatch), return_when=asyncio.FIRST_COMPLETED)
+            if not work.done():
+                found = ", ".join(f"'{name}'" if name else "a server of no replica set" for name in sorted(heartbeats.sets))
+                raise ConfigError(
+                    f"store '{self.name}': the URL says replicaSet={self._config.replica_set}, "
+                    f"and {self._config.hosts} is of {found}; correct replicaSet"
+                )
+            return work.result()
+        finally:
+            for one in (work, mismatch):
+                one.cancel()
+            await asyncio.gather(work, mismatch, return_exceptions=True)
 
     async def close(self) -> None:
         await super().close()
@@ -257,6 +280,7 @@ class MongoStore(BaseStore):
         backing, checked, problems = self._ready(), 0, list[str]()
         for table in backing.tables.values():
             checked += await audit_words(table, problems, repair=repair)
+            await audit_foreign(table, problems)
         await audit_copies(backing.quarantine, backing.tables, problems, self._config.thresholds.audited_at_once, repair=repair)
         return Audit(checked, tuple(problems))
 

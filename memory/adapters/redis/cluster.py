@@ -38,6 +38,9 @@ class ClusterConnections(Connections):
         if client is not None:
             await client.aclose()
 
+    async def leave(self) -> None:
+        """The driver asks the cluster for its masters by itself."""
+
     @property
     def _connected(self) -> RedisCluster:
         if self._client is None:  # closed while this call was under way

@@ -22,6 +22,10 @@ from memory.domain.errors import NotOpen
 T = TypeVar("T")
 
 
+_DEMOTED = "previous master is now a slave"
+"""What the driver makes of a refusal by a master that became a replica, where Sentinel named it."""
+
+
 class Connections(ABC):
     """Connected to a server or cluster. Errors are the driver's.
 
@@ -50,6 +54,10 @@ class Connections(ABC):
     async def close(self) -> None: ...
 
     @abstractmethod
+    async def leave(self) -> None:
+        """Let go of the connections that no call uses: they lead to a server that became a replica."""
+
+    @abstractmethod
     async def servers(self, *command: str) -> list[Any]:
         """The answer of each server that takes writes."""
 
@@ -75,8 +83,12 @@ class Connections(ABC):
         async with asyncio.timeout(self.config.timeout), self._room:
             try:
                 return await work()
+            except driver.ReadOnlyError:
+                await self.leave()  # nothing was done: a replica now, its master takes what is sent
             except driver.ConnectionError as error:
-                if not repeatable or isinstance(error, driver.AuthenticationError | driver.AuthorizationError | driver.BusyLoadingError):
+                if _DEMOTED in str(error):
+                    await self.leave()
+                elif not repeatable or isinstance(error, driver.AuthenticationError | driver.AuthorizationError | driver.BusyLoadingError):
                     raise
             return await work()
 
@@ -101,7 +113,10 @@ class Connections(ABC):
         """On every new connection: learn which run of the server it leads to."""
         await connection.on_connect()
         await connection.send_command("INFO", "server")
-        answer = await connection.read_response(disable_decoding=True)
+        try:
+            answer = await connection.read_response(disable_decoding=True)
+        except driver.NoPermissionError:  # which run it is cannot be known: each connection counts as another
+            answer = b""
         lines = dict(line.partition(b":")[::2] for line in answer.replace(b"\r", b"").split(b"\n") if b":" in line)
         self.runs[self._server(connection)] = lines.get(b"run_id", b"").decode() or secrets.token_hex(20)
 
@@ -170,6 +185,10 @@ class ServerConnections(Connections):
         sentinel, self._sentinel = self._sentinel, None
         for asked in sentinel.sentinels if sentinel is not None else ():
             await asked.aclose()
+
+    async def leave(self) -> None:
+        if self._client is not None:
+            await self._client.connection_pool.disconnect(inuse_connections=False)
 
     @property
     def _connected(self) -> Redis:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 
 from redis import exceptions as driver
 
@@ -12,9 +13,11 @@ _MOVING = "non local key"
 _FOR_NOW = ("LOADING", "READONLY", "CLUSTERDOWN", "MASTERDOWN", "TRYAGAIN", "NOREPLICAS", "BUSY ", "MISCONF", "UNBLOCKED")
 
 
-def translate(store: str, error: BaseException) -> Exception | None:
+def translate(store: str, error: BaseException, prefix: str = "memory") -> Exception | None:
     """Our error for the driver's; None for what is not the driver's."""
-    if isinstance(error, driver.AuthenticationError | driver.AuthorizationError | driver.NoPermissionError):
+    if isinstance(error, driver.NoPermissionError) or (isinstance(error, driver.ResponseError) and "NOPERM" in str(error)):
+        return StoreError(store, _denied(str(error), prefix))
+    if isinstance(error, driver.AuthenticationError | driver.AuthorizationError):
         return StoreError(store, f"the server refuses this user, password or command ({_short(error)})")
     if isinstance(error, driver.OutOfMemoryError):
         return StoreFull(store, "the server has reached its memory limit (maxmemory); nothing of the call was kept")
@@ -22,6 +25,8 @@ def translate(store: str, error: BaseException) -> Exception | None:
         return StoreTimeout(store, "no answer in time")
     if isinstance(error, driver.BusyLoadingError):
         return StoreUnavailable(store, "the server is still loading its data; try again")
+    if isinstance(error, driver.ConnectionError | OSError) and (tls := _tls(str(error))):
+        return StoreUnavailable(store, tls)
     if isinstance(error, driver.ConnectionError | OSError):
         return StoreUnavailable(store, f"cannot be reached ({_short(error)})")
     if isinstance(error, driver.RedisClusterException) and "Cluster mode is not enabled" in str(error):
@@ -31,6 +36,25 @@ def translate(store: str, error: BaseException) -> Exception | None:
     if isinstance(error, driver.ResponseError | driver.RedisClusterException | driver.RedisError):
         return _refusal(store, error)
     return None
+
+
+_COMMAND = re.compile(r"run the '([\w|-]{1,40})' command")
+
+
+def _denied(said: str, prefix: str) -> str:
+    """Which permission is missing, and what grants it."""
+    if command := _COMMAND.search(said):
+        return f"the ACL of this user does not allow the command '{command[1]}'; docs/backends.md lists the commands and keys that it needs"
+    if "key" in said:
+        return f"the ACL of this user does not allow the keys of this store: allow the pattern ~{{{prefix}*"
+    return "the ACL of this user does not allow this; docs/backends.md lists the commands and keys that it needs"
+
+
+def _tls(said: str) -> str:
+    """What is wrong with TLS, if it is that."""
+    if "CERTIFICATE_VERIFY_FAILED" in said:
+        return "the server's certificate is not trusted: name the file of its authority with tls_ca"
+    return ""
 
 
 def _refusal(store: str, error: Exception) -> Exception:

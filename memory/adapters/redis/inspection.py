@@ -27,13 +27,24 @@ class Inspection:
         self._connections = connections
 
     async def version(self) -> str:
-        info = await self._info("server")
+        try:
+            info = await self._info("server")
+        except driver.NoPermissionError:
+            return "Redis of unknown version (INFO is refused)"
         valkey = info.get("valkey_version")
         return f"Valkey {valkey}" if valkey else f"Redis {info.get('redis_version', 'of unknown version')}"
 
     async def require_server(self) -> None:
-        """Refuse a server that is too old, or part of a cluster that the URL does not say."""
-        version = str((await self._info("server")).get("redis_version", ""))
+        """Refuse a server that is too old, a Sentinel, or part of a cluster that the URL does not say."""
+        try:
+            server = await self._info("server")
+        except driver.NoPermissionError:
+            return
+        if str(server.get("redis_mode")) == "sentinel":
+            raise ConfigError(
+                f"store '{self._name}': this is a Sentinel, not a server; begin the URL with redis+sentinel:// and end it with /service"
+            )
+        version = str(server.get("redis_version", ""))
         if tuple(int(part) for part in version.split(".")[:2] if part.isdecimal()) < OLDEST:
             raise ConfigError(
                 f"store '{self._name}': needs Redis {OLDEST[0]}.{OLDEST[1]} or later, or Valkey; this says it is {version or 'nothing'}"
@@ -66,9 +77,13 @@ class Inspection:
     async def safety(self) -> Safety:
         """What the settings of all servers mean together."""
         fails_over = self._connections.config.kind == "sentinel"
-        if not self._connections.one_server:
+        try:
             replication = [_mapping(answer) for answer in await self._connections.servers("INFO", "replication")]
-            fails_over = any(int(info.get("connected_slaves", 0)) for info in replication)
+        except driver.NoPermissionError:
+            replication = []
+        fails_over = fails_over or any(
+            int(info.get("connected_slaves", 0)) or _text(info.get("role")) in ("slave", "replica") for info in replication
+        )
         return weakest([judged(settings, fails_over=fails_over) for settings in await self._settings()])
 
     async def has_whole_indexes(self) -> bool:
@@ -95,7 +110,10 @@ class Inspection:
 
     async def may_drop_anything(self) -> bool:
         """Whether some server, when memory is short, takes away whatever it likes, or does not say."""
-        answers = [_mapping(answer) for answer in await self._connections.servers("INFO", "memory")]
+        try:
+            answers = [_mapping(answer) for answer in await self._connections.servers("INFO", "memory")]
+        except driver.NoPermissionError:
+            return True
         return any(str(info.get("maxmemory")) != "0" and not str(info.get("maxmemory_policy")).startswith(_SPARING) for info in answers)
 
     async def _settings(self) -> list[dict[str, str]]:

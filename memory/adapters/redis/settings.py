@@ -8,7 +8,7 @@ from datetime import timedelta
 
 from memory.ports.record import JsonValue
 
-READ = ("appendonly", "appendfsync", "save", "maxmemory", "maxmemory-policy")
+READ = ("appendonly", "appendfsync", "save", "maxmemory", "maxmemory-policy", "min-replicas-to-write")
 """The settings that decide."""
 
 EVERY_SECOND = timedelta(seconds=2)
@@ -45,6 +45,11 @@ def judged(settings: dict[str, str], *, fails_over: bool) -> Safety:
         advice.append(f"appendfsync {sync} leaves it to the operating system when writes reach the disk: set appendfsync always")
     if fails_over:
         advice.append("a replica that takes over may lack the last acknowledged writes: replication does not wait for it")
+        if settings.get("min-replicas-to-write", "0") == "0":
+            advice.append(
+                "a master that is cut off from its replicas goes on taking writes, which are lost when it comes back: "
+                "set min-replicas-to-write 1 and min-replicas-max-lag 10"
+            )
     window = EVERY_SECOND if journal and sync == "everysec" and not evicts and not fails_over else None
     return Safety(not advice, window, tuple(advice), facts)
 

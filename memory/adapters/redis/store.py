@@ -10,7 +10,7 @@ from dataclasses import replace
 from datetime import datetime
 from typing import ClassVar
 
-from redis.exceptions import ResponseError
+from redis.exceptions import RedisError, ResponseError
 
 from memory.adapters.redis.audit import Audit as Look
 from memory.adapters.redis.batch import apply, send, still, write_call
@@ -28,7 +28,7 @@ from memory.adapters.redis.scripts import Call
 from memory.adapters.redis.search import Match, Question
 from memory.adapters.redis.thresholds import THRESHOLDS, Thresholds
 from memory.domain.errors import ConfigError
-from memory.ports.answering import expecting
+from memory.ports.answering import expecting, what_answers
 from memory.ports.asking import first_partitions
 from memory.ports.base import BaseStore
 from memory.ports.batch import Held, slot_of
@@ -99,7 +99,14 @@ class RedisStore(BaseStore):
 
     async def _reached(self, inspection: Inspection) -> None:
         await self._connections.open()
-        await inspection.require_server()
+        try:
+            await inspection.require_server()
+        except (TimeoutError, RedisError) as error:
+            if self._config.tls and await what_answers(*self._config.nodes[0]) == "Redis":  # it waits for the end of a line that is no command
+                raise ConfigError(
+                    f"store '{self.name}': the server at {self._config.place} offers no TLS: begin the URL with redis://, or name its TLS port"
+                ) from error
+            raise
 
     def _no_forms(self, most: int = 0) -> Forms:
         return Forms(self._connections, most, lambda entry, found: self._quarantine(entry.address, found, entry.value, entry.listed))
@@ -278,7 +285,7 @@ class RedisStore(BaseStore):
             log.warning("store '%s': record %s is corrupt and could not be put into quarantine: %s", self.name, found.key.id, exc)
 
     def _translate(self, error: Exception) -> Exception | None:
-        return translate(self.name, error)
+        return translate(self.name, error, self._config.prefix)
 
 
 def _deletion(collection: Collection, match: Match, version: int, discard_at: datetime | None, carry: frozenset[str]) -> Call:

@@ -69,6 +69,7 @@ class Schema(ABC):
         form = connection.scalar(sa.select(version.c.version_num)) if VERSION_TABLE in there else None
         told = connection.execute(sa.select(registry.c.name, registry.c.declaration)).all() if REGISTRY in there else []
         comparison = self.compared(form and _text(form), {_text(name): _text(said) for name, said in told}, collections)
+        self._refuse_foreign(connection, [*(system if form is None else ()), *(t for c in comparison.new for t in self.of(c))], there)
         if form is None:
             for table in system:
                 self._make(connection, table, there)
@@ -85,6 +86,24 @@ class Schema(ABC):
         if form is None:
             connection.execute(version.insert().values(version_num=str(FORM)))
         return comparison
+
+    def _refuse_foreign(self, connection: sa.Connection, tables: Iterable[sa.Table], there: Sequence[str]) -> None:
+        """Refuse tables of another program under names that are to be made, before any is made.
+
+        One that a crash left half made has all columns of ours.
+
+        Raises:
+            ConfigError: There is such a table.
+        """
+        for table in tables:
+            if table.name not in there:
+                continue
+            columns = {column["name"] for column in sa.inspect(connection).get_columns(table.name, schema=table.schema)}
+            if missing := [column.name for column in table.c if column.name not in columns]:
+                raise ConfigError(
+                    f"store '{self.store}': {self.place} has a table '{table.name}' that is not of this program (it has no column "
+                    f"'{missing[0]}'); nothing was created: use another {self.elsewhere}"
+                )
 
     def _make(self, connection: sa.Connection, table: sa.Table, there: Sequence[str]) -> None:
         """Create the table with its indexes, where it is missing or was left without them."""

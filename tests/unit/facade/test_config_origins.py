@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from memory import BlockingMemory
 from memory.domain.errors import ConfigError
+from memory.facade import build
 from memory.facade.config import MemoryConfig, load
+from memory.facade.values import installed_schemes
 
 FILE = """\
 tenant = "from-file"  # a comment
@@ -153,6 +158,85 @@ def test_a_missing_file_an_empty_config_and_a_folder_are_refused(tmp_path: Path)
             load(wrong, environ={}, folder=tmp_path)
     with pytest.raises(ConfigError, match="cannot be a database"):
         load("what?.db", environ={}, folder=tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ("memory.yaml", r"'memory.yaml' is no TOML file: configuration is TOML; `memory init`"),
+        ("config.JSON", r"'config.JSON' is no TOML file"),
+        ("redis", r"'redis', which is a scheme without a place: write a URL, such as redis://"),
+        ("notes", r"'notes' is neither a URL nor a .toml file, and the path of a database ends in .db, .sqlite, .sqlite3"),
+        ("/srv/agents/notes.dat", r"'notes.dat' is neither a URL"),
+        ("lmdb:folder", r"'lmdb:' is no scheme of one. There are: .*postgresql.*sqlite"),
+        ("lmdb:folder/memory.db", r"'lmdb:' is no scheme of one"),
+        ("localhost:6379", r"'localhost:' is no scheme of one"),
+    ],
+)
+def test_what_names_no_database_for_sure_is_refused_and_nothing_is_made(tmp_path: Path, given: str, said: str) -> None:
+    for source, environ in ((given, {}), (None, {"MEMORY_CONFIG": given})):
+        with pytest.raises(ConfigError, match=said):
+            load(source, environ=environ, folder=tmp_path)
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("path", ["mine.db", "mine.sqlite", "MINE.SQLITE3", "./a:b.db", "/srv/mine.db", "C:\\mine.db"])
+def test_a_path_that_ends_as_databases_do_is_a_database(tmp_path: Path, path: str) -> None:
+    assert load(path, environ={}, folder=tmp_path).tiers.mid == f"sqlite:///{path}"
+
+
+def test_a_url_of_a_scheme_that_is_not_installed_is_refused_wherever_a_url_may_stand(tmp_path: Path) -> None:
+    places: list[dict[str, Any]] = [
+        {"tiers": {"long": "lmdb:folder"}},
+        {"stores": {"a": {"url": "lmdb:folder"}}},
+        {"routes": [{"tiers": ["mid"], "store": "lmdb:folder", "tenants": ["a"]}]},
+    ]
+    for given in places:
+        with pytest.raises(ConfigError, match=r"lmdb|is not a URL with a scheme"):
+            load(given, environ={}, folder=tmp_path)
+
+
+@pytest.fixture
+def lmdb(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """An adapter for `lmdb`, as another distribution installs it."""
+    theirs = tmp_path / "theirs"
+    info = theirs / "their_lmdb-1.0.dist-info"
+    info.mkdir(parents=True)
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: their-lmdb\nVersion: 1.0\n")
+    (info / "entry_points.txt").write_text("[memory.adapters]\nlmdb = their_lmdb:adapter\n")
+    (theirs / "their_lmdb.py").write_text(
+        "from memory.adapters.sql.sqlite import adapter as sqlite\n"
+        "from memory.ports.adapter import Adapter\n"
+        "def build(name, url, options):\n"
+        "    return sqlite.build(name, 'sqlite:///' + url.partition(':')[2].lstrip('/') + '.of-lmdb', options)\n"
+        "adapter = Adapter(schemes=('lmdb',), claims=sqlite.claims, build=build)\n"
+    )
+    monkeypatch.setattr(sys, "path", [str(theirs), *sys.path])
+    for cached in (installed_schemes, build._registered):
+        cached.cache_clear()
+    yield
+    monkeypatch.undo()
+    for cached in (installed_schemes, build._registered):
+        cached.cache_clear()
+
+
+@pytest.mark.usefixtures("lmdb")
+@pytest.mark.parametrize("url", ["lmdb:folder", "lmdb://folder"])
+def test_an_installed_scheme_works_wherever_a_url_may_stand(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, url: str) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "memory.toml").write_text(f'[stores.own]\nurl = "{url}"\n[tiers]\nshort = "own"\nmid = "own"\nlong = "{url}"\n')
+    tiers = dict.fromkeys(("short", "mid", "long"), url)
+    routed = {"tiers": dict.fromkeys(tiers, "sqlite:///other.db"), "routes": [{"tiers": list(tiers), "store": url, "tenants": ["default"]}]}
+    sources: list[Any] = [url, {"tiers": tiers}, {"stores": {"own": {"url": url}}, "tiers": dict.fromkeys(tiers, "own")}, "memory.toml", routed]
+    for number, source in enumerate(sources):
+        with BlockingMemory(source, embedder="none") as memory:
+            memory.write(f"fact {number}", scope="user:ada")
+            assert len(memory.retrieve("user:ada")) == number + 1, source
+    monkeypatch.setenv("MEMORY_CONFIG", url)
+    with BlockingMemory(embedder="none") as memory:
+        assert len(memory.retrieve("user:ada")) == len(sources)
+    assert (tmp_path / "folder.of-lmdb").exists()
+    assert not (tmp_path / "lmdb:folder").exists()
 
 
 def test_load_on_the_class_reads_the_process_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -16,7 +16,7 @@ from typing import Any
 import asyncmy
 
 from memory.adapters.sql.mysql.config import MySqlConfig
-from memory.adapters.sql.mysql.errors import LOST, MALFORMED, number_of
+from memory.adapters.sql.mysql.errors import LOST, MALFORMED, NotTrusted, number_of
 from memory.adapters.sql.server.pool import connected
 from memory.domain.errors import ConfigError
 
@@ -187,8 +187,12 @@ async def dial(config: MySqlConfig, **more: Any) -> Any:
     try:
         return await _dial(config, context, **more)
     except Exception as exc:
-        if mode != "preferred" or number_of(exc) not in LOST or not isinstance(exc.__cause__, ssl.SSLError):
+        if number_of(exc) not in LOST or not isinstance(exc.__cause__, ssl.SSLError):
             raise
+        if isinstance(exc.__cause__, ssl.SSLCertVerificationError):
+            raise NotTrusted from exc
+        if mode != "preferred":
+            raise ConfigError(f"{config.place} offers no TLS, and ssl_mode={mode} asks for it") from exc
     return await _dial(config, None, **more)  # the server offers none
 
 

@@ -5,6 +5,8 @@ Servers quote what they were given: of a server's message only its number is pas
 
 from __future__ import annotations
 
+import re
+
 from asyncmy import errors as my
 from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 
@@ -16,6 +18,10 @@ COLLISIONS = frozenset({1213, 1205, 1020})
 """Deadlock; a lock waited for too long; a record changed since it was read (MariaDB with `innodb_snapshot_isolation`)."""
 LOST = range(2000, 2100)
 """The driver's own: no connection, or none any more."""
+
+
+class NotTrusted(Exception):
+    """The server's certificate is of no authority that is trusted, or of another host."""
 
 
 def original(error: BaseException) -> BaseException:
@@ -58,8 +64,10 @@ def translate(store: str, place: str, error: BaseException) -> Exception | None:
     """Our error for the driver's; None for what is not the driver's."""
     cause = original(error)
     if isinstance(cause, my.MySQLError):
-        return _of_number(store, place, number_of(cause), type(cause).__name__)
+        return _of_number(store, place, number_of(cause), type(cause).__name__, _denied(cause))
     match cause:
+        case NotTrusted():
+            return StoreUnavailable(store, f"the certificate of {place} is not trusted: name the file of its authority with ssl_ca")
         case PoolTimeout():
             return StoreTimeout(store, "every connection of the pool was busy for too long; raise pool_size, or ask less at once")
         case TimeoutError():
@@ -73,7 +81,11 @@ def translate(store: str, place: str, error: BaseException) -> Exception | None:
 
 
 _KINDS: tuple[tuple[frozenset[int], type[Exception], str], ...] = (
-    (frozenset({1044, 1142, 1143, 1227, 1370}), ConfigError, "the user may not do this at {place}; grant it the rights to the database"),
+    (
+        frozenset({1044, 1142, 1143, 1227, 1370}),
+        ConfigError,
+        "the user may not do this at {place}{denied}; docs/backends.md lists the rights it needs",
+    ),
     (frozenset({1045, 1698, 1251, 2049, 2059, 2061, 1862, 3118}), ConfigError, "{place} refuses the user or the password"),
     (frozenset({1049}), ConfigError, "there is no such database at {place}; create it, or name another"),
     (frozenset({1021, 1037, 1038, 1041, 1114, 3019}), StoreFull, "the server has no room left; nothing of the call was kept"),
@@ -91,10 +103,20 @@ _KINDS: tuple[tuple[frozenset[int], type[Exception], str], ...] = (
 """By number, most specific first."""
 
 
-def _of_number(store: str, place: str, number: int, kind: str) -> Exception:
+_DENIED = re.compile(r"^([A-Z][A-Z ,]{2,60}) command denied to user .* for table ([\w`'.$-]{1,200})$")
+"""What the server says of a missing right: it names a command and a table of ours, and no value."""
+
+
+def _denied(cause: my.MySQLError) -> str:
+    """The missing right: the command, and the table it is refused for."""
+    said = _DENIED.match(str(cause.args[1])) if len(cause.args) > 1 else None
+    return f" ({said[1]} is denied for table {said[2]})" if said else ""
+
+
+def _of_number(store: str, place: str, number: int, kind: str, denied: str = "") -> Exception:
     for numbers, ours, problem in _KINDS:
         if number in numbers:
-            told = problem.format(place=place)
+            told = problem.format(place=place, denied=denied)
             if ours is InvalidInput:
                 return InvalidInput("record", told)
             return ConfigError(f"store '{store}': {told}") if ours is ConfigError else ours(store, told)

@@ -67,7 +67,7 @@ async def test_a_server_whose_certificate_is_known_is_used(certified: tuple[Serv
 async def test_a_certificate_that_proves_nothing_is_refused(certified: tuple[Server, Path], host: str) -> None:
     server, certificate = certified
     named = {} if host == "localhost" else {"tlsCAFile": str(certificate)}
-    with pytest.raises(StoreUnavailable):
+    with pytest.raises(StoreUnavailable, match="tlsCAFile"):
         await store(host, server.port, 3, tls="true", **named).open(DECLARED)
 
 

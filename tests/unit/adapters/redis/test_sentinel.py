@@ -8,7 +8,7 @@ import pytest
 import redis as driver
 
 from memory.adapters.redis.store import RedisStore
-from memory.domain.errors import StoreUnavailable
+from memory.domain.errors import ConfigError, StoreUnavailable
 from memory.ports.contract.collections import DECLARED
 from memory.ports.contract.support import asked, done, id_of, put, record
 from tests.support import redis_servers
@@ -56,3 +56,8 @@ async def test_the_master_of_a_service_is_found_and_used(sentinel: Server, prefi
 async def test_a_service_no_sentinel_knows_is_unavailable(sentinel: Server) -> None:
     with pytest.raises(StoreUnavailable):
         await RedisStore(f"redis+sentinel://127.0.0.1:{sentinel.port}/other").open(DECLARED)
+
+
+async def test_a_sentinel_taken_for_a_server_is_named(sentinel: Server) -> None:
+    with pytest.raises(ConfigError, match=r"this is a Sentinel.*redis\+sentinel://"):
+        await RedisStore(f"redis://127.0.0.1:{sentinel.port}").open(DECLARED)

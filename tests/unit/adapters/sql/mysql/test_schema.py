@@ -47,6 +47,20 @@ async def _described(server: MySqlServer, database: str) -> dict[str, str]:
     return described
 
 
+FOREIGN = "CREATE TABLE settings (tenant VARCHAR(200), id INT, scope VARCHAR(200), version INT, theme TEXT, PRIMARY KEY (id))"
+
+
+@pytest.mark.parametrize("table", [FOREIGN, "CREATE TABLE samples (id INT)", "CREATE TABLE memory_words_samples (word TEXT)"])
+async def test_a_table_of_another_program_is_refused_before_anything_is_made(server: MySqlServer, database: str, table: str) -> None:
+    await server.run_sql(table, database=database)
+    before = await _described(server, database)
+    name = table.split()[2]
+    collections = (*DECLARED, Collection("settings"))
+    with pytest.raises(ConfigError, match=f"has a table '{name}' that is not of this program.*nothing was created"):
+        await MySqlStore(server.url(database)).open(collections)
+    assert await _described(server, database) == before
+
+
 async def test_a_filled_database_grows_into_what_a_new_one_is_made_as(store: MySqlStore, server: MySqlServer, database: str) -> None:
     before = await fill(store)
     other = f"{database}_new"

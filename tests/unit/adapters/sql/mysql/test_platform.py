@@ -1,0 +1,75 @@
+"""MySQL and MariaDB as platform teams run them: users with few rights, limits, servers that are read only, TLS that is not there."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+
+import pytest
+import pytest_asyncio
+
+from memory import Memory
+from memory.adapters.sql.mysql.store import MySqlStore
+from memory.domain.errors import ConfigError, StoreUnavailable
+from memory.ports.contract.collections import DECLARED
+from memory.ports.contract.support import done, live, put, record
+from tests.support.mysql_servers import MySqlServer
+from tests.unit.adapters.sql.mysql.conftest import ON_SERVER
+
+pytestmark = ON_SERVER
+
+
+@pytest_asyncio.fixture
+async def reader(server: MySqlServer, database: str) -> AsyncIterator[str]:
+    """The URL of a user who may only read what is there."""
+    async with Memory(server.url(database)) as memory:
+        await memory.write("Ada likes tea", scope="user:ada")
+        await memory.session("s", user="ada").append({"role": "user", "content": "hello"})
+    await server.run_sql("CREATE OR REPLACE USER reader IDENTIFIED BY 'reader'")
+    await server.run_sql(f"GRANT SELECT ON {database}.* TO reader")
+    yield f"mysql://reader:reader@127.0.0.1:{server.port}/{database}"
+    await server.run_sql("DROP USER reader")
+
+
+async def test_a_user_who_may_only_read_opens_reads_and_searches(reader: str) -> None:
+    async with Memory(reader) as memory:
+        assert [entry.content for entry in await memory.retrieve("user:ada")] == ["Ada likes tea"]
+        assert [hit.entry.content for hit in await memory.search("tea", scope="user:ada")] == ["Ada likes tea"]
+        assert [message.content for message in (await memory.session("s").context()).messages] == ["hello"]
+        with pytest.raises(ConfigError, match="is denied for table"):
+            await memory.write("x", scope="user:ada")
+
+
+async def test_a_call_waits_for_a_connection_of_its_own_process_where_the_server_gives_no_more(server: MySqlServer, database: str) -> None:
+    await server.run_sql("CREATE OR REPLACE USER few IDENTIFIED BY 'few' WITH MAX_USER_CONNECTIONS 2")
+    await server.run_sql(f"GRANT ALL ON {database}.* TO few")
+    store = MySqlStore(f"mysql://few:few@127.0.0.1:{server.port}/{database}?pool_size=8&pool_timeout=120")
+    await store.open(DECLARED)
+    try:
+        await asyncio.gather(*(done(store, put(record(n))) for n in range(30)))
+        assert await live(store, 29)
+    finally:
+        await store.close()
+        await server.run_sql("DROP USER few")
+
+
+async def test_writes_go_on_once_the_server_takes_them_again(server: MySqlServer, database: str) -> None:
+    await server.run_sql("CREATE OR REPLACE USER plain IDENTIFIED BY 'plain'")
+    await server.run_sql(f"GRANT ALL ON {database}.* TO plain")
+    store = MySqlStore(f"mysql://plain:plain@127.0.0.1:{server.port}/{database}")
+    await store.open(DECLARED)
+    try:
+        await server.run_sql("SET GLOBAL read_only = 1")
+        with pytest.raises(StoreUnavailable, match="read-only"):
+            await store.apply([put(record(1))])
+        await server.run_sql("SET GLOBAL read_only = 0")
+        await done(store, put(record(1)))
+    finally:
+        await server.run_sql("SET GLOBAL read_only = 0")
+        await store.close()
+        await server.run_sql("DROP USER plain")
+
+
+async def test_a_server_without_tls_is_named(server: MySqlServer, database: str) -> None:
+    with pytest.raises(ConfigError, match="offers no TLS, and ssl_mode=required"):
+        await MySqlStore(server.url(database, ssl_mode="required")).open(DECLARED)

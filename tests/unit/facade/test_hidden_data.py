@@ -1,0 +1,119 @@
+"""A configuration never hides data in silence: stores note which others serve beside them."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from memory import BlockingMemory
+from memory.facade.build import build_engine
+from memory.facade.config import MemoryConfig
+from memory.facade.reports import examine
+from memory.ports.clock import system_clock
+
+pytestmark = pytest.mark.backend("sqlite")
+
+
+def config(folder: Path, short: str, mid: str, long: str) -> dict[str, Any]:
+    """A file for each name."""
+    stores = {name: {"url": f"sqlite:///{folder / name}.db"} for name in {short, mid, long}}
+    return {"stores": stores, "tiers": {"short": short, "mid": mid, "long": long}, "embedder": {"use": "none"}}
+
+
+def warned(given: Any, caplog: pytest.LogCaptureFixture) -> list[str]:
+    """What opening warns of."""
+    caplog.clear()
+    with caplog.at_level(logging.WARNING), BlockingMemory(given):
+        pass
+    return [record.getMessage() for record in caplog.records]
+
+
+def doctor(given: Any) -> list[str]:
+    """The problems that `memory doctor` fails for."""
+    engine = build_engine(MemoryConfig.load(given), embedder=None, clock=system_clock)
+    found = asyncio.run(examine(engine))
+    assert found.ok is not bool(found.problems)
+    return list(found.problems)
+
+
+def filled(given: Any) -> None:
+    with BlockingMemory(given) as memory:
+        kept = memory.write("a fact", scope="user:ada")
+        memory.write("of a session", scope="session:s")
+        assert memory.admin.move([kept.id], to="long").moved
+
+
+@pytest.mark.parametrize("instead", ["another", "mid"])
+def test_a_store_that_holds_data_and_is_omitted_is_named_with_the_remedy(tmp_path: Path, caplog: pytest.LogCaptureFixture, instead: str) -> None:
+    before, after = config(tmp_path, "short", "mid", "long"), config(tmp_path, "short", "mid", instead)
+    filled(before)
+    assert warned(before, caplog) == doctor(before) == []
+    for is_new in (instead == "another", False):  # the note stays
+        (said,) = warned(after, caplog)
+        assert "store 'long' served tier 'long' beside store 'short'" in said
+        assert "Put it back into the configuration" in said
+        assert "memory doctor --forget-store long" in said
+        assert ("store 'another', which serves it now, is new" in said) == is_new
+        assert any("store 'long' served tier 'long'" in problem for problem in doctor(after))
+    assert warned(before, caplog) == doctor(before) == []
+    with BlockingMemory(after) as memory:
+        assert memory.admin.forget_store("long") >= 1
+    assert warned(after, caplog) == doctor(after) == []
+
+
+def test_a_store_that_an_empty_one_replaced_under_its_name_is_named_until_it_is_healed(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    given = config(tmp_path, "short", "mid", "long")
+    filled(given)
+    (tmp_path / "long.db").unlink()
+    assert any("store 'long' served tier 'long'" in problem and "doctor --repair" in problem for problem in doctor(given))
+    (said,) = warned(given, caplog)
+    assert "another store has its name and place now: restore the store that was there" in said
+    engine = build_engine(MemoryConfig.load(given), embedder=None, clock=system_clock)
+    asyncio.run(examine(engine, repair=True))
+    assert warned(given, caplog) == []
+
+
+def test_an_empty_store_that_is_omitted_is_no_problem(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    with BlockingMemory(config(tmp_path, "short", "mid", "long")):
+        pass
+    assert warned(config(tmp_path, "short", "mid", "another"), caplog) == []
+
+
+def test_entries_of_a_tier_that_another_store_serves_now_are_named(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    alone, split = config(tmp_path, "one", "one", "one"), config(tmp_path, "one", "one", "two")
+    filled(alone)
+    for _ in range(2):
+        (said,) = warned(split, caplog)
+        assert "store 'one' holds entries of tier 'long', which store 'two' serves now" in said
+        assert "memory export" in said
+        assert any("holds entries of tier 'long'" in problem for problem in doctor(split))
+    with BlockingMemory(alone) as memory:
+        memory.admin.erase("user:ada")
+    assert [one for one in doctor(split) if "holds entries" in one] == []
+
+
+@pytest.mark.parametrize(
+    ("tiers", "level", "said"), [({"long": "sqlite:///own.db"}, "WARNING", "tiers short, mid are"), ({}, "INFO", "all tiers are")]
+)
+def test_a_tier_on_the_default_file_is_logged(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, tiers: dict[str, str], level: str, said: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("platformdirs.user_data_dir", lambda *_, **__: str(tmp_path / "data"))
+    with caplog.at_level(logging.INFO, "memory.facade"), BlockingMemory({"tiers": tiers}, embedder="none"):
+        pass
+    (told,) = [record for record in caplog.records if "default file" in record.getMessage()]
+    assert (told.levelname, told.getMessage()) == (
+        level,
+        f"{said} on the default file, {tmp_path / 'data' / 'memory.db'}: the configuration names no other store",
+    )
+
+
+def test_a_file_that_was_one_of_several_stores_is_not_used_alone_in_silence(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    filled(config(tmp_path, "one", "two", "two"))
+    (said,) = warned(config(tmp_path, "one", "one", "one"), caplog)
+    assert "store 'two' served tiers 'mid', 'long' beside store 'one'" in said
