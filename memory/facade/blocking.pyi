@@ -464,8 +464,6 @@ class BlockingSession:
         recall: str | None = ...,
         start: Literal["any", "user"] | None = ...,
         min_relevance: float | None = ...,
-        min_relevance: float | None = ...,
-        start: Literal["any", "user"] | None = ...,
     ) -> Context: ...
     def history(
         self,

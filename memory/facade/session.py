@@ -223,8 +223,6 @@ class Session:
         recall: str | None = None,
         start: Literal["any", "user"] | None = None,
         min_relevance: float | None = None,
-        min_relevance: float | None = None,
-        start: Literal["any", "user"] | None = None,
     ) -> Context:
         """What a model is to be sent, within a budget of tokens: the system message, the newest summary, then the newest messages that fit.
 

@@ -6,7 +6,7 @@ changing one number to half or twice of what stands here moves recall@10 by 1.2 
 
 from __future__ import annotations
 
-MIN_RELEVANCE = 0.015  # what injection and commands show by default: measured, see docs/decisions/070
+MIN_RELEVANCE = 0.015  # what injection and commands show by default: measured, see docs/decisions/071
 CORRECTED = 0.8  # a word put in place of a typo counts less (decision D57, D64, D67); questions spoilt by one slip: recall@10 79.8, uncorrected 76.6
 K1 = 1.2  # how fast repetitions of a word stop counting: Robertson and Zaragoza (2009)
 LENGTH = 0.4  # how much a long text's words count less: design
