@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import inspect
 import json
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
+from functools import partial
 from hashlib import blake2b
 from typing import Any, TypeAlias
 
@@ -20,7 +21,7 @@ from memory.orchestrator.collections import ENTRIES
 from memory.orchestrator.deliveries import Consistency, Deliveries
 from memory.orchestrator.derivatives import Derivatives
 from memory.orchestrator.entries import Entries
-from memory.orchestrator.entry_records import entry_of, record_of
+from memory.orchestrator.entry_records import changed, entry_of, record_of
 from memory.orchestrator.erasure import DELETE, Erasure
 from memory.orchestrator.lives import Lives
 from memory.orchestrator.meaning import Meaning
@@ -28,7 +29,7 @@ from memory.orchestrator.outbox import Pending, owed_by_writing
 from memory.orchestrator.past import MADE_OF, oldest_in
 from memory.orchestrator.placement import Located, Placement, refused
 from memory.orchestrator.quotas import Newcomer
-from memory.orchestrator.sources import CONFIRMS, made_of
+from memory.orchestrator.sources import CONFIRMS, as_moved, made_of
 from memory.orchestrator.turns import Patience
 from memory.orchestrator.versions import version_at
 from memory.policies.visibility import is_current, is_expired
@@ -317,9 +318,18 @@ class Derivation:
         now = self._placement.now()
         if to_delete and (is_expired(made, now) or not is_current(made, now)):
             raise Conflict("what was made of this before is hidden by now, expired or retired: nothing was deleted", made.key.id)
+        if to_delete and await self._entries.rewrite_at_once(made.key, partial(self._moved, {source.key.id for source in to_delete})):
+            made = (await self._placement.locate(ENTRIES, made.key)).record or made
         for source in to_delete:
             await self._erasure.delete(ENTRIES, source.key, at=source.version, held="left")
         return entry_of(made)
+
+    async def _moved(self, gone: Collection[str], made: Record) -> Record | None:
+        """A copy that takes the place of its original: the erasure of the original's scope reaches it no more."""
+        moved = as_moved(made, gone)
+        if moved is None:
+            return None
+        return replace(changed(moved, {}, version=version_at(self._placement.now(), made.version)), updated_at=made.updated_at)
 
 
 def came_of(origin: Entry) -> dict[str, Any]:

@@ -7,7 +7,7 @@ inherits the sources of what it was made of, so that a copy of a copy is found b
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, replace
@@ -115,8 +115,18 @@ def _source(told: Mapping[str, Any]) -> Source:
 def with_sources(record: Record, sources: Iterable[Source]) -> Record:
     """The record with these sources beside those that it names."""
     every = [*sources_of(record), *sources]
-    if not every:
-        return record
+    return _naming(record, every) if every else record
+
+
+def as_moved(record: Record, entry_ids: Collection[str]) -> Record | None:
+    """The record as one that took the place of these entries. None where it names none of them, or took their place before."""
+    every = sources_of(record)
+    moved = [replace(one, moved=True) if isinstance(one, EntrySource) and one.direct and one.entry_id in entry_ids else one for one in every]
+    return None if moved == every else _naming(record, moved)
+
+
+def _naming(record: Record, every: Sequence[Source]) -> Record:
+    """The record with exactly these sources."""
     notes = [one for one in _references_in(record) if one.startswith("n:")]
     references = [reference for source in every for reference in source.references(record.key.tenant)]
     body: dict[str, JsonValue] = {**record.body, SOURCES: [source.to_json() for source in dict.fromkeys(every)]}

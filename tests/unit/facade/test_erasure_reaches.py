@@ -77,9 +77,12 @@ async def test_deleting_an_entry_takes_what_rules_made_of_it_and_leaves_what_cal
         assert await entries_in(memory) == {"session:s1", "workspace:w", "workspace:x", "org:o"}  # the compacted entry, and what is no copy by a rule
 
 
-async def test_an_entry_that_took_the_place_of_its_source_outlives_the_sources_scope(tmp_path: Path) -> None:
+@pytest.mark.parametrize("copied_before", [False, True])
+async def test_an_entry_that_took_the_place_of_its_source_outlives_the_sources_scope(tmp_path: Path, copied_before: bool) -> None:
     async with Memory(url(tmp_path), embedder="none") as memory:
         entry = await memory.write(WORDS, scope="session:s1")
+        if copied_before:
+            await memory.promote(entry.id, "user:ada")
         await memory.promote(entry.id, "user:ada", delete_original=True)
         await memory.sessions.delete("s1")
         assert await entries_in(memory) == {"user:ada"}
