@@ -10,6 +10,7 @@ from __future__ import annotations
 import base64
 import json
 from collections.abc import AsyncIterator, Sequence
+from hashlib import blake2b
 from typing import Any, ClassVar
 from uuid import UUID
 
@@ -127,11 +128,13 @@ class PgTable(Table[Connection]):
 
     async def matching(self, connection: Connection, sql: str, values: Values) -> AsyncIterator[Sequence[tuple[Columns, bool]]]:
         # The server's own cursor, which ends with the transaction: the driver's would leave a prepared statement on a connection of a pooler's.
-        await connection.execute(f"DECLARE memory_matching NO SCROLL CURSOR FOR {sql}", *values)
+        # The driver keeps what a statement answers with by its text, so that each table with its columns has a cursor name of its own.
+        cursor = "memory_" + blake2b(f"{self.qualified}{self.chosen}".encode(), digest_size=8).hexdigest()
+        await connection.execute(f"DECLARE {cursor} NO SCROLL CURSOR FOR {sql}", *values)
         most = self.collection.at_once(self.thresholds.deleted_at_once)
-        while rows := await connection.fetch(f"FETCH {most} FROM memory_matching"):
+        while rows := await connection.fetch(f"FETCH {most} FROM {cursor}"):
             yield [(row[:-1], row[-1]) for row in rows]
-        await connection.execute("CLOSE memory_matching")
+        await connection.execute(f"CLOSE {cursor}")
 
     # -- storing ------------------------------------------------------------------------------------------------------
 
