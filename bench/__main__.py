@@ -23,6 +23,7 @@ from bench import (
     mysql,
     postgresql,
     redis,
+    relevance,
     retrieval,
     rivals,
     sessions,
@@ -53,6 +54,7 @@ MEASUREMENTS: dict[str, Callable[[Path, int], Awaitable[list[Figure]]]] = {
     "messages": messages.messages,
     "rivals": rivals.rivals,
     "retrieval": retrieval.retrieval,
+    "relevance": relevance.relevance,
     "speed": speed.speed,
     "injection": injection.injections,
 }
@@ -68,6 +70,8 @@ async def _awaited(figures: Awaitable[list[Figure]]) -> list[Figure]:
 
 
 def main() -> int:
+    if sys.argv[1:2] == ["relevance"]:
+        return relevance.main(sys.argv[2:])
     if sys.argv[1:2] == ["retrieval"] and "".join(sys.argv[2:3]).startswith("-"):  # it has options of its own
         return retrieval.main(sys.argv[2:])
     parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__)

@@ -164,7 +164,7 @@ async def main() -> None:
     async with Memory(os.environ.get("MEMORY_CONFIG", "sqlite:///agent.db")) as memory:
         begun = datetime.now(UTC)
         async with manager_of(memory, model, asked.user) as manager:
-            session = memory.session(asked.session, user=asked.user, system=SYSTEM)
+            session = memory.session(f"{asked.user}/{asked.session}", user=asked.user, system=SYSTEM)
             async for piece in turn(manager, session, model, asked.said, tell):
                 print(piece, end="", flush=True)
             print()

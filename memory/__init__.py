@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from memory.domain.errors import QuotaExceeded as QuotaExceeded
     from memory.domain.errors import Refused as Refused
     from memory.domain.errors import ScratchpadFull as ScratchpadFull
+    from memory.domain.errors import SessionOwnerMismatch as SessionOwnerMismatch
     from memory.domain.errors import StoreError as StoreError
     from memory.domain.errors import StoreFull as StoreFull
     from memory.domain.errors import StoreTimeout as StoreTimeout
@@ -139,6 +140,7 @@ _HOMES = {
         "QuotaExceeded",
         "Refused",
         "ScratchpadFull",
+        "SessionOwnerMismatch",
         "StoreError",
         "StoreFull",
         "StoreTimeout",
@@ -304,6 +306,7 @@ __all__ = [
     "SearchTool",
     "SemanticProvider",
     "Session",
+    "SessionOwnerMismatch",
     "SlidingWindowProvider",
     "StoreEntry",
     "StoreError",

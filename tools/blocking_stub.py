@@ -96,7 +96,7 @@ def _class(members: Iterable[ast.stmt], name: str) -> str:
     lines = [f"class {name}:"]
     for node in members:
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and (not node.name.startswith("_") or node.name in DUNDERS):
-            lines += [f"    @{ast.unparse(decorator)}" for decorator in node.decorator_list]
+            lines += [f"    @{ast.unparse(decorator)}" for decorator in node.decorator_list if ast.unparse(decorator) != "lends_reads"]
             lines.append(_method(node))
         elif isinstance(node, ast.AnnAssign) and not _named(node).startswith("_"):
             lines.append(f"    {_named(node)}: {ast.unparse(_Rename().visit(node.annotation))}")

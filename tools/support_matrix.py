@@ -14,8 +14,7 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
-from memory.orchestrator.topology import CACHE_NEEDS, HOME_NEEDS
-from memory.ports.capabilities import FLAGS, Capabilities
+from memory.ports.capabilities import CACHE_NEEDS, FLAGS, HOME_NEEDS, Capabilities
 from memory.ports.contract.harness import Harness
 from tests.contract.every_harness import DRIVEN, FILES
 from tests.contract.harnesses import InMemory, Sqlite

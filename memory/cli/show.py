@@ -14,6 +14,7 @@ from rich.text import Text
 from memory.domain.entry import Entry
 from memory.domain.session import FoundMessage
 from memory.domain.shown import as_json
+from memory.policies.ranking.shown import percentage
 
 if TYPE_CHECKING:
     from memory.orchestrator.promotion import PromotionReport
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 K = TypeVar("K")
 
-WHOLE = frozenset("# score tier store scope type id entry role version since setting from to turn home".split())
+WHOLE = frozenset("# score relevance tier store scope type id entry role version since setting from to turn home".split())
 """Columns whose cells are never broken: what is read or copied as one."""
 TERMS = 5
 """So many terms of a score are shown by name."""
@@ -156,10 +157,21 @@ def versions(listed: Iterable[Entry], entry_id: str) -> Table:
 
 
 def hit_json(hit: FoundEntry | FoundMessage) -> dict[str, Any]:
-    """A hit as data: its score, and the entry or the message with its session."""
+    """Return a hit as data: its score, its relevance, and the entry or the message with its session."""
+    numbers = {"score": hit.score, "relevance": hit.relevance}
     if isinstance(hit, FoundMessage):
-        return {"score": hit.score, "message": as_json(hit.item), "session_id": hit.session_id}
-    return {"score": hit.score, "entry": entry_json(hit.entry)}
+        return {**numbers, "message": as_json(hit.item), "session_id": hit.session_id}
+    return {**numbers, "entry": entry_json(hit.entry)}
+
+
+def relevance(value: float | None) -> str:
+    """Return a relevance as a percentage; a dash where it is unknown."""
+    return "–" if value is None else percentage(value)
+
+
+def sort_key(score: float | None) -> str:
+    """Return a score with enough digits that the printed numbers explain the order; a dash when browsing."""
+    return "–" if score is None else f"{score:.4f}"
 
 
 def hits(found: Sequence[FoundEntry | FoundMessage], numbers: Mapping[str, int], *, explain: bool, limit: int | None = 400) -> Table:
@@ -168,8 +180,9 @@ def hits(found: Sequence[FoundEntry | FoundMessage], numbers: Mapping[str, int],
     for place, hit in enumerate(found, start=1):
         in_tier, said = _said(hit, numbers, limit)
         body = Group(*said, *(explained(hit.explanation) if explain else []))
-        rows.append([str(place), f"{hit.score:.4f}", in_tier, body])
-    return table("", ["#", "score", "tier", "what was found"], rows, right=("#", "score"))
+        rows.append([str(place), sort_key(hit.score), relevance(hit.relevance), in_tier, body])
+    columns = ["#", "score", "relevance", "tier", "what was found"]
+    return table("", columns, rows, right=("#", "score", "relevance"))
 
 
 def _said(hit: FoundEntry | FoundMessage, numbers: Mapping[str, int], limit: int | None) -> tuple[Text, list[Text]]:
@@ -185,15 +198,19 @@ def _said(hit: FoundEntry | FoundMessage, numbers: Mapping[str, int], limit: int
 
 
 def explained(explanation: Mapping[str, Any]) -> list[Text]:
-    """How a hit came to its place, as far as it is told: its ranks on the way, the part of a long text that was nearest, the terms of its order, what
-    multiplies them, and where it lives."""
+    """Return how a hit came to its relevance and its place, a line each.
+
+    The lines are the relevance in words, its ranks, the nearest part of a long text, the terms of its order with what
+    multiplies them, and where it lives.
+    """
     factors = [f"× {_named(name)} {by:.2f}" for name, by in explanation.get("multipliers", {}).items() if f"{by:.2f}" != "1.00"]
     order = [] if (reached := explanation.get("order")) is None else [f"= {reached:.2f}"]
     where = f"in {explanation['store']}" if explanation.get("store") else ""
     where += f", its vectors as of {age:.0f} s ago" if (age := explanation.get("vectors_age")) is not None else ""
     supposed = ", ".join(f"'{said}' taken for '{meant}'" for said, meant in explanation.get("corrected", {}).items())
     nearest = f"nearest in part {part['number']} of {part['of']}, from character {part['characters'][0]}" if (part := explanation.get("part")) else ""
-    lines = (supposed, ranked(explanation.get("ranks", {})), nearest, _sum(explanation.get("terms", {})), " ".join(factors + order), where)
+    relevant = explanation.get("relevance", {}).get("in_words", "")
+    lines = (relevant, supposed, ranked(explanation.get("ranks", {})), nearest, _sum(explanation.get("terms", {})), " ".join(factors + order), where)
     return [plain(line) for line in lines if line]
 
 

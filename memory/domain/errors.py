@@ -62,6 +62,29 @@ class Conflict(MemoryTiersError):
         self.deleted_at = deleted_at
 
 
+class SessionOwnerMismatch(Conflict):
+    """A session of this id exists and belongs to another user, agent or namespace, or has another system message. Nothing of it was read.
+
+    `field` names what differs. What is stored is not told: it is the owner's.
+    """
+
+    def __init__(self, session_id: str, field: str, given: str) -> None:
+        if field == "system":
+            problem = (
+                f"system: session '{session_id}' has another system message. "
+                "Omit system= to keep it, or change it with memory.sessions.update(session_id, system=…)"
+            )
+        else:
+            problem = (
+                f"{field}: session '{session_id}' exists and does not belong to {field} '{given}'. Session ids are unique per tenant: "
+                f"make the id part of yours, as in f'{{{field}}}/{{name}}', omit {field}= to accept the stored one, "
+                "or create the session with shared=True"
+            )
+        super().__init__(problem)
+        self.existing_id = session_id
+        self.field = field
+
+
 class PartialWrite(Conflict):
     """Of several drafts written together some were in conflict; every other one is stored.
 

@@ -127,14 +127,26 @@ class HistoryItem(Shown):
 
 @dataclass(frozen=True, slots=True, repr=False)
 class FoundMessage(Shown):
-    """A message that a search found, and its session. `score` says how well it answers by itself, from 0 to 1, and compares across questions, as that
-    of an entry does; the order of hits also counts what was said beside it, by whom and when."""
+    """A message that a search found, and its session. `score` and `relevance` mean what they mean for an entry (`FoundEntry`)."""
 
     item: HistoryItem
-    score: float
+    score: float | None
+    """The final sort key. It does not increase within one result."""
     session_id: str
     explanation: dict[str, Any] = field(default_factory=dict)
     """How it came to its place, where that was asked for."""
+    relevance: float | None = None
+    """How well the message answers, from 0 to 1, comparable across questions. None where the embedder has no calibration."""
+
+    @property
+    def content(self) -> str:
+        """The text of the message."""
+        return self.item.message.text
+
+    @property
+    def id(self) -> str | None:
+        """The id of the message."""
+        return self.item.message.id
 
     @property
     def message(self) -> Message:

@@ -17,7 +17,7 @@ from memory.domain.scope import Scope, ScopeKind
 from memory.facade.arguments import Moment, consistency_of, flag, length, moment, scope_of, stages_of
 from memory.facade.config import MemoryConfig
 from memory.facade.life import Life
-from memory.facade.wanted import Only, least_score, metadata_of, only_of, tags_of, types_of
+from memory.facade.wanted import Only, least_relevance, metadata_of, only_of, tags_of, types_of
 from memory.facade.written import HowWritten, OnConflict, WriteOptions, divided
 from memory.orchestrator.calling import called
 from memory.orchestrator.collections import SYSTEM_TENANT
@@ -265,7 +265,7 @@ class Access:
         limit: int | None = None,
         by: By = "both",
         only: Only | None = None,
-        min_score: float = 0.0,
+        min_relevance: float | None = None,
         since: Moment | None = None,
         include_narrower: bool = False,
         session_id: str | None = None,
@@ -294,7 +294,7 @@ class Access:
             asked,
             since=max((at for at in (asked.since, moment("since", since)) if at is not None), default=None),
             by=door.one_of("by", by, WAYS),  # type: ignore[arg-type]
-            min_score=least_score(min_score),
+            min_relevance=least_relevance(min_relevance),
             preferred=preferred,
             messages=flag("messages", messages),
         )

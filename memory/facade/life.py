@@ -8,7 +8,7 @@ from collections.abc import Callable
 from datetime import timedelta
 
 from memory.domain.errors import NotOpen, WrongEventLoop
-from memory.facade.upkeep import Applying, Background, Readying, Upkeep
+from memory.facade.upkeep import Applying, Background, Readying, Rebuilding, Upkeep
 from memory.orchestrator.engine import Engine
 from memory.ports.forks import ForkGuard
 
@@ -77,6 +77,7 @@ class Life:
                     Upkeep(engine.maintenance, every),
                     Readying(engine.conversations.passages, every),
                     Applying(engine.after_writes, every),
+                    Rebuilding(engine.word_indexes, every),
                 ]
                 for task in self._behind:
                     task.start()

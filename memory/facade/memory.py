@@ -33,7 +33,7 @@ from memory.facade.session import Session
 from memory.facade.sessions import Sessions
 from memory.facade.sessions import draft_of as session_draft
 from memory.facade.view import ScopedMemory
-from memory.facade.wanted import Only, SearchOptions, preferences
+from memory.facade.wanted import Only, SearchOptions, least_relevance, preferences
 from memory.facade.written import HowWritten, WriteOptions
 from memory.orchestrator.allowance import Allowance
 from memory.orchestrator.browsing import Retrieved
@@ -225,8 +225,14 @@ class Memory(AsyncContext):
         tags: Sequence[str] = (),
         metadata: Mapping[str, Any] | None = None,
         expires_at: Moment | timedelta | None = None,
+        shared: bool = False,
     ) -> Session:
-        """One session's conversation, without a call to any store. Its first call creates it as told here where there is none, if `create`."""
+        """One session's conversation, without a call to any store. Its first call creates it as told here where there is none, if `create`.
+
+        Session ids are unique per tenant: use ids that cannot collide, such as `f"{user}/{name}"`. The first call raises `SessionOwnerMismatch`
+        where the session exists with another `user`, `agent`, `namespace` or `system`; an omitted one accepts the stored value. Sessions created
+        with `shared=True` accept every user, agent and namespace.
+        """
         draft = session_draft(
             door.identifier("session_id", session_id),
             system=system,
@@ -237,6 +243,7 @@ class Memory(AsyncContext):
             tags=tags,
             metadata=metadata,
             expires_at=expires_at,
+            shared=shared,
         )
         return Session(self._access, draft, create=flag("create", create))
 
@@ -468,7 +475,11 @@ class Memory(AsyncContext):
         return await self._engine.entries.update(self.tenant, changed, changes, waits)
 
     async def delete(self, entry_id: str) -> bool:
-        """Erase an entry with its kept versions and relations. True when there was one; again is no error (A55)."""
+        """Erase an entry with its kept versions and relations. True when there was one; again is no error (A55).
+
+        What was made of it automatically goes too: copies by promotion rules, and notes of an advisor about it. Copies by `promote` and results of
+        `compact` stay.
+        """
         return await self._engine.delete(self.tenant, id_of(entry_id))
 
     # -- reading ------------------------------------------------------------------------------------------------------
@@ -593,7 +604,7 @@ class Memory(AsyncContext):
         types: Sequence[EntryType | str] | None = None,
         tags: Sequence[str] | None = None,
         only: Only | None = None,
-        min_score: float = 0.0,
+        min_relevance: float | None = None,
         since: Moment | None = None,
         include_narrower: bool = False,
         session_id: str | None = None,
@@ -616,8 +627,11 @@ class Memory(AsyncContext):
 
         Preferred too is what was said in the conversation named by `conversation_id`, and without `types` what the question itself seems to want,
         unless `intent` is False. What is older counts less, in steps of `half_life` (a `timedelta` or days; 90 days unless told) and never less than
-        `decay_floor` (0.5 unless told), unless `age_decay` is False. A hit whose score, 0 to 1, is under `min_score` is left out:
-        what has nothing in common with the query scores 0, and is shown at the end unless told otherwise (`min_score=0.01`).
+        `decay_floor` (0.5 unless told), unless `age_decay` is False.
+
+        A hit's `score` is the sort key: it does not increase within one search, and means nothing across searches. Its `relevance`, from 0 to 1,
+        says how well it answers, comparable across questions. `min_relevance` leaves out hits below it; there is no threshold unless told.
+        With an embedder that has no calibration `relevance` is None, and `min_relevance` is refused unless `by="words"`.
         `by="meaning"` is refused where no embedder is configured.
 
         The query is plain text, never syntax (D62). A blank one browses by the last change: `types` and `tags` filter there, with `conversation_id`
@@ -639,7 +653,7 @@ class Memory(AsyncContext):
             limit=limit,
             by=by,
             only=only,
-            min_score=min_score,
+            min_relevance=min_relevance,
             preferred=preferences(
                 types=types,
                 tags=tags,
@@ -671,6 +685,7 @@ class Memory(AsyncContext):
         until: Moment | None = None,
         by: Literal["both", "words", "meaning"] = "both",
         limit: int | None = None,
+        min_relevance: float | None = None,
     ) -> FoundMessages:
         """What was said that answers best, by words and by meaning, over all sessions or those of one user, agent or namespace, from `since` to
         `until`, both included; 10 unless told. Compacted messages are found, excluded ones are not. They are ranked as entries are, what was
@@ -684,8 +699,8 @@ class Memory(AsyncContext):
         asked += [None if (at := moment("since", since)) is None else Ge("created_at", at)]
         asked += [None if (at := moment("until", until)) is None else Le("created_at", at)]
         text, most = door.text("query", query, max_bytes=MAX_QUERY_BYTES), door.whole_limit(limit, default=SEARCH_LIMIT)
-        way = door.one_of("by", by, WAYS)
-        return await self._engine.conversations.search(self.tenant, all_of(*asked), text, most, way)  # type: ignore[arg-type]
+        way, least = door.one_of("by", by, WAYS), least_relevance(min_relevance)
+        return await self._engine.conversations.search(self.tenant, all_of(*asked), text, most, way, least)  # type: ignore[arg-type]
 
     # -- derived ------------------------------------------------------------------------------------------------------
 

@@ -27,6 +27,7 @@ from memory.orchestrator.collections import ENTRIES
 from memory.orchestrator.numbers import NumberedKind
 from memory.orchestrator.relations import Relation
 from memory.orchestrator.retrieval.searching import FoundEntry, SearchResult
+from memory.policies.ranking.constants import MIN_RELEVANCE
 from memory.policies.ranking.preferences import Preferences
 from memory.ports.advisor import Advisor
 from memory.ports.query import Eq, Query, Tenant, within
@@ -99,7 +100,7 @@ class MemoryReach:
         if not scopes:
             return asked_by.Hits([])
         found = await self.access.search(
-            query, scopes, limit=limit, preferred=self.preferred, expand=self.expands, rerank=rerank, advisor=self.advisor
+            query, scopes, limit=limit, preferred=self.preferred, explain=True, expand=self.expands, rerank=rerank, advisor=self.advisor
         )
         told = [block.note for block in (found.expansion, found.rerank) if block is not None and block.note and block.model is not None]
         unasked = [found.rerank.note] if found.rerank is not None and found.rerank.note and found.rerank.model is None else []
@@ -109,9 +110,10 @@ class MemoryReach:
 
     @staticmethod
     def _matches(found: SearchResult, hit: FoundEntry) -> bool:
-        """Whether a hit is shown (D116): it answers by itself, an advisor had a hand in it, or it was said in a conversation, beside what answers."""
+        """Return whether a command shows a hit: it or its neighbours hold a word of the question, it is relevant, or an advisor took part."""
         advised = any(block is not None and block.applied for block in (found.expansion, found.rerank))
-        return hit.score > 0 or advised or (hit.entry.number_in_conversation is not None and any(one.score > 0 for one in found))
+        has_word = hit.explanation["relevance"]["lexical_share"] > 0
+        return advised or has_word or hit.relevance is None or hit.relevance >= MIN_RELEVANCE
 
     # -- links ------------------------------------------------------------------------------------------------------------
 

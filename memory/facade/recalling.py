@@ -20,10 +20,10 @@ Recalled = Sequence[tuple[Message, int]]
 """The message and what it costs; nothing where nothing was found, or nothing fits."""
 
 
-async def found_for(access: Access, query: str, session_id: str, user: str | None, budget: int | None) -> Recalled:
+async def found_for(access: Access, query: str, session_id: str, user: str | None, budget: int | None, least: float | None = None) -> Recalled:
     """What is found in the session's scope and in its user's, the best first, as far as it fits; an entry is shown whole or not at all."""
     scopes = [Scope.session(session_id), *([] if user is None else [Scope.user(user)])]
-    hits = await access.search(query, scopes)
+    hits = await access.search(query, scopes, min_relevance=least)
     counter = access.engine.conversations.counter
     lines: list[str] = []
     shown: Recalled = []

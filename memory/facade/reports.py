@@ -251,15 +251,17 @@ async def examine(
             try:
                 engine.topology.settle()
                 set_back = list((await engine.setbacks.look(absent)).values())
-                problems += await engine.store_notes.look(absent)
                 if not absent:
                     await engine.meaning.check()
                     if audited or repair:
                         compared = await engine.healing.compare(repair=repair, told=told)
                         set_back = list(engine.setbacks.known.values())
+                        if repair and not set_back:
+                            await engine.store_notes.healed()
                     overdue = await engine.maintenance.overdue()
                     owed = await engine.maintenance.owed()
                     reindex = await _reindex(engine)
+                problems += await engine.store_notes.look(absent)
             except (ConfigError, StoreError) as error:
                 problems.append(str(error))
     finally:

@@ -25,9 +25,10 @@ class Runs:
     await session.runs.save("r1", child_id="s1/search", status="completed", mode="background", message_count=12)
     """
 
-    def __init__(self, access: Access, conversation: Callable[[], Awaitable[Conversation]]) -> None:
+    def __init__(self, access: Access, conversation: Callable[[], Awaitable[Conversation]], session_id: str) -> None:
         self._access = access
         self._conversation = conversation
+        self._session_id = session_id
 
     async def save(
         self,
@@ -56,7 +57,9 @@ class Runs:
             message_count=count,
             metadata=door.json_object("metadata", {} if metadata is None else metadata),
         )
-        return await self._access.engine.conversations.runs.save((await self._conversation()).log, draft)
+        conversations = self._access.engine.conversations
+        async with conversations.in_call_order(self._access.tenant, self._session_id, "run", [draft.id]):
+            return await conversations.runs.save((await self._conversation()).log, draft)
 
     async def get(self, run_id: str) -> Run | None:
         """The run; None where this session has none of the id (B60)."""
@@ -85,7 +88,9 @@ class Runs:
         """Delete the run; its child stays. False where there was none, which is no error (B60). Raises `Held` where the session is under a legal
         hold."""
         checked = door.identifier("run_id", run_id)
-        return await self._access.engine.conversations.runs.delete((await self._conversation()).log, checked)
+        conversations = self._access.engine.conversations
+        async with conversations.in_call_order(self._access.tenant, self._session_id, "run", [checked]):
+            return await conversations.runs.delete((await self._conversation()).log, checked)
 
 
 def asked_runs(

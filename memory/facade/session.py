@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
 from dataclasses import replace
 from secrets import token_hex
 from typing import Any, Literal
@@ -20,10 +21,12 @@ from memory.facade.recalling import found_for, room_for, with_recalled
 from memory.facade.runs import Runs
 from memory.facade.streaming import MessageStream
 from memory.facade.tasks import Tasks
+from memory.facade.wanted import least_relevance
 from memory.orchestrator.conversations.compacting import Summarise
 from memory.orchestrator.conversations.conversation import Checkpoint, Conversation
 from memory.orchestrator.conversations.finding import WAYS
 from memory.orchestrator.conversations.history import HistoryAsked
+from memory.orchestrator.conversations.reads import lends_reads
 from memory.orchestrator.conversations.sessions import SessionDraft
 from memory.orchestrator.conversations.streaming import Streamed
 from memory.orchestrator.promotion import PromotionReport
@@ -74,12 +77,12 @@ class Session:
     @property
     def tasks(self) -> Tasks:
         """What the session has to do."""
-        return Tasks(self._access, self._conversation)
+        return Tasks(self._access, self._conversation, self.id)
 
     @property
     def runs(self) -> Runs:
         """What the session gave to others to do."""
-        return Runs(self._access, self._conversation)
+        return Runs(self._access, self._conversation, self.id)
 
     async def _conversation(self) -> Conversation:
         engine = self._access.engine
@@ -89,8 +92,12 @@ class Session:
             await self._held.refuse_if_over()
         return self._held
 
+    def _in_call_order(self, message_ids: Iterable[str]) -> AbstractAsyncContextManager[None]:
+        return self._access.engine.conversations.in_call_order(self._access.tenant, self.id, "message", message_ids)
+
     # -- messages -----------------------------------------------------------------------------------------------------
 
+    @lends_reads
     async def append(self, message: Given | Sequence[Given], *, in_history: bool = True) -> list[Message]:
         """Add a message, or several in order; returns them as stored, each with its id.
 
@@ -110,14 +117,17 @@ class Session:
         if isinstance(message, list | tuple) and len(message) > MOST_AT_ONCE:
             raise InvalidInput("message", f"at most {MOST_AT_ONCE} at once")
         messages = messages_of_each(message) if isinstance(message, list | tuple) else messages_of(message)
-        return await (await self._conversation()).append(messages, in_history=bool(in_history))
+        async with self._in_call_order(message.id for message in messages if message.id is not None):
+            return await (await self._conversation()).append(messages, in_history=bool(in_history))
 
     async def update(self, message_id: str, **changes: Any) -> Message:
         """Change what a message says: `content`, `reasoning`, `tool_calls`, `usage`, `finish_reason`, `metadata`, `name`. Its number stays (B26).
 
         A whole message (`**message.model_dump()`) does too: what of it cannot be changed, its id and its role among it, stays as it is stored.
         """
-        return await (await self._conversation()).update(door.identifier("message_id", message_id), changes_of(changes))
+        checked, changed = door.identifier("message_id", message_id), changes_of(changes)
+        async with self._in_call_order([checked]):
+            return await (await self._conversation()).update(checked, changed)
 
     def stream(self, *, role: Literal["assistant", "user"] = "assistant", message_id: str | None = None) -> MessageStream:
         """A message whose text arrives in pieces: `async with session.stream() as out: await out.write("…")`. One message, however they arrive (B21).
@@ -142,8 +152,8 @@ class Session:
         """Erase what a message said and who said it, everywhere; false where there is none of the id.
 
         Its place in the history stays, with its number and its role (`is_redacted`), and so do all counts. It leaves the window. Summaries of which
-        it was a part, and summaries of those, are erased with it: they may say what it said. Its id is free again. What of this a crash cut off, a
-        sweep does.
+        it was a part, and summaries of those, are erased with it: they may say what it said. So are entries that were made of it, and what was made
+        of these, in any scope. Forks keep their own copy. Its id is free again. What of this a crash cut off, a sweep does.
         """
         checked = door.identifier("message_id", message_id)
         if checked == "system":
@@ -158,17 +168,21 @@ class Session:
         """Take all messages out of the window but the system message; the history keeps them (B30, B31). How many."""
         return await (await self._conversation()).clear()
 
-    async def replace(self, messages: Sequence[Given]) -> list[Message]:
+    @lends_reads
+    async def replace(self, messages: Sequence[Given], *, revive: bool = False) -> list[Message]:
         """Let the window consist of these messages, and return them as stored; the history keeps the others, and gains only what is new (C22).
 
         A message is one that is there when its id is; without ids, when it says the same at the same place of the longest common run. So what was
         read can be changed and handed back whole, again too. One that is there stands at its first place (B29), so new ones come behind those with
-        ids. What others said meanwhile, and this handle has not read, stays behind the list; the system message stays as it is. What the list is
+        ids. A message leaves the window only if the calling task has seen it: it is part of the last `context` that the task read, or this
+        handle wrote it since. Where the task has read none, every message that is in the window when this call begins may leave.
+        Messages that others wrote since stay, behind the list. The system message stays as it is.
+        A message that was edited since that read stays as it is now, and one that was erased is not written again, unless `revive`. What the list is
         without goes onward (`Memory`, `onward`), a message that was edited without its id too; to take one out for good, `exclude` or `erase` it. It
         is several writes, what is new first: cut off half-way it leaves what is new behind what was there, and the same list again ends it.
         """
         said = messages_of_each(door.sequence("messages", messages), "messages")
-        return await (await self._conversation()).replace(said)
+        return await (await self._conversation()).replace(said, revive=flag("revive", revive))
 
     async def checkpoint(self, name: str | None = None) -> Checkpoint:
         """A point to roll back to. One with a name is noted in the log."""
@@ -196,6 +210,7 @@ class Session:
         """The session and its counts, as they are now."""
         return await (await self._conversation()).info()
 
+    @lends_reads
     async def context(
         self,
         budget: int | None = None,
@@ -207,6 +222,7 @@ class Session:
         layered: bool = False,
         recall: str | None = None,
         start: Literal["any", "user"] | None = None,
+        min_relevance: float | None = None,
     ) -> Context:
         """What a model is to be sent, within a budget of tokens: the system message, the newest summary, then the newest messages that fit.
 
@@ -217,6 +233,7 @@ class Session:
         to the byte, which is what a prompt cache needs. With `layered` all summaries come, archived ones too, and the newest 80
         messages or `last` (B51); `layers` says of each what it is. With `recall` what memory finds for that query, in the scopes of the session and
         of its user, comes as one message before the last one of the user, and takes a quarter of the budget at most.
+        `min_relevance`, from 0 to 1, leaves out what answers `recall` less well.
 
         A call that was never answered is followed by a result that says so (`TOOL_CALL_INTERRUPTED`), in this answer only, since
         providers refuse a call without one. `interrupted` lists these calls, and `mend_tool_calls` stores such results.
@@ -239,19 +256,23 @@ class Session:
             begins = door.one_of("start", start, ("any", "user"))
         asked, schemas = ContextAsked(budget, last, by, slack, flag("layered", layered), begins, completes=True), _schemas(tools)
         question = None if recall is None else door.text("recall", recall, max_bytes=MAX_QUERY_BYTES)
+        least = least_relevance(min_relevance)
+        if question is None and least is not None:
+            raise InvalidInput("min_relevance", "belongs to recall: say what to recall (recall=), or leave it out")
         conversation = await self._conversation()
         if question is None:
             return await conversation.context(asked, tools=schemas)
         info = await conversation.info()
-        recalled = await found_for(self._access, question, self.id, info.user, budget)
+        recalled = await found_for(self._access, question, self.id, info.user, budget, least)
         if budget is not None:
             asked = replace(asked, budget=max(0, budget - room_for(recalled, budget, steady=slack > 0)))
         context = await conversation.context(asked, tools=schemas)
         return with_recalled(context, recalled, budget)
 
     async def _stored_window(self) -> Context:
-        """The window as it is stored: calls without a result get no stand-in."""
-        return await (await self._conversation()).context()
+        """The window as it is stored: calls without a result get no stand-in. It does not count as a read of the calling task."""
+        context, _ = await (await self._conversation()).read()
+        return context
 
     async def history(
         self,
@@ -285,14 +306,22 @@ class Session:
         )
         return await (await self._conversation()).history(asked)
 
-    async def search(self, query: str, *, by: Literal["both", "words", "meaning"] = "both", limit: int | None = None) -> FoundMessages:
+    async def search(
+        self, query: str, *, by: Literal["both", "words", "meaning"] = "both", limit: int | None = None, min_relevance: float | None = None
+    ) -> FoundMessages:
         """What was said here that answers best, by words and by meaning; 10 unless told. Compacted messages are found, excluded ones are not.
 
         By words alone where messages are not found by meaning (`conversations.meaning`); `by="meaning"` is refused there. What another process said
         is found by words at once, by meaning a few seconds later. A tool's results are not found. The query is plain text, never syntax (D62).
         """
         text, way = door.text("query", query, max_bytes=MAX_QUERY_BYTES), door.one_of("by", by, WAYS)
-        return await (await self._conversation()).search(text, door.whole_limit(limit, default=SEARCH_LIMIT), way)  # type: ignore[arg-type]
+        least = least_relevance(min_relevance)
+        return await (await self._conversation()).search(
+            text,
+            door.whole_limit(limit, default=SEARCH_LIMIT),
+            way,  # type: ignore[arg-type]
+            least,
+        )
 
     # -- compaction ---------------------------------------------------------------------------------------------------
 

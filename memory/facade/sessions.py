@@ -9,12 +9,12 @@ from typing import Any, Literal
 from memory.domain import door
 from memory.domain.entry import check_expiry, check_title
 from memory.domain.errors import InvalidInput
-from memory.domain.message import Message, Role
+from memory.domain.message import SYSTEM, Message, Role
 from memory.domain.scope import Scope, is_scope_text
 from memory.domain.session import STATUSES, SessionInfo, SessionPage
 from memory.domain.task import RunPage
 from memory.facade.access import Access, Scopes
-from memory.facade.arguments import Moment, moment
+from memory.facade.arguments import Moment, flag, moment
 from memory.facade.delegation import MOST_DELEGATED, Delegation, delegation
 from memory.facade.runs import asked_runs, listed
 from memory.facade.session import Session
@@ -47,11 +47,13 @@ class Sessions:
         tags: Sequence[str] = (),
         metadata: Mapping[str, Any] | None = None,
         expires_at: Moment | timedelta | None = None,
+        shared: bool = False,
     ) -> Session:
         """A new session, under an id of its own where none is given. Raises `Conflict` where there is one of that id (B12).
 
         After `expires_at`, a moment or a `timedelta` from now on, it is hidden; a sweep erases what was said in it, `durations.expired_grace` later.
-        Entries of its scope have an expiry of their own.
+        Entries of its scope have an expiry of their own. A session with `shared=True` can be opened by callers that name another user, agent or
+        namespace; without, they get `SessionOwnerMismatch`.
         """
         draft = draft_of(
             session_id,
@@ -63,6 +65,7 @@ class Sessions:
             tags=tags,
             metadata=metadata,
             expires_at=expires_at,
+            shared=shared,
         )
         return Session._of(self._access, await self._access.engine.conversations.create(self._access.tenant, draft))
 
@@ -85,6 +88,7 @@ class Sessions:
         self,
         session_id: str,
         *,
+        system: str = _UNSET,
         title: str | None = _UNSET,
         tags: Sequence[str] = _UNSET,
         metadata: Mapping[str, Any] = _UNSET,
@@ -92,8 +96,9 @@ class Sessions:
     ) -> SessionInfo:
         """Change what is said of a session: each is replaced as a whole, what is not given stays, and None clears title and expiry.
 
-        Raises `NotFound` where there is no such session.
+        `system` is the text of its system message. Raises `NotFound` where there is no such session, or it was created without one.
         """
+        prompt = None if system is _UNSET else door.text("system", system, max_bytes=door.MAX_CONTENT_BYTES)
         said: dict[str, Any] = {} if title is _UNSET else {"title": check_title(title)}
         said |= {} if metadata is _UNSET else {"metadata": door.json_object("metadata", metadata)}
         told: dict[str, Any] = {} if tags is _UNSET else {"tags": tuple(door.tags(tags))}
@@ -102,6 +107,8 @@ class Sessions:
         if expires_at is not _UNSET:
             told["hidden_from"] = conversations.moment_of(until)
         opened = await conversations.open(self._access.tenant, SessionDraft(door.identifier("session_id", session_id)), create=False)
+        if prompt is not None:
+            await opened.update(SYSTEM, {"content": prompt})
         return await opened.describe(told, **said)
 
     async def list(
@@ -119,7 +126,8 @@ class Sessions:
         limit: int | None = None,
         cursor: str | None = None,
     ) -> SessionPage:
-        """A page of sessions, the last used first unless told: those with all the tags, created from `since` to `until`, both included (B15, B16).
+        """A page of sessions, the last used first unless told: those with all the tags (B15, B16). `since` and `until`, both included,
+        are compared with the last activity, or with `by="created"` with the creation.
 
         50 unless told, 1,000 at most; the page's `cursor` asks for those behind it. A session that another process is writing to may be some
         seconds behind in it; what this one wrote is told first.
@@ -197,6 +205,7 @@ def draft_of(
     tags: Sequence[str] = (),
     metadata: Mapping[str, Any] | None = None,
     expires_at: Moment | timedelta | None = None,
+    shared: bool = False,
 ) -> SessionDraft:
     """A session as handed in, checked."""
     given = {"user": user, "agent": agent, "namespace": namespace}
@@ -212,4 +221,5 @@ def draft_of(
         tags=door.tags(door.sequence("tags", tags)),
         metadata=door.json_object("metadata", {} if metadata is None else metadata),
         expires_at=check_expiry(expires_at),
+        shared=flag("shared", shared),
     )

@@ -28,9 +28,10 @@ class Tasks:
     open_ones = await session.tasks.list(status="in_progress")
     """
 
-    def __init__(self, access: Access, conversation: Callable[[], Awaitable[Conversation]]) -> None:
+    def __init__(self, access: Access, conversation: Callable[[], Awaitable[Conversation]], session_id: str) -> None:
         self._access = access
         self._conversation = conversation
+        self._session_id = session_id
 
     async def save(
         self,
@@ -48,7 +49,9 @@ class Tasks:
         Raises `Conflict` where another session of the tenant has a task of this id.
         """
         draft = _checked(id=task_id, title=title, status=status, parent_id=parent_id, result=result, metadata=metadata)
-        return await self._access.engine.conversations.tasks.save((await self._conversation()).log, draft)
+        conversations = self._access.engine.conversations
+        async with conversations.in_call_order(self._access.tenant, self._session_id, "task", [draft.id]):
+            return await conversations.tasks.save((await self._conversation()).log, draft)
 
     async def get(self, task_id: str) -> Task | None:
         """The task; None where this session has none of the id."""
@@ -79,7 +82,9 @@ class Tasks:
         """Delete the task and let its id go free; its parts stay. False where there was none, which is no error (B56). Raises `Held` where the
         session is under legal hold."""
         checked = door.identifier("task_id", task_id)
-        return await self._access.engine.conversations.tasks.delete((await self._conversation()).log, checked)
+        conversations = self._access.engine.conversations
+        async with conversations.in_call_order(self._access.tenant, self._session_id, "task", [checked]):
+            return await conversations.tasks.delete((await self._conversation()).log, checked)
 
     async def replace_all(self, tasks: Sequence[Mapping[str, Any]]) -> Sequence[Task]:
         """Let the session have these tasks, given as `save` takes them with their id as `id`, and no other; returned oldest first (B63).

@@ -11,6 +11,7 @@ from datetime import timedelta
 from memory.orchestrator.after_writes import AfterWrites
 from memory.orchestrator.conversations.passages import Passages
 from memory.orchestrator.maintenance import Maintenance
+from memory.orchestrator.word_indexes import WordIndexes
 
 log = logging.getLogger(__name__)
 
@@ -63,6 +64,21 @@ class Upkeep(Background):
             except Exception as error:  # noqa: BLE001 - the next turn tries again, whatever it was
                 log.warning("maintenance failed and is tried again in %s: %s", self._every, error)
             await asyncio.sleep(self._every.total_seconds())
+
+
+class Rebuilding(Background):
+    """Rebuilds word indexes of an earlier version, once, soon after opening."""
+
+    def __init__(self, word_indexes: WordIndexes, every: timedelta) -> None:
+        super().__init__("memory-words", every)
+        self._word_indexes = word_indexes
+
+    async def _run(self) -> None:
+        await asyncio.sleep(min(FIRST_AFTER, self._every).total_seconds())
+        try:
+            await self._word_indexes.rebuild_outdated()
+        except Exception as error:  # noqa: BLE001 - the next opening tries again, whatever it was
+            log.warning("word indexes are left as they are: %s", error)
 
 
 class Readying(Background):

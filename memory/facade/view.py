@@ -184,7 +184,7 @@ class ScopedMemory:
         types: Sequence[EntryType | str] | None = None,
         tags: Sequence[str] | None = None,
         only: Only | None = None,
-        min_score: float = 0.0,
+        min_relevance: float | None = None,
         since: Moment | None = None,
         include_narrower: bool = False,
         session_id: str | None = None,
@@ -207,7 +207,7 @@ class ScopedMemory:
             limit=limit,
             by=by,
             only=only,
-            min_score=min_score,
+            min_relevance=min_relevance,
             preferred=preferences(
                 types=types,
                 tags=tags,

@@ -41,7 +41,7 @@ class SearchOptions(TypedDict, total=False):
     types: Sequence[EntryType | str] | None
     tags: Sequence[str] | None
     only: Only | None
-    min_score: float
+    min_relevance: float | None
     since: Moment | None
     include_narrower: bool
     session_id: str | None
@@ -108,10 +108,13 @@ def preferences(
     )
 
 
-def least_score(value: object) -> float:
-    least = real("min_score", value)
+def least_relevance(value: object) -> float | None:
+    """Return a checked `min_relevance`. None means that no threshold is set."""
+    if value is None:
+        return None
+    least = real("min_relevance", value)
     if not 0 <= least <= 1:
-        raise InvalidInput("min_score", f"must be 0..1, not {least:g}")
+        raise InvalidInput("min_relevance", f"must be 0..1, not {least:g}")
     return least
 
 

@@ -48,6 +48,14 @@ class Worker:
 
     async def run(self) -> None:
         """Until stopped."""
+        rebuilding = asyncio.create_task(self._rebuild_words(), name="memory-words")
+        try:
+            await self._rounds()
+        finally:
+            rebuilding.cancel()
+            await asyncio.wait([rebuilding])
+
+    async def _rounds(self) -> None:
         pause = FIRST_PAUSE
         while not self._stop.is_set():
             report = await self._round()
@@ -57,6 +65,12 @@ class Worker:
             else:
                 await self._rest(self._until_next(report))
                 pause = FIRST_PAUSE
+
+    async def _rebuild_words(self) -> None:
+        try:
+            await self._memory._engine.word_indexes.rebuild_outdated()
+        except Exception as error:  # noqa: BLE001 - the next start tries again, whatever it was
+            log.warning("word indexes are left as they are: %s", error)
 
     async def _round(self) -> SweepReport | None:
         try:

@@ -65,6 +65,7 @@ from memory.orchestrator.topology import Topology
 from memory.orchestrator.transfer import Transfer
 from memory.orchestrator.trust import Trust
 from memory.orchestrator.turns import Patience, Turns
+from memory.orchestrator.word_indexes import WordIndexes
 from memory.policies.onward import Onward
 from memory.policies.promotion import DEFAULT_RULES, CustomRule, PromotionRule
 from memory.policies.quotas import Quota
@@ -106,6 +107,7 @@ class Engine:
         self.settings = settings or EngineSettings()
         self.placement = Placement(topology, clock=clock, settings=self.settings, random_bits=random_bits, kinds=kinds)
         self.setbacks = Setbacks(self.placement)
+        self.word_indexes = WordIndexes(self.placement)
         self.store_notes = StoreNotes(self.placement)
         self.generations = Generations(self.placement, self.setbacks)
         self.cache = Cache(self.placement)

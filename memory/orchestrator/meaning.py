@@ -10,20 +10,25 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from memory.domain import ids
-from memory.domain.errors import ConfigError, EmbedderMismatch, StoreError
+from memory.domain.errors import ConfigError, EmbedderMismatch, InvalidInput, StoreError
 from memory.orchestrator.collections import MODEL, SETTINGS, SETTINGS_SCOPE, SYSTEM_TENANT
 from memory.orchestrator.entry_records import meaning_of
 from memory.orchestrator.placement import Placement
 from memory.orchestrator.steps import step
 from memory.orchestrator.topology import leaves_of
+from memory.policies.ranking.calibrated import EMBEDDERS
+from memory.policies.ranking.unrelated import UNRELATED_TEXTS
 from memory.ports.embedder import Embedder, Fingerprint
 from memory.ports.query import Eq, Filter, IsNull, Or
 from memory.ports.record import FieldValue, Key, Record
 from memory.ports.store import Store
 from memory.ports.writes import Absent, AtVersion, Outcome, Put
+
+if TYPE_CHECKING:
+    from memory.policies.ranking.relevance import EmbedderScale
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +57,7 @@ class Meaning:
         self._placement = placement
         self._embedder = embedder
         self._mine: Fingerprint | None = None
+        self._scale: EmbedderScale | None = None
         self._noted: Noted | None = None
         """What the archive noted when it was looked at last."""
 
@@ -82,6 +88,24 @@ class Meaning:
 
     async def of_query(self, text: str) -> bytes | None:
         return (await self.of_texts([text]))[0] if text.strip() else None
+
+    async def scale(self) -> EmbedderScale | None:
+        """Return what relevance is computed with; None where the embedder has no calibration, or there is none."""
+        if self._scale is None and self._embedder is not None and (constants := EMBEDDERS.get(str(await self._fingerprint()))) is not None:
+            from memory.policies.ranking.relevance import embedder_scale  # imports numpy: only searches need it
+
+            self._scale = embedder_scale(constants, await self._embedder.embed(UNRELATED_TEXTS))
+        return self._scale
+
+    async def check_relevance(self, least: float | None, by: str) -> None:
+        """Raise `InvalidInput` where a least relevance is asked for that nobody can compute."""
+        if least is None or by == "words" or self._embedder is None or await self.scale() is not None:
+            return
+        raise InvalidInput(
+            "min_relevance",
+            f"relevance is unknown with the embedder {await self._fingerprint()}, which has no calibration: "
+            "leave min_relevance out, or search with by='words'",
+        )
 
     async def whose(self) -> dict[str, FieldValue]:
         """The field of a record that has a vector of this embedder."""

@@ -84,12 +84,19 @@ class StoreNotes:
 
     async def forget(self, name: str) -> int:
         """Take a store that is not used any more out of all notes; how many notes named it."""
+        return await self._forget({name})
+
+    async def healed(self) -> None:
+        """Take out of all notes the stores in whose place another of the same name is: it was healed from the others."""
+        await self._forget({store.name for store in self._stores})
+
+    async def _forget(self, names: Collection[str]) -> int:
+        notes = await self._read()
+        gone = {other for other, one in self._missing(notes).items() if one["name"] in names}
         changed = 0
-        for store, note in (await self._read()).items():
-            if note is None:
-                continue
-            left = {other: one for other, one in note.body["beside"].items() if one["name"] != name}
-            if len(left) < len(note.body["beside"]):
+        for store, note in notes.items():
+            if note is not None and not gone.isdisjoint(note.body["beside"]):
+                left = {other: one for other, one in note.body["beside"].items() if other not in gone}
                 await self._write(store, note, {**note.body, "beside": left})
                 changed += 1
         return changed
@@ -139,13 +146,17 @@ class StoreNotes:
         return named
 
     def _omitted(self, other: Mapping[str, Any], beside: str, notes: Mapping[Store, Record | None]) -> str:
-        tiers = _listed(other["tiers"])
+        served = f"store '{other['name']}' served {_listed(other['tiers'])} beside store '{beside}' and holds data"
+        if other["name"] in {store.name for store in self._stores}:
+            return (
+                f"{served}, and another store has its name and place now: restore the store that was there; or run `memory doctor --repair`, "
+                "which heals what the other stores can tell"
+            )
         instead = [store.name for store, note in notes.items() if note is None and set(self._tiers(store)) & set(other["tiers"])]
         replaced = f"; store '{instead[0]}', which serves it now, is new" if instead else ""
         return (
-            f"store '{other['name']}' served {tiers} beside store '{beside}' and holds data, and this configuration omits it: what it holds is not "
-            f"found{replaced}. Put it back into the configuration; or, if its data was moved or is not needed, run "
-            f"`memory doctor --forget-store {other['name']}`"
+            f"{served}, and this configuration omits it: what it holds is not found{replaced}. Put it back into the configuration; or, if its data "
+            f"was moved or is not needed, run `memory doctor --forget-store {other['name']}`"
         )
 
     async def _misplaced(self, store: Store, note: Record | None) -> dict[str, str]:

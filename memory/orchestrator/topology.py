@@ -9,14 +9,10 @@ from typing import Protocol, runtime_checkable
 from memory.domain.errors import ConfigError, StoreUnavailable
 from memory.orchestrator.split import SplitStore, close_all, open_all
 from memory.policies.routing import TIERS
-from memory.ports.capabilities import Capabilities
+from memory.ports.capabilities import CACHE_NEEDS, HOME_NEEDS
 from memory.ports.collections import Collection as CollectionDeclaration
 from memory.ports.record import Partition
 from memory.ports.store import Store
-
-HOME_NEEDS = Capabilities(conditional=True, filter=True, order=True, tenant_wide=True)
-"""What a store must do to be the home of records, durability aside."""
-CACHE_NEEDS = Capabilities(conditional=True, tenant_wide=True)
 
 
 @runtime_checkable

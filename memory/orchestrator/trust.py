@@ -52,7 +52,7 @@ class Trust:
         if self.gates.write is None:
             return changes
         entry = entry_of(changed(record, changes, version=self._placement.next_version(record.version)))
-        said = {name: getattr(entry, name) for name in EntryDraft.model_fields if name != "key"}
+        said = {name: getattr(entry, name) for name in EntryDraft.model_fields if name not in ("key", "confidence")}  # the metadata has it
         named = {name: changes.get(name) for name in ("source", "agent", "run")} | {"origins": tuple(changes.get("origins", ()))}
         [more] = await self.gates.changes([EntryDraft.model_construct(**{**said, **named})])
         return {**changes, **more}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Hashable, Iterable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from datetime import timedelta
@@ -77,3 +77,42 @@ class Turns:
     def __len__(self) -> int:
         """Of how many records somebody is changing one or waits to."""
         return len(self._turns)
+
+
+class CallOrder:
+    """Lets writes of the same thing run one after the other, in the order in which this process called them."""
+
+    def __init__(self) -> None:
+        self._last: dict[Hashable, asyncio.Future[None]] = {}
+
+    @asynccontextmanager
+    async def take(self, placement: Placement, names: Iterable[Hashable]) -> AsyncIterator[None]:
+        """Wait until all earlier calls for these names have ended. Raises `Contended` after the engine's deadline.
+
+        All places in the queues are taken before the first wait, so calls that name several things cannot wait for each other.
+        """
+        loop = asyncio.get_running_loop()
+        keys = [(loop, name) for name in dict.fromkeys(names)]
+        before = {self._last[key] for key in keys if key in self._last}
+        mine: asyncio.Future[None] = loop.create_future()
+        self._last |= dict.fromkeys(keys, mine)
+        try:
+            if before:
+                patience = Patience(placement, ", ".join(str(name) for _, name in keys[:3]))
+                _, late = await asyncio.wait(before, timeout=patience.until - loop.time())
+                if late:
+                    raise patience.over()
+            yield
+        finally:
+            self._end(keys, mine, {one for one in before if not one.done()})
+
+    def _end(self, keys: list[tuple[asyncio.AbstractEventLoop, Hashable]], mine: asyncio.Future[None], before: set[asyncio.Future[None]]) -> None:
+        """Let the next call begin, but not before the earlier ones have ended, which this one may have stopped waiting for."""
+        if before:
+            one = before.pop()
+            one.add_done_callback(lambda _: self._end(keys, mine, {other for other in before if not other.done()}))
+            return
+        mine.set_result(None)
+        for key in keys:
+            if self._last.get(key) is mine:
+                del self._last[key]

@@ -29,8 +29,8 @@ class Asked:
     order: Literal["newest", "oldest"] = "newest"
     limit: int = 20
     by: Literal["both", "words", "meaning"] = "both"
-    min_score: float = 0.0
-    """The least `hit.score` of what a search shows, from 0 to 1."""
+    min_relevance: float | None = None
+    """The least `hit.relevance` that a search shows, from 0 to 1. None shows every hit."""
     preferred: Preferences = field(default_factory=Preferences)
     any_tags: tuple[str, ...] = ()
     """Of which an entry has one at least."""

@@ -6,7 +6,7 @@ turns: they are kept whatever the budget.
 
 from __future__ import annotations
 
-from collections.abc import Container, Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import chain
@@ -341,7 +341,7 @@ def split_by_policy(messages: Sequence[Message], keep_last: int) -> Split:
 
 
 def split_by_tokens(messages: Messages, costs: Sequence[int], room: int) -> Split:
-    """Keep the newest blocks that fit the room, and archive the others with every earlier summary.
+    """Keep the newest blocks that fit the room, from the first of the user on, and archive the others with every earlier summary.
 
     These stay even where there is no room: the block of the last user message, a last call that waits for results, and messages that are still being
     said.
@@ -351,6 +351,7 @@ def split_by_tokens(messages: Messages, costs: Sequence[int], room: int) -> Spli
     kept = {n for n, block in enumerate(it.blocks) if not all(it.messages[at].is_final for at in block)}
     kept |= {n for n in (it.among(it.blocks),) if n is not None}
     kept |= {n for n, block in enumerate(it.blocks[-1:], len(it.blocks) - 1) if block[0] in waiting}
+    must_stay = frozenset(kept)
     sizes = [sum([costs[at] for at in block]) for block in it.blocks]
     room -= sum([sizes[n] for n in kept])
     for n in range(len(it.blocks) - 1, -1, -1):
@@ -359,7 +360,12 @@ def split_by_tokens(messages: Messages, costs: Sequence[int], room: int) -> Spli
             if room < 0:
                 break
             kept.add(n)
-    return _split(it, kept)
+    return _split(it, must_stay | {n for n in kept if n >= _first_of_user(it, kept)})
+
+
+def _first_of_user(it: Arranged, kept: Set[int]) -> int:
+    """The number of the first of these blocks that is the user's, 0 where none is: a context under a budget begins with it."""
+    return next((n for n in sorted(kept) if _is_users(it.messages[it.blocks[n][0]])), 0)
 
 
 @dataclass(frozen=True, slots=True)

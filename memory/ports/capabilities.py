@@ -59,6 +59,11 @@ class Capabilities:
         return [name for name in (*FLAGS, *LIMITS) if not _offers(getattr(self, name), getattr(need, name))]
 
 
+HOME_NEEDS = Capabilities(conditional=True, filter=True, order=True, tenant_wide=True)
+"""What a store must do to be the home of records, durability aside."""
+CACHE_NEEDS = Capabilities(conditional=True, tenant_wide=True)
+"""What a store must do to keep the copies that a short tier reads."""
+
 FLAGS = tuple(f.name for f in fields(Capabilities) if f.type == "bool")
 LIMITS = tuple(f.name for f in fields(Capabilities) if f.name.startswith("max_"))
 

@@ -19,6 +19,9 @@ import Stemmer
 
 T = TypeVar("T")
 
+TOKENIZER = 2
+"""The version of how texts are made into words. Raise it whenever `words` changes for any text: stores then make their words anew."""
+
 _UNSPACED = (
     "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u1950-\u19df\u1a20-\u1aaf\ua9e0-\ua9ff\uaa60-\uaadf"  # Thai to Tai Viet
     "\u3005-\u3007\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af\uf900-\ufaff\U00020000-\U0003ffff"  # Japanese, Chinese, Korean

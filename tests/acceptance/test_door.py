@@ -257,7 +257,7 @@ async def test_what_is_wrong_within_only_is_named_so(plain: Memory, field: str, 
 
 NO_NUMBERS: list[Any] = [float("nan"), float("inf"), 10**5000, True, "0.5", None, [0.5], 1j]
 NUMBERS: dict[str, list[Any]] = {
-    "min_score": [-0.001, 1.001, *NO_NUMBERS],
+    "min_relevance": [-0.001, 1.001, *(one for one in NO_NUMBERS if one is not None)],
     "half_life": [0, -1, timedelta(0), timedelta(days=-1), *(one for one in NO_NUMBERS if one is not None)],
     "decay_floor": [0, 1, 1.5, -0.5, *(one for one in NO_NUMBERS if one is not None)],
     "intent": [0, 1, "no", None],

@@ -34,7 +34,10 @@ async def test_entries_and_messages_come_in_one_order_under_one_limit(memory: Me
     assert await found(memory, "where does the heron nest", scope=ADA, limit=1) == [("s1", "the heron nests by the lake")]
     hits = await memory.search("where does the heron nest", scope=ADA, messages=True)
     assert [type(hit) for hit in hits] == [FoundMessage, FoundEntry]
-    assert 1.0 == hits[0].score > hits[1].score > 0.0
+    first, second = hits
+    assert [hit.score for hit in hits] == sorted((hit.score or 0.0 for hit in hits), reverse=True)
+    assert 1.0 > (first.relevance or 0.0) > (second.relevance or 0.0) > 0.0
+    assert (first.content, second.content, second.id) == ("the heron nests by the lake", "herons eat fish", second.to_dict()["entry"]["id"])
     assert [hit.entry.content for hit in await memory.search("heron nest", scope=ADA)] == ["herons eat fish"]
 
 

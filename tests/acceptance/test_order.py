@@ -119,7 +119,9 @@ async def test_a_typo_finds_what_was_meant_counts_less_and_is_told(memory: Memor
     assert hit.explanation["corrected"] == {"torunament": "tournament"}
     (right, *_) = await memory.search("tournament harbour", scope=USER, explain=True)
     assert "corrected" not in right.explanation
-    assert 0.5 < hit.score < right.score
+    assert hit.relevance is not None
+    assert right.relevance is not None
+    assert 0.1 < hit.relevance < right.relevance
 
 
 # -- multipliers -----------------------------------------------------------------------------------------------------------
@@ -237,16 +239,36 @@ async def test_the_past_is_scored_as_the_present_is(memory: Memory, clock: Clock
     assert [(hit.entry.content, hit.score) for hit in await memory.search("walrus penguin", scope=USER, known_at=clock.moment)] == now
 
 
-async def test_a_score_compares_across_questions_and_may_be_asked_for(memory: Memory) -> None:
+async def test_relevance_compares_across_questions_and_may_be_asked_for(memory: Memory) -> None:
     await _write(memory, "the walrus keeps a lantern in the harbour", "a penguin slides on ice", *FILLER)
     (best, *_) = await memory.search("walrus lantern harbour", scope=USER, by="words")
     (half, *_) = await memory.search("walrus in a cupboard of mahogany", scope=USER, by="words")
-    assert best.score == pytest.approx(1.0)
-    assert 0.1 < half.score < 0.6
-    assert await _found(memory, "walrus in a cupboard of mahogany", by="words", min_score=0.7) == []
-    found = await memory.search("walrus in a cupboard of mahogany", scope=USER, by="words", min_score=0.7, explain=True)
-    assert found.left_out == {"below_min_score": 1}
-    assert await _found(memory, "walrus lantern harbour", by="words", min_score=0.9) == ["the walrus keeps a lantern in the harbour"]
+    assert best.relevance is not None
+    assert half.relevance is not None
+    assert 0 < half.relevance < 0.5 < best.relevance < 1
+    assert await _found(memory, "walrus in a cupboard of mahogany", by="words", min_relevance=0.7) == []
+    found = await memory.search("walrus in a cupboard of mahogany", scope=USER, by="words", min_relevance=0.7, explain=True)
+    assert found.left_out == {"below_min_relevance": 1}
+    assert await _found(memory, "walrus lantern harbour", by="words", min_relevance=0.7) == ["the walrus keeps a lantern in the harbour"]
+
+
+@pytest.mark.behaviour("D54")
+async def test_the_score_is_the_sort_key_and_does_not_increase(memory: Memory, clock: Clock) -> None:
+    for number in range(12):
+        await memory.write(
+            f"walrus {'lantern ' * (number % 3)}{number}", scope=USER, type=("user", "context")[number % 2], tags=["a"] * (number % 4 == 0)
+        )
+        clock.advance(timedelta(days=20))
+    for options in ({}, {"types": ["user"], "tags": ["a"]}, {"age_decay": False}, {"by": "words"}, {"limit": 3}):
+        hits = await memory.search("the walrus with a lantern", scope=USER, explain=True, **options)
+        scores = [hit.score for hit in hits if hit.score is not None]
+        assert len(scores) == len(hits) > 0
+        assert scores == sorted(scores, reverse=True)
+        assert [round(score, 4) for score in scores] == [hit.explanation["order"] for hit in hits]
+        assert all(hit.content == hit.entry.content and hit.id == hit.entry.id for hit in hits)
+    browsed = await memory.search(" ", scope=USER)
+    assert len(browsed) == 10
+    assert {(hit.score, hit.relevance) for hit in browsed} == {(None, None)}
 
 
 async def test_what_stands_beside_in_a_conversation_is_found_with_it(memory: Memory) -> None:

@@ -44,19 +44,23 @@ async def test_messages_are_found_by_user_agent_namespace_and_time(memory: Memor
     assert await found(memory, "tea", until=first - HOUR) == []
 
 
-async def test_a_score_means_the_same_in_every_session(memory: Memory, clock: Clock) -> None:
+async def test_relevance_means_the_same_in_every_session(memory: Memory, clock: Clock) -> None:
     """The same words weigh the same, however many of a session's messages have them."""
     await memory.session("s1").append([user("the green heron", "m1"), *[user(f"heron {n}", f"h{n}") for n in range(5)]])
     await memory.session("s2").append(user("the green heron", "m1"))
-    scores = {hit.session_id: hit.score for hit in await memory.search_messages("green heron", limit=2)}
-    assert scores["s1"] == pytest.approx(scores["s2"])
+    relevance = {hit.session_id: hit.relevance for hit in await memory.search_messages("green heron", limit=2)}
+    assert relevance["s1"] == pytest.approx(relevance["s2"])
 
 
-async def test_a_score_says_how_much_of_the_question_a_message_answers(memory: Memory, clock: Clock) -> None:
+async def test_relevance_says_how_well_a_message_answers(memory: Memory, clock: Clock) -> None:
     await talked(memory, clock)
     (best,) = await memory.search_messages("heron lake", limit=1)
     (half,) = await memory.search_messages("heron unicorn", limit=1)
-    assert (best.score, 0 < half.score < 1) == (1.0, True)
+    assert half.relevance is not None
+    assert best.relevance is not None
+    assert 0 < half.relevance < best.relevance < 1
+    assert await memory.search_messages("heron unicorn", min_relevance=half.relevance + 0.01) == []
+    assert [hit.content for hit in await memory.search_messages("heron lake", min_relevance=best.relevance)] == [best.message.text]
 
 
 async def test_what_was_said_beside_a_message_and_by_whom_orders_those_that_say_the_same(memory: Memory) -> None:

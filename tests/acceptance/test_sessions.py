@@ -534,13 +534,13 @@ async def test_a_replacement_that_was_cut_off_is_ended_by_the_same_again(memory:
 
 
 @pytest.mark.behaviour("C22")
-async def test_a_handle_that_has_only_written_replaces_what_was_there_before_it_did(memory: Memory) -> None:
+async def test_a_task_that_has_only_written_replaces_the_window_as_it_is(memory: Memory) -> None:
     await memory.session("s1").append(user("u1", "u1"))
     session = memory.session("s1")
     await session.append(user("u2", "u2"))
     await memory.session("s1").append(user("u3", "u3"))
     await session.replace([user("u4", "u4")])
-    assert await window(session) == ["u3", "u4"]
+    assert await window(session) == ["u4"]
 
 
 @pytest.mark.behaviour("C22")
@@ -750,4 +750,4 @@ async def test_no_message_is_in_neither_the_summary_nor_the_context(memory: Memo
         archived = {item.message.id for item in (await session.history(limit=500)).items if item.archived_by}
         assert context.left_out == 0
         assert {*archived, *(message.id for message in context.messages)} >= set(said)
-    assert len(made) > 3
+    assert len(made) > 2

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import json
 import pkgutil
 import re
 
@@ -105,6 +106,29 @@ def test_tests_of_servers_run_for_remote_harnesses_alone_and_fail_without_their_
     code, said = _run(outside, "--pyargs", "memory.ports.contract.test_servers", harness="far:Mine")
     assert code == pytest.ExitCode.TESTS_FAILED
     assert "must implement hurried()" in said
+
+
+@pytest.mark.thorough
+def test_an_edition_can_be_pinned(outside: pytest.Pytester) -> None:
+    body = """
+    from memory.ports.contract.clauses import clause
+
+    @clause("get.order")
+    def test_of_the_first(harness):
+        pass
+
+    @clause("get.order", since=2)
+    def test_of_the_second(harness):
+        pass
+    """
+    outside.makepyfile(test_own=SUITE + body)
+    code, said = _run(outside, "test_own.py", "--contract-edition", "1", "--contract-json", "told.json")
+    assert code == 0, said
+    assert "1 passed, 1 deselected" in said
+    assert json.loads((outside.path / "told.json").read_text())["pinned"] == 1
+    code, said = _run(outside, "test_own.py", "--contract-edition", "99")
+    assert code == pytest.ExitCode.USAGE_ERROR
+    assert "has the editions 1 to" in said
 
 
 # -- nothing passes by not running ------------------------------------------------------------------------------------

@@ -37,12 +37,12 @@ def test_it_knows_on_tuesday_what_it_was_told_on_monday(tmp_path: Path) -> None:
     with BlockingMemory(f"sqlite:///{tmp_path / 'agent.db'}", embedder="none") as memory:
         sessions = memory.sessions.list(by="created", order="oldest").sessions
         assert [(one.id, one.message_count, one.preview) for one in sessions] == [
-            ("monday", 3, home),
-            ("tuesday", 3, "In which city do I live?"),
+            ("ada/monday", 3, home),
+            ("ada/tuesday", 3, "In which city do I live?"),
         ]
-        answer = memory.session("tuesday").context().messages[-1]
+        answer = memory.session("ada/tuesday").context().messages[-1]
         assert (answer.text, answer.is_final) == (f"You told me: {home}", True)
-        assert "<memory>" not in "".join(message.text for message in memory.session("tuesday").context().messages), "shown, and not kept"
+        assert "<memory>" not in "".join(message.text for message in memory.session("ada/tuesday").context().messages), "shown, and not kept"
 
 
 @pytest.mark.thorough
@@ -52,7 +52,7 @@ def test_it_looks_up_what_it_is_asked_to_look_up(tmp_path: Path) -> None:
     assert answer == "You told me: The ferry to Porto leaves at noon."
     assert [line for line in told if line.startswith("called search_memory")]
     with BlockingMemory(f"sqlite:///{tmp_path / 'agent.db'}", embedder="none") as memory:
-        roles = [message.role.value for message in memory.session("tuesday").context().messages]
+        roles = [message.role.value for message in memory.session("ada/tuesday").context().messages]
         assert roles == ["system", "user", "assistant", "tool", "assistant"]
 
 

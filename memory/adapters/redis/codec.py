@@ -14,7 +14,8 @@
     138   8     size of the tier, 146: 8 size of the steps owed
     154   16    when a record changed last, as creation; dashes for others
     170         tier (of a mark: where to), then the steps owed, JSON
-                content: a line of JSON, and behind it body, note, vector and words, whose sizes the line tells
+                content: a line of JSON, and behind it body, note, vector and words, whose sizes the line tells;
+                words begin with the version of the tokenizer
 
 Numbers are digits because a script's own numbers have 53 bits. Checksum and content digest together cover every byte.
 """
@@ -35,10 +36,13 @@ from memory.ports.collections import Collection, FieldType
 from memory.ports.record import Key, Partition, Role
 from memory.ports.rows import CORRUPT, MARK, RECORD, TOMBSTONE, Row, json_of
 from memory.ports.storable import Unstorable
+from memory.ports.text import TOKENIZER
 
 FORMAT = ord("4")
 CHECKSUM_END, HEAD = 17, 170
 NEVER = "-" * 16
+WORDS_OF = b"%d:" % TOKENIZER
+"""Words begin with it. Those of another tokenizer are not read: whoever needs them counts them from the texts."""
 MOST_BYTES = 500 * 2**20
 """A value in Redis has at most 512 MiB (`proto-max-bulk-len`)."""
 
@@ -71,7 +75,7 @@ def lay_out(collection: Collection, row: Row) -> Parts:
     body, note, vector = (row.body or "").encode(), (row.note or "").encode(), row.vector or b""
     line: list[Any] = [row.tenant, row.id, row.scope, row.previous, row.accesses, row.accessed_at, row.cached_at, row.epoch]
     line += [_written(row.fields), row.texts, len(body), len(note), len(vector)]
-    content = b"\n".join((json_of(line).encode(), b"".join((body, note, vector, row.words or b""))))
+    content = b"\n".join((json_of(line).encode(), b"".join((body, note, vector, WORDS_OF + row.words if row.words else b""))))
     if len(content) > MOST_BYTES:
         raise Unstorable(f"record: Redis takes values of at most {MOST_BYTES} bytes, not {len(content)}")
     partition = None if row.scope is None else Partition(row.tenant, row.scope)
@@ -171,7 +175,7 @@ def _row(collection: Collection, value: bytes, start: int, content: bytes) -> Ro
         fields,
         texts,
         rest[note_end:vector_end] or None,
-        rest[vector_end:] or None,
+        rest[vector_end + len(WORDS_OF) :] if rest.startswith(WORDS_OF, vector_end) else None,
     )
 
 

@@ -84,7 +84,16 @@ class Demo:
             ways = {f"by_{way}": hit.explanation["ranks"][way] for way in ("words", "meaning")}
             text = hit.entry.content
             hits.append(
-                {"place": place, "turn": turn, "score": hit.score, **ways, "tier": hit.entry.tier, "content": text, "evidence": turn in evidence}
+                {
+                    "place": place,
+                    "turn": turn,
+                    "score": hit.score,
+                    "relevance": hit.relevance,
+                    **ways,
+                    "tier": hit.entry.tier,
+                    "content": text,
+                    "evidence": turn in evidence,
+                }
             )
         places = [hit["place"] for hit in hits if hit["evidence"]]
         return {

@@ -8,7 +8,7 @@ from typing import Any
 from rich.console import Console, Group
 from rich.text import Text
 
-from memory.cli.show import grouped, plain, ranked, size, table, tier
+from memory.cli.show import grouped, plain, ranked, relevance, size, sort_key, table, tier
 from memory.facade.config import MemoryConfig
 from memory.facade.values import masked
 from memory.policies.routing import TIERS
@@ -59,8 +59,10 @@ def _answer(out: Console, answer: Mapping[str, Any], shown: int = 2) -> None:
         mark = Text("✓", style="bold green") if hit["evidence"] else Text("")
         body = Group(plain(hit["content"], limit=220), plain(hit["turn"] or "known before", "dim"))
         found_by = ranked({"words": hit["by_words"], "meaning": hit["by_meaning"]})
-        rows.append([mark, hit["place"], f"{hit['score']:.4f}", tier(hit["tier"]), found_by, body])
-    out.print(table("", ["", "#", "score", "tier", "found by", "evidence"], rows, right=("#", "score")))
+        numbers = [hit["place"], sort_key(hit["score"]), relevance(hit["relevance"])]
+        rows.append([mark, *numbers, tier(hit["tier"]), found_by, body])
+    columns = ["", "#", "score", "relevance", "tier", "found by", "evidence"]
+    out.print(table("", columns, rows, right=("#", "score", "relevance")))
     if answer["found_at"] is None:
         out.print(plain(f"✗ the evidence ({', '.join(answer['expected'])}) is not among the first {len(answer['hits'])}", "bold red"))
 

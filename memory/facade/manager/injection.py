@@ -14,7 +14,9 @@ from memory.domain import door
 from memory.domain.errors import ForkedProcess, InvalidInput
 from memory.facade.arguments import length
 from memory.facade.manager.stores import StoreEntry
+from memory.facade.wanted import least_relevance
 from memory.policies.injecting import Placement, is_user_turn, query_of, rendered, with_block
+from memory.policies.ranking.constants import MIN_RELEVANCE
 from memory.policies.tokens import DefaultCounter
 from memory.ports.tokens import TokenCounter
 
@@ -39,6 +41,10 @@ class Injection:
     in them; unless given, it is XML. Of each store, and of all together in the order of the stores, `max_entries` are shown at most, and of these as
     many as cost `max_tokens` together, as `counter` counts. `placement` says whether the block stands before the latest text of the user or behind
     it. What takes longer than `deadline` is not shown.
+
+    `min_relevance`, from 0 to 1, leaves out entries that answer less well; 0 shows all. Unless given it is 0.015, and entries
+    whose relevance is unknown are shown. Given, it is refused when the manager opens, if a scope of a memory has an embedder
+    without calibration.
     """
 
     trigger: Trigger = "user_turn"
@@ -49,6 +55,7 @@ class Injection:
     placement: Placement = "prepend"
     deadline: timedelta | float | str = timedelta(seconds=5)
     counter: TokenCounter = COUNTER
+    min_relevance: float | None = None
 
     def __post_init__(self) -> None:
         if not callable(self.trigger):
@@ -63,6 +70,7 @@ class Injection:
             if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= most:
                 raise InvalidInput(name, f"must be a whole number from 1 to {most}")
         door.one_of("placement", self.placement, ("prepend", "append"))
+        object.__setattr__(self, "min_relevance", least_relevance(self.min_relevance))
         object.__setattr__(self, "deadline", length("deadline", self.deadline))
 
     async def into(self, messages: Sequence[Any], search: Search) -> list[Any]:
@@ -83,7 +91,9 @@ class Injection:
         query = await _made(self.query, messages)
         if not isinstance(query, str) or not query.strip():
             return None
-        found = (await search(query[:QUERY_CHARS], self.max_entries))[: self.max_entries]
+        least = MIN_RELEVANCE if self.min_relevance is None else self.min_relevance
+        found = [one for one in await search(query[:QUERY_CHARS], self.max_entries) if one.relevance is None or one.relevance >= least]
+        found = found[: self.max_entries]
         shown = await self._shown(found) if found else ""
         return shown if shown.strip() else None
 

@@ -125,6 +125,9 @@ class MemoryManager(AsyncContext):
         async with self._opening:
             if self._tools is not None:
                 return
+            if (least := None if self._injection is None else self._injection.min_relevance) is not None:
+                for store in self.stores:
+                    await store.check_relevance(least)
             for store in self.stores:
                 if store.can("initialize") and store.name not in self._initialized:
                     await store.call("initialize")

@@ -32,6 +32,10 @@ class StoreEntry(Shown):
     content: str
     store_name: str | None = None
     metadata: dict[str, Any] | None = None
+    score: None = None
+    """Always None: results of several stores are concatenated, and their order has no sort key."""
+    relevance: float | None = None
+    """How well the entry answers, from 0 to 1; None where the store does not say."""
 
 
 class MemoryStore:
@@ -148,6 +152,12 @@ class NamedStore:
         """What one of its methods returns; one that blocks runs in a thread."""
         return await called(self._can[ability], *args, **kwargs)
 
+    async def check_relevance(self, least: float | None) -> None:
+        """Raise `InvalidInput` for a least relevance where the store is a scope of a memory whose embedder has no calibration."""
+        view = getattr(self.store, "_original", self.store) if _is_view(self.store) else None
+        if isinstance(view, ScopedMemory):
+            await view._access.engine.meaning.check_relevance(least, "both")
+
     async def search(self, query: str, limit: int | None) -> list[StoreEntry]:
         """What it finds, stamped with its name; at most `limit`, or what is configured, or 3 (E21)."""
         most = limit or self.limit or LIMIT
@@ -216,14 +226,21 @@ def content_of(value: object, field: str = "content") -> str:
     return checked
 
 
+def _relevance_of(said: Any) -> float | None:
+    """Return the relevance that a store's own result gives; None where it is no number from 0 to 1."""
+    known = isinstance(said, int | float) and not isinstance(said, bool) and 0 <= said <= 1
+    return float(said) if known else None
+
+
 def _entry_of(found: Any, name: str) -> StoreEntry:
     """One thing found, however the store says it."""
     if isinstance(found, FoundEntry):
         said = ": ".join(part for part in (found.entry.title, found.entry.content) if part)
-        return StoreEntry(said, name, dict(found.entry.metadata) or None)
+        return StoreEntry(said, name, dict(found.entry.metadata) or None, relevance=found.relevance)
     if isinstance(found, str):
         return StoreEntry(found, name)
-    content, metadata = (found.get(key) if isinstance(found, Mapping) else getattr(found, key, None) for key in ("content", "metadata"))
+    names = ("content", "metadata", "relevance")
+    content, metadata, relevance = (found.get(key) if isinstance(found, Mapping) else getattr(found, key, None) for key in names)
     if not isinstance(content, str):
         raise InvalidInput("search", f"store '{name}' returned a {type(found).__name__} without a content that is text")
-    return StoreEntry(content, name, dict(metadata) if metadata else None)
+    return StoreEntry(content, name, dict(metadata) if metadata else None, relevance=_relevance_of(relevance))

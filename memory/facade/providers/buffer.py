@@ -12,6 +12,7 @@ from memory.facade.memory import Memory
 from memory.facade.providers.provider import Held, Messages, SessionProvider, spoken, trimmed
 from memory.facade.session import Session
 from memory.orchestrator.conversations.conversation import Conversation
+from memory.policies.reading import ContextAsked
 from memory.policies.window import fitted, newest, with_stand_ins
 
 
@@ -29,11 +30,12 @@ class BufferProvider(SessionProvider):
         memory: Memory,
         *,
         namespace: str | None = None,
+        user: str | None = None,
         max_messages: int = 20,
         max_tokens: int | None = None,
         seed: Mapping[str, Messages] | None = None,
     ) -> None:
-        super().__init__(memory, namespace=namespace)
+        super().__init__(memory, namespace=namespace, user=user)
         self._max_messages = door.whole("max_messages", max_messages)
         self._max_tokens = None if max_tokens is None else door.whole("max_tokens", max_tokens)
         self._seed = {door.identifier("seed", session_id): spoken(messages) for session_id, messages in (seed or {}).items()}
@@ -59,19 +61,22 @@ class BufferProvider(SessionProvider):
         await super()._before()
         await self._sow()
 
-    async def _shown(self, held: Held, query: str | None) -> list[Message]:
-        messages = trimmed(await super()._shown(held, query), self._max_messages)  # of writers at once each keeps what the others said
+    async def _shown(self, held: Held, window: list[Message], query: str | None) -> list[Message]:
+        messages = trimmed(await super()._shown(held, window, query), self._max_messages)  # of writers at once each keeps what the others said
         return messages if self._max_tokens is None else await fitting(held.session, messages, self._max_tokens)
 
     async def _store(self, held: Held, conversation: Conversation, messages: list[Message], new: bool) -> list[str]:
-        whole = [*await self._window(held.session), *messages] if new else messages
-        await conversation.replace([whole[at] for at in newest(whole, self._max_messages)], by_content=not new)
+        there, read = await self._window(held.session) if new else ([], None)
+        whole = [*there, *messages]
+        stored = await conversation.replace([whole[at] for at in newest(whole, self._max_messages)], by_content=not new, read=read)
+        if not new:
+            self._knows(conversation, stored)
         return []
 
 
 async def fitting(session: Session, messages: Sequence[Message], budget: int) -> list[Message]:
     """The newest of the messages that fit, as the session counts them, whole blocks, up to the first that does not (C17 to C19)."""
-    context = await session.context()
+    context, _ = await (await session._conversation()).read(ContextAsked(completes=True))
     costs = dict(zip([message.id for message in context.messages], context.tokens, strict=True))
     there = [message for message in with_stand_ins(messages) if message.id in costs]
     return [there[at] for at in fitted(there, [costs[message.id] for message in there], budget, keep_last_user=False).kept]

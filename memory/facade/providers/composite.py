@@ -11,9 +11,10 @@ from uuid import uuid4
 from memory.domain import door
 from memory.domain.errors import ForkedProcess, InvalidInput, PartsFailed
 from memory.domain.message import Message
-from memory.facade.providers.provider import HELD, Messages, Provider, ProviderEntry, read_asked, spoken, trimmed
+from memory.facade.providers.provider import HELD, Messages, Provider, ProviderEntry, SessionProvider, read_asked, spoken, trimmed
 from memory.facade.providers.turn import DEFAULT, TakesTurns, described_as, written_new
 from memory.orchestrator.conversations.events import copy_of
+from memory.orchestrator.conversations.reads import Read, lends_reads, reads_of_caller
 from memory.policies.aligning import aligned, begins_at, merged
 
 log = logging.getLogger(__name__)
@@ -40,10 +41,10 @@ class CompositeProvider(TakesTurns):
         names = [part.namespace for part in self._parts if hasattr(part, "namespace")]
         if len(names) != len(set(names)):
             raise InvalidInput("parts", f"must have different namespaces, not {', '.join(map(str, names))}")
-        self._seen: dict[str, list[Message]] = {}
-        """What was last read or written of each session, with ids."""
+        self._name = uuid4()
         self._merges = door.one_of("read", read, ("first-hit", "merge")) == "merge"
 
+    @lends_reads
     async def read(self, session_id: str = DEFAULT, *, limit: int | None = None, query: str | None = None, tags: Sequence[str] = ()) -> list[Message]:
         """What the parts have of a session; a part that fails is passed over, unless all do."""
         read_asked(limit, query, tags)
@@ -85,9 +86,23 @@ class CompositeProvider(TakesTurns):
         for part in missing:
             try:
                 await part.write([copy_of(message) for message in found], session_id, **described)
+                await self._take_back(part, source, session_id, found)
             except Exception as error:  # noqa: BLE001 - a part is anybody's
                 log.warning("%s could not be filled from %s: %s", _name(part), _name(source), error)
 
+    async def _take_back(self, part: Any, source: Any, session_id: str, found: Sequence[Message]) -> None:
+        """Remove from a part the messages that were erased or edited in the source while the part was filled from it."""
+        there = {message.id: message for message in await source.read(session_id)}
+        stale = [str(message.id) for message in found if there.get(message.id) != message]
+        if not stale:
+            return
+        filled = {str(message.id) for message in await part.read(session_id)}
+        if filled <= set(stale) and hasattr(part, "clear"):
+            await part.clear(session_id)
+        elif isinstance(part, SessionProvider):
+            await part._erase(session_id, [message_id for message_id in stale if message_id in filled])
+
+    @lends_reads
     async def write(
         self, messages: Messages, session_id: str = DEFAULT, *, tags: Sequence[str] = (), agent: str | None = None, new: bool = False
     ) -> list[str]:
@@ -98,7 +113,7 @@ class CompositeProvider(TakesTurns):
         door.identifier("session_id", session_id)
         described_as(tags, agent)
         said = await self._named(session_id, spoken(messages), new)
-        self._saw(session_id, [*self._seen.get(session_id, []), *said] if new else said)
+        self._saw(session_id, [*(self._seen(session_id) or []), *said] if new else said)
 
         async def to(part: Any) -> list[str]:
             own = [copy_of(message) for message in said]
@@ -111,17 +126,22 @@ class CompositeProvider(TakesTurns):
         return [note for result in results if not isinstance(result, BaseException) for note in result]
 
     def _saw(self, session_id: str, messages: list[Message]) -> None:
-        self._seen.pop(session_id, None)
-        if len(messages) <= HELD:
-            self._seen[session_id] = messages
-        if len(self._seen) > HELD:
-            self._seen.pop(next(iter(self._seen)))
+        reads_of_caller().put(self._known_as(session_id), Read(shown=messages if len(messages) <= HELD else None))
+
+    def _seen(self, session_id: str) -> list[Message] | None:
+        """The messages that the calling task last read or wrote here, with ids; None where it did neither."""
+        read = reads_of_caller().get(self._known_as(session_id))
+        return None if read is None else read.shown
+
+    def _known_as(self, session_id: str) -> str:
+        return f"{self._name}/{session_id}"
 
     async def _named(self, session_id: str, messages: Sequence[Message], new: bool) -> list[Message]:
         """The messages, each with an id: its own, that of the message that it is, or another."""
         ids = [message.id for message in messages]
         if not new and None in ids:
-            seen = self._seen[session_id] if session_id in self._seen else await self.read(session_id)
+            known = self._seen(session_id)
+            seen = await self.read(session_id) if known is None else known
             if begins_at(messages, seen):
                 ids = [own or (None if at is None else seen[at].id) for own, at in zip(ids, aligned(messages, seen), strict=True)]
         return [message.model_copy(update={"id": known or str(uuid4())}) for message, known in zip(messages, ids, strict=True)]
@@ -130,9 +150,9 @@ class CompositeProvider(TakesTurns):
         """Clear every part that can be (C15, C50)."""
         if session_id is not None:
             door.identifier("session_id", session_id)
-            self._seen.pop(session_id, None)
+            self._saw(session_id, [])
         else:
-            self._seen.clear()
+            self._name = uuid4()
         able = [part for part in self._parts if hasattr(part, "clear")]
         self._raise_where("clear", await asyncio.gather(*(part.clear(session_id) for part in able), return_exceptions=True), of=able)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, ClassVar, Protocol, TypeAlias, runtime_checkable
@@ -20,6 +21,7 @@ from memory.facade.providers.turn import DEFAULT, TakesTurns, described_as
 from memory.facade.session import Given, Session
 from memory.orchestrator.conversations.conversation import Conversation
 from memory.orchestrator.conversations.events import copy_of
+from memory.orchestrator.conversations.reads import Read, lends_reads, reads_of_caller
 from memory.policies.window import blocks, is_stand_in, newest, with_stand_ins
 
 HELD = 1_000
@@ -62,8 +64,6 @@ class Held:
     """A session as this instance has it."""
 
     session: Session
-    shown: list[Message] | None = None
-    """What was last read from or written to it here; None where nothing was yet."""
     accessed_at: datetime | None = None
 
 
@@ -71,20 +71,23 @@ class SessionProvider(TakesTurns):
     """What the providers share. A provider reaches the sessions of its namespace only, which is its type unless told; `clear` too.
 
     A message is taken in any of the shapes that `Session.append` takes; what is returned are copies (C12). System messages are the run's affair and
-    not stored (C22). Several processes may use providers of one namespace.
+    not stored (C22). With `user` the sessions are that user's: their default session is the user's own, another user's session is refused with
+    `SessionOwnerMismatch`, and `clear` and `entries` reach the user's only. Several processes may use providers of one namespace.
     """
 
     type: ClassVar[str] = "session"
     takes_new: ClassVar[bool] = True
     """Whether `write` takes `new`."""
 
-    def __init__(self, memory: Memory, *, namespace: str | None = None) -> None:
+    def __init__(self, memory: Memory, *, namespace: str | None = None, user: str | None = None) -> None:
         self.namespace = door.identifier("namespace", self.type if namespace is None else namespace)
         if "/" in self.namespace:
             raise InvalidInput("namespace", "must not hold '/', which stands between it and a session's id")
+        self._user = None if user is None else door.identifier("user", user)
         self._memory = memory
         self._held: OrderedDict[str, Held] = OrderedDict()
 
+    @lends_reads
     async def read(self, session_id: str = DEFAULT, *, limit: int | None = None, query: str | None = None, tags: Sequence[str] = ()) -> list[Message]:
         """The messages of a session; none where there is none, or where it has not all of the tags (C3, C11).
 
@@ -98,8 +101,10 @@ class SessionProvider(TakesTurns):
             try:
                 if wanted and not wanted <= set((await held.session.info()).tags):
                     return []
-                messages = await self._shown(held, asked)
-                held.accessed_at = await (await held.session._conversation()).note_access()
+                window, seen = await self._window(held.session)
+                messages = await self._shown(held, window, asked)
+                conversation = await held.session._conversation()
+                held.accessed_at = await conversation.note_access()
             except NotFound:
                 self._held.pop(session_id, None)
                 if was_open:
@@ -107,9 +112,11 @@ class SessionProvider(TakesTurns):
                 return []
             shown = with_stand_ins(messages)
             shown = shown if most is None else trimmed(shown, most)
-            held.shown = [message for message in shown if not is_stand_in(message)]
+            seen.shown = [message for message in shown if not is_stand_in(message)]
+            reads_of_caller().put(conversation.log.life.incarnation, seen)
             return [copy_of(message) for message in shown]
 
+    @lends_reads
     async def write(
         self, messages: Messages, session_id: str = DEFAULT, *, tags: Sequence[str] = (), agent: str | None = None, new: bool = False
     ) -> list[str]:
@@ -139,12 +146,20 @@ class SessionProvider(TakesTurns):
         """Erase one session, or all of this provider's namespace; where there is none, nothing happens (C5). An empty id is refused (C13)."""
         await self._before()
         if session_id is not None:
+            if self._user is not None:
+                with suppress(NotFound):
+                    await self._session(session_id, create=False).info()  # refuses another user's
             await self._memory.sessions.delete(self._key(session_id))
             self._held.pop(session_id, None)
             return
         for info in [info async for info in self._infos()]:
             await self._memory.sessions.delete(info.id)
         self._held.clear()
+
+    async def _erase(self, session_id: str, message_ids: Sequence[str]) -> None:
+        session = self._session(session_id, create=False)
+        for message_id in message_ids:
+            await session.erase(message_id)
 
     async def entries(self, session_id: str | None = None) -> list[ProviderEntry]:
         """One session, or all of this provider's namespace, with what is stored of each; none where there is none (C6)."""
@@ -160,10 +175,9 @@ class SessionProvider(TakesTurns):
         """Before any call."""
         self._memory._access.check_process()
 
-    async def _shown(self, held: Held, query: str | None) -> list[Message]:
-        """What a read shows, the newest last."""
-        messages = await self._window(held.session)
-        return messages if query is None else await answering(held.session, messages, query)
+    async def _shown(self, held: Held, window: list[Message], query: str | None) -> list[Message]:
+        """What a read shows of the window, the newest last."""
+        return window if query is None else await answering(held.session, window, query)
 
     async def _store(self, held: Held, conversation: Conversation, messages: list[Message], new: bool) -> list[str]:
         """Store what was written; what could not be kept to."""
@@ -171,17 +185,35 @@ class SessionProvider(TakesTurns):
 
     # -- what they share ----------------------------------------------------------------------------------------------
 
-    async def _window(self, session: Session) -> list[Message]:
-        return [message for message in (await session._stored_window()).messages if message.is_summary or message.role is not Role.SYSTEM]
+    async def _window(self, session: Session) -> tuple[list[Message], Read]:
+        """The window as it is now. The caller is not shown it yet, so this is no read of the calling task."""
+        context, read = await (await session._conversation()).read()
+        window = [message for message in context.messages if message.is_summary or message.role is not Role.SYSTEM]
+        read.shown = list(window)
+        return window, read
+
+    def _seen(self, conversation: Conversation) -> Read | None:
+        """What the calling task knows of the session: its last read, and what it wrote since; None where it did neither."""
+        return reads_of_caller().get(conversation.log.life.incarnation)
+
+    def _knows(self, conversation: Conversation, messages: list[Message]) -> None:
+        """Let the calling task know these messages, in order, after it wrote. What it has read stays what it has read."""
+        seen = self._seen(conversation) or Read(is_read=False)
+        seen.shown = messages if len(messages) <= HELD else None
+        reads_of_caller().put(conversation.log.life.incarnation, seen)
 
     def _key(self, session_id: str) -> str:
-        return f"{self.namespace}/{door.identifier('session_id', session_id)}"
+        named = door.identifier("session_id", session_id)
+        return f"{self.namespace}/{named if self._user is None or named != DEFAULT else f'{DEFAULT}@{self._user}'}"
+
+    def _session(self, session_id: str, *, create: bool) -> Session:
+        return self._memory.session(self._key(session_id), create=create, namespace=self.namespace, user=self._user)
 
     def _handle(self, session_id: str, *, create: bool = False) -> Held:
-        key = self._key(session_id)
+        self._key(session_id)  # refuses what is no id
         held = self._held.pop(session_id, None)
         if held is None or (create and not held.session._creates and held.session._held is None):
-            held = Held(self._memory.session(key, create=create, namespace=self.namespace))
+            held = Held(self._session(session_id, create=create))
         self._held[session_id] = held
         if len(self._held) > HELD:
             self._held.popitem(last=False)
@@ -190,14 +222,16 @@ class SessionProvider(TakesTurns):
     async def _infos(self) -> AsyncIterator[SessionInfo]:
         cursor, more = None, True
         while more:
-            page = await self._memory.sessions.list(namespace=self.namespace, by="created", order="oldest", limit=PAGE, cursor=cursor)
+            page = await self._memory.sessions.list(
+                namespace=self.namespace, user=self._user, by="created", order="oldest", limit=PAGE, cursor=cursor
+            )
             for info in page.sessions:
                 if info.id.startswith(f"{self.namespace}/"):
                     yield info
             cursor, more = page.cursor, page.cursor is not None
 
     async def _entry(self, session_id: str) -> ProviderEntry | None:
-        session = self._memory.session(self._key(session_id), create=False)
+        session = self._session(session_id, create=False)
         try:
             info, context = await session.info(), await session._stored_window()
         except NotFound:
@@ -225,7 +259,13 @@ def spoken(messages: Messages) -> list[Message]:
 
 async def answering(session: Session, messages: Sequence[Message], query: str) -> list[Message]:
     """Those of the messages that answer the query, in order, each with what it cannot be shown without."""
-    found = {hit.message.id for hit in await session.search(query, by="words", limit=PAGE)}
+    conversation, most, shown = await session._conversation(), PAGE, {message.id for message in messages}
+    while True:  # archived messages are found too, and must not take the places of those that can be shown
+        hits = await conversation.search(query, most, "words")
+        found = {hit.message.id for hit in hits} & shown
+        if len(hits) < most or len(found) == len(shown):
+            break
+        most *= 4
     answers = [block for block in blocks(messages) if any(messages[at].id in found for at in block)]
     return [messages[at] for block in answers for at in block]
 

@@ -7,8 +7,9 @@ from typing import ClassVar
 from memory.domain import door
 from memory.domain.message import Message
 from memory.facade.memory import Memory
-from memory.facade.providers.provider import HELD, Held, SessionProvider
+from memory.facade.providers.provider import Held, SessionProvider
 from memory.orchestrator.conversations.conversation import Conversation
+from memory.orchestrator.conversations.reads import Read
 from memory.orchestrator.conversations.replacing import AT_ONCE
 from memory.policies.aligning import behind
 from memory.policies.window import arranged, newest
@@ -22,13 +23,12 @@ class SemanticProvider(SessionProvider):
 
     type: ClassVar[str] = "semantic"
 
-    def __init__(self, memory: Memory, *, namespace: str | None = None, last: int = 10, found: int = 10) -> None:
-        super().__init__(memory, namespace=namespace)
+    def __init__(self, memory: Memory, *, namespace: str | None = None, user: str | None = None, last: int = 10, found: int = 10) -> None:
+        super().__init__(memory, namespace=namespace, user=user)
         self._last = door.whole("last", last)
         self._found = door.whole("found", found)
 
-    async def _shown(self, held: Held, query: str | None) -> list[Message]:
-        window = await self._window(held.session)
+    async def _shown(self, held: Held, window: list[Message], query: str | None) -> list[Message]:
         last = [window[at] for at in newest(window, self._last)]
         if not query or not self._found:
             return last
@@ -39,11 +39,18 @@ class SemanticProvider(SessionProvider):
         return [shown[at] for at in arranged(shown).order]
 
     async def _store(self, held: Held, conversation: Conversation, messages: list[Message], new: bool) -> list[str]:
-        seen = await self._window(held.session) if held.shown is None else held.shown
+        read = self._seen(conversation)
+        is_known = read is not None and read.shown is not None
+        there, now = ([], Read()) if is_known else await self._window(held.session)
+        seen = read.shown if read is not None and read.shown is not None else there
         more = messages if new else behind(messages, seen)
         named = {message.id: message for message in seen if message.id is not None}
+        versions = now.versions if read is None else {**now.versions, **read.versions}
         told = [message for message in messages if message.id in named and message != named[message.id]] + more
+        stored: list[Message | None] = []
         for start in range(0, len(told), AT_ONCE):
-            await conversation.append(told[start : start + AT_ONCE])
-        held.shown = [*seen, *more] if len(seen) <= HELD else None
+            stored += await conversation.append_as_read(told[start : start + AT_ONCE], versions=versions)
+        if is_known or not new:
+            fresh = [message for message in stored[len(told) - len(more) :] if message is not None]
+            self._knows(conversation, [*seen, *fresh])
         return []

@@ -7,9 +7,11 @@ from typing import ClassVar
 from memory.domain import door
 from memory.domain.message import Message
 from memory.facade.memory import Memory
-from memory.facade.providers.provider import HELD, Held, SessionProvider
+from memory.facade.providers.provider import Held, SessionProvider
 from memory.orchestrator.conversations.conversation import Conversation
+from memory.orchestrator.conversations.reads import Read
 from memory.policies.aligning import behind
+from memory.policies.reading import ContextAsked
 from memory.policies.window import blocks, turns
 
 
@@ -21,8 +23,10 @@ class SlidingWindowProvider(SessionProvider):
 
     type: ClassVar[str] = "sliding-window"
 
-    def __init__(self, memory: Memory, *, namespace: str | None = None, max_turns: int = 50, max_tokens: int | None = 4_000) -> None:
-        super().__init__(memory, namespace=namespace)
+    def __init__(
+        self, memory: Memory, *, namespace: str | None = None, user: str | None = None, max_turns: int = 50, max_tokens: int | None = 4_000
+    ) -> None:
+        super().__init__(memory, namespace=namespace, user=user)
         self._max_turns = door.whole("max_turns", max_turns)
         self._max_tokens = None if max_tokens is None else door.whole("max_tokens", max_tokens)
 
@@ -31,30 +35,33 @@ class SlidingWindowProvider(SessionProvider):
         entries = await self.entries(session_id)
         return {"turns": len(turns(entries[0].messages)), "estimated_tokens": entries[0].token_count or 0} if entries else None
 
-    async def _shown(self, held: Held, query: str | None) -> list[Message]:
-        messages = await super()._shown(held, query)
+    async def _shown(self, held: Held, window: list[Message], query: str | None) -> list[Message]:
+        messages = await super()._shown(held, window, query)
         units = turns(messages)  # of writers at once each keeps what the others said
         messages = [messages[at] for unit in units[max(0, len(units) - self._max_turns) :] for at in unit]
         if self._max_tokens is None:
             return messages
-        context = await held.session.context(self._max_tokens, by="turns", start="any")
+        context, _ = await (await held.session._conversation()).read(ContextAsked(self._max_tokens, by="turns", completes=True))
         kept = {message.id for message in context.messages}
         return [messages[at] for block in blocks(messages) if messages[block[0]].id in kept for at in block]
 
     async def _store(self, held: Held, conversation: Conversation, messages: list[Message], new: bool) -> list[str]:
-        there = await self._window(held.session)
-        seen = there if held.shown is None else held.shown
-        more = messages if new else behind(messages, seen)
-        together = with_changes(there, messages) + more
+        there, now = await self._window(held.session)
+        seen = self._seen(conversation)
+        known = there if seen is None or seen.shown is None else seen.shown
+        more = messages if new else behind(messages, known)
+        together = with_changes(there, messages, now, seen or now) + more
         units = turns(together)
         kept = [at for unit in units[max(0, len(units) - self._max_turns) :] for at in unit]
-        stored = await conversation.replace([together[at] for at in kept], by_content=False)
-        named = stored[max(0, len(stored) - len(more)) :]
-        held.shown = [*seen, *more[: len(more) - len(named)], *named] if len(seen) <= HELD else None
+        stored = await conversation.replace([together[at] for at in kept], by_content=False, read=now)
+        if seen is not None or not new:
+            fresh = [message for message in stored if message.id not in now.versions]
+            self._knows(conversation, [*known, *more[: max(0, len(more) - len(fresh))], *fresh])
         return []
 
 
-def with_changes(there: list[Message], written: list[Message]) -> list[Message]:
-    """What is there, saying what was written under its id."""
+def with_changes(there: list[Message], written: list[Message], now: Read, seen: Read) -> list[Message]:
+    """What is there, saying what was written under its id, unless it was edited since the caller has `seen` it."""
     changed: dict[str | None, Message] = {message.id: message for message in written if message.id is not None}
-    return [changed.get(message.id, message) for message in there]
+    edited = {name for name, version in now.versions.items() if seen.versions.get(name, version) != version}
+    return [message if message.id in edited else changed.get(message.id, message) for message in there]

@@ -13,7 +13,6 @@ from memory.domain.errors import CompactionError, InvalidInput
 from memory.domain.message import Message, Role
 from memory.facade.memory import Memory
 from memory.facade.providers.provider import HELD, Held, SessionProvider
-from memory.facade.session import Session
 from memory.orchestrator.conversations.conversation import Conversation
 from memory.policies.aligning import aligned
 from memory.policies.window import blocks
@@ -60,11 +59,12 @@ class SummarizingProvider(SessionProvider):
         summarise: Summariser,
         *,
         namespace: str | None = None,
+        user: str | None = None,
         active_tokens: int = 3_000,
         summary_tokens: int = 600,
         prompt: str = PROMPT,
     ) -> None:
-        super().__init__(memory, namespace=namespace)
+        super().__init__(memory, namespace=namespace, user=user)
         if not callable(summarise):
             raise InvalidInput("summarise", f"must be a function from SummaryAsked to text, not {type(summarise).__name__}")
         self._summarise = summarise
@@ -77,29 +77,33 @@ class SummarizingProvider(SessionProvider):
         entries = await self.entries(session_id)
         return next((message.text for entry in entries for message in entry.messages if message.is_summary), None)
 
-    async def _shown(self, held: Held, query: str | None) -> list[Message]:
-        window = await super()._window(held.session)
+    async def _shown(self, held: Held, window: list[Message], query: str | None) -> list[Message]:
         summaries = [Message(id=m.id, role=Role.SYSTEM, content=HEADING + m.text, is_summary=True) for m in window if m.is_summary]
-        messages = await super()._shown(held, query)
+        messages = await super()._shown(held, window, query)
         return [*summaries, *(message for message in messages if not message.is_summary)]
 
     async def _store(self, held: Held, conversation: Conversation, messages: list[Message], new: bool) -> list[str]:
-        window = await self._window(held.session)
+        window, now = await self._window(held.session)
+        read = self._seen(conversation)
         summaries, active = [m for m in window if m.is_summary], [m for m in window if not m.is_summary]
         spoken = [message for message in messages if not message.is_summary]
-        seen = [message for message in (active if held.shown is None else held.shown) if not message.is_summary]
-        known = [] if new else [(m, None if at is None else seen[at].id) for m, at in zip(spoken, aligned(spoken, seen), strict=True)]
+        seen = [message for message in (active if read is None or read.shown is None else read.shown) if not message.is_summary]
+        matched = [] if new else [(m, None if at is None else seen[at].id) for m, at in zip(spoken, aligned(spoken, seen), strict=True)]
         there = {message.id for message in active}
-        kept = [m if named is None else m.model_copy(update={"id": named}) for m, named in known if named is None or named in there]
-        stored = await conversation.replace([*summaries, *(active + spoken if new else kept)], by_content=not new)
-        summarised = [message for message in seen if message.id not in there]
-        held.shown = [*summarised, *stored[len(summaries) :]][-HELD:]
-        return await self._fit(held.session, conversation)
+        kept = [m if named is None else m.model_copy(update={"id": named}) for m, named in matched if named is None or named in there]
+        known = now if new or read is None or not read.is_read else read
+        stored = await conversation.replace([*summaries, *(active + spoken if new else kept)], by_content=not new, read=known)
+        if not new:
+            summarised = [message for message in seen if message.id not in there]
+            self._knows(conversation, [*summarised, *[message for message in stored if not message.is_summary]][-HELD:])
+        elif read is not None:
+            self._knows(conversation, [*seen, *[m for m in stored if m.id not in now.versions]][-HELD:])
+        return await self._fit(conversation)
 
-    async def _fit(self, session: Session, conversation: Conversation) -> list[str]:
+    async def _fit(self, conversation: Conversation) -> list[str]:
         """Compact until what is active fits, or one block of it is left. What could not be done."""
         while True:
-            context = await session._stored_window()
+            context, _ = await conversation.read()
             counted = zip(context.messages, context.tokens, strict=True)
             active = [(m, tokens) for m, tokens in counted if m.role is not Role.SYSTEM and not m.is_summary]
             over = sum(tokens for _, tokens in active) - self._active_tokens
@@ -116,7 +120,7 @@ class SummarizingProvider(SessionProvider):
             try:
                 await conversation.compact(self._made, keep_last=sum(sizes) - archived, reason="active_tokens")
             except CompactionError as error:
-                log.warning("session %s is %d tokens over: %s", session.id, over, error)
+                log.warning("session %s is %d tokens over: %s", conversation.id, over, error)
                 return [f"{over} tokens too many stay, for there is no summary: {error}"]
 
     async def _made(self, messages: Sequence[Message]) -> str:

@@ -11,6 +11,7 @@ from memory.domain import door
 from memory.domain.message import Message, Role
 from memory.domain.shapes import messages_of, messages_of_each
 from memory.facade.session import Given
+from memory.orchestrator.conversations.reads import Reads, reads_of_caller, with_reads
 
 DEFAULT = "default"
 """The session that is read and written where none is named (C2)."""
@@ -37,8 +38,7 @@ class Turn:
         self.new += said_of(message)
 
 
-@asynccontextmanager
-async def turn_of(
+def turn_of(
     provider: Any,
     user: Given | Sequence[Given],
     session_id: str = DEFAULT,
@@ -49,7 +49,7 @@ async def turn_of(
     tags: Sequence[str] = (),
     agent: str | None = None,
     emit: Emit | None = None,
-) -> AsyncIterator[Turn]:
+) -> AbstractAsyncContextManager[Turn]:
     """One run over any provider: reads, gives the run its messages, and writes what is new when it ends without an exception; else nothing.
 
         async with provider.turn("what is my name?", "s1", system="You are kind.") as turn:
@@ -60,11 +60,29 @@ async def turn_of(
     given = said_of({"role": "user", "content": user} if isinstance(user, str) else user)
     said = [] if system is None else [Message(role=Role.SYSTEM, content=door.text("system", system))]
     described_as(tags, agent)  # not when the run is over, which would be lost
-    history = await provider.read(session_id, limit=limit, query=query)
+    reads = reads_of_caller()  # the read and the write of a run may be in different tasks
+    return _turn(provider, reads, said, given, session_id, limit=limit, query=query, tags=tags, agent=agent, emit=emit)
+
+
+@asynccontextmanager
+async def _turn(
+    provider: Any,
+    reads: Reads,
+    said: list[Message],
+    given: list[Message],
+    session_id: str,
+    *,
+    limit: int | None,
+    query: str | None,
+    tags: Sequence[str],
+    agent: str | None,
+    emit: Emit | None,
+) -> AsyncIterator[Turn]:
+    history = await with_reads(reads, provider.read, session_id, limit=limit, query=query)
     tell(emit, "memory:read", session_id, agent, len(history))
     turn = Turn(said, list(history), given)
     yield turn
-    turn.notes = await written_new(provider, turn.new, session_id, tags=tags, agent=agent)
+    turn.notes = await with_reads(reads, written_new, provider, turn.new, session_id, tags=tags, agent=agent)
     tell(emit, "memory:write", session_id, agent, len(turn.new))
 
 

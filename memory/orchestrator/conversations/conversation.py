@@ -9,6 +9,7 @@ from typing import Any
 
 from memory.domain.door import LARGE_TEXT_BYTES
 from memory.domain.errors import Conflict, InvalidInput, NotFound, StoreUnavailable
+from memory.domain.ids import is_id
 from memory.domain.message import SYSTEM, Message, Role
 from memory.domain.session import Context, FoundMessages, HistoryPage
 from memory.orchestrator.conversations.artifacts import large_texts
@@ -19,11 +20,13 @@ from memory.orchestrator.conversations.folding import State, left_by
 from memory.orchestrator.conversations.history import HistoryAsked
 from memory.orchestrator.conversations.onward import Left
 from memory.orchestrator.conversations.places import Places
-from memory.orchestrator.conversations.reading import COPIED, Asked, ordered
+from memory.orchestrator.conversations.reading import COPIED, Asked, Window, ordered, read_of
+from memory.orchestrator.conversations.reads import Read, Version, reads_of_caller, version_of
 from memory.orchestrator.conversations.replacing import AT_ONCE, Replacement
 from memory.orchestrator.conversations.seen import Seen
 from memory.orchestrator.conversations.sessions import END, ForkSource, SessionDraft, draft_like, system_of
 from memory.orchestrator.turns import Patience
+from memory.policies.aligning import aligned
 from memory.policies.reading import ContextAsked, read_out
 from memory.policies.tokens import message_tokens, tools_tokens
 from memory.policies.window import is_pinned, is_stand_in, stand_in, stand_in_id
@@ -32,6 +35,7 @@ from memory.ports.query import within
 from memory.ports.record import JsonValue, Owed, Record
 
 EVERYTHING = ContextAsked()
+NONE_READ: Mapping[str, Version] = {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +60,14 @@ class Conversation(Compacting):
         """What a model is to be sent: the system message, the newest summary, then the messages of the window, results behind their calls.
 
         No more of the window is read than tells what is shown. While the store does not answer, what this process last saw of it is shown, and said.
+        The calling task has now read the window.
         """
+        context, read = await self.read(asked, tools=tools)
+        reads_of_caller().put(self._log.life.incarnation, read)
+        return context
+
+    async def read(self, asked: ContextAsked = EVERYTHING, *, tools: Sequence[Mapping[str, Any]] = ()) -> tuple[Context, Read]:
+        """Return the same, and what a caller knows by it. It does not count as a read of the calling task."""
         of_tools = tools_tokens(tools, self._counter)
         reach, degraded = Asked(asked.newest, None if asked.budget is None else asked.budget - of_tools, asked.by), list[str]()
         try:
@@ -66,19 +77,18 @@ class Conversation(Compacting):
             if remembered is None:
                 raise
             window, degraded = remembered, [f"{error}; shown is what was last seen of the session here"]
-        self._known = window.state.window
         if asked.layered:
             asked = replace(asked, earlier=await self._earlier_summaries())
         version = window.state.after.version
         told = read_out(window.arranged, window.costs, window.said_by_then, window.count, version, asked, self._counter, of_tools)
         messages = await self._whole(window, told.messages)
         if len(messages) < len(told.messages):  # some were erased meanwhile
-            return await self.context(asked, tools=tools)
+            return await self.read(asked, tools=tools)
         calls = {id(window.messages[at]): call_id for at, call_id in window.arranged.answers.items()}
         copies = [copy_of(message) async for message in paced(messages, COPIED)]
         for message, copy in zip(told.messages, copies, strict=True):
             copy.tool_call_id = calls.get(id(message), copy.tool_call_id)
-        return replace(told, messages=copies, degraded=degraded)
+        return replace(told, messages=copies, degraded=degraded), read_of(window, messages)
 
     async def _earlier_summaries(self) -> list[Message]:
         """The summaries that compactions archived or that are in the window: none that was erased, taken out by hand or rolled back (B28, B51)."""
@@ -91,15 +101,24 @@ class Conversation(Compacting):
         self._record, page = await self._history.page(asked, self._same_life())
         return page
 
-    async def search(self, text: str, limit: int, by: By = "both") -> FoundMessages:
+    async def search(self, text: str, limit: int, by: By = "both", least: float | None = None) -> FoundMessages:
         """The messages that answer best, archived ones too; not those that were excluded."""
         self._record = await self._same_life()
-        return await Finding(self._placement, self._sessions).find(within(self._log.life.partition), None, text, limit, by)
+        return await Finding(self._placement, self._sessions).find(within(self._log.life.partition), None, text, limit, by, least)
 
     # -- messages -----------------------------------------------------------------------------------------------------
 
     async def append(self, messages: Sequence[Message], *, in_history: bool = True) -> list[Message]:
         """The messages as stored: new ones at the end, in order; one whose id is there replaces what it said, where it stands (B20 to B23)."""
+        return [message for message in await self.append_as_read(messages, in_history=in_history) if message is not None]
+
+    async def append_as_read(
+        self, messages: Sequence[Message], *, in_history: bool = True, versions: Mapping[str, Version] = NONE_READ
+    ) -> list[Message | None]:
+        """The same. Messages that the caller has read, in these `versions`, are not written again where they were edited or erased since.
+
+        In the answer an edited one is as it is now, and an erased one is None.
+        """
         messages = [copy_of(message) for message in messages]
         given = {message.id: message for message in messages if message.id is not None}  # of one id several times the last, where the first stands
         in_order = {message.id or id(message): given[message.id] if message.id else message for message in messages}.values()
@@ -108,9 +127,9 @@ class Conversation(Compacting):
         patience = Patience(self._placement, self.id)
         while True:
             state = (self._log.seen or await self._log.load()).state
-            known, self._known = state.place, state.window if self._known is None else self._known
+            known = state.place
             found = {message_id: await self._log.find(message_id, as_seen=True) for message_id in given}
-            new = [message for message in in_order if message.id is None or found[message.id] is None]
+            new = [m for m in in_order if m.id is None or (found[m.id] is None and m.id not in versions)]
             late = await self._stand_ins(new)
             try:
                 events = await self._log.append(self._drafts(new, in_history, known, late)) if new else []
@@ -119,13 +138,12 @@ class Conversation(Compacting):
                 stored = {id(message): event.message for message, event in zip(new, appended, strict=True)}
                 for message_id, event in found.items():
                     if event is not None:
-                        stored[id(given[message_id])] = await self._replaced(event, given[message_id])
+                        stored[id(given[message_id])] = await self._replaced(event, given[message_id], versions.get(message_id))
                 break
             except _SeenSince:
                 await patience.wait()
         await self._touch()
-        answers = [stored.get(id(message if message.id is None else given[message.id])) for message in messages]
-        return [answer for answer in answers if answer is not None]
+        return [stored.get(id(message if message.id is None else given[message.id])) for message in messages]
 
     async def _stand_ins(self, messages: Sequence[Message]) -> dict[str, int | None]:
         """The results that are made up for calls which these messages answer after all, by their ids: their places, None where none was made up."""
@@ -154,8 +172,7 @@ class Conversation(Compacting):
             known |= late
             if known and (seen.since > looked_up + 1 or any(seen.ids.get(name, place) != place for name, place in known.items())):
                 raise _SeenSince
-            if seen.state.after.status != "active":
-                raise Conflict(f"session '{self.id}' is {seen.state.after.status}; resume it first", self.id)
+            self._refuse_if_not_active(seen)
             data: dict[str, JsonValue] = {"counter": self._counter.name} | ({} if in_history else {"in_history": False})
             left = [place for place in late.values() if place is not None and place in seen.state.window]
             gone = [Draft(EventType.EXCLUDE, data={"place": place, "reason": "invalid_response"}) for place in left]
@@ -163,20 +180,40 @@ class Conversation(Compacting):
 
         return decide
 
-    async def _replaced(self, event: Event, message: Message) -> Message | None:
-        """The message where it stands, saying this instead; what was excluded is in the window again (B29)."""
-        changed = await self._changed(event, lambda _: message)
-        seen = await self._log.load()
+    def _refuse_if_not_active(self, seen: Seen) -> None:
+        """Raise `Conflict` where the session has ended or is archived: no message comes into its window."""
+        if seen.state.after.status != "active":
+            raise Conflict(f"session '{self.id}' is {seen.state.after.status}; resume it first", self.id)
+
+    async def _replaced(self, event: Event, message: Message, version: Version | None = None) -> Message | None:
+        """The message where it stands, saying this instead; what was excluded is in the window again (B29).
+
+        With the `version` that the caller has read, a message that was edited since stays as it is, and of an erased one None is returned.
+        """
+        before = await self._log.load()
+        if event.place not in before.state.window:
+            self._refuse_if_not_active(before)
+        try:
+            changed = await self._changed(event, lambda _: message, version)
+        except NotFound:
+            if version is None:
+                raise
+            await self._same_life()  # raises where it is the session that is gone
+            return None
+        self._wrote(changed)
+        seen = self._log.seen or await self._log.load()
         if changed.place not in seen.state.window:
             await self._restored(changed)
         return changed.message
 
-    async def _changed(self, event: Event | None, change: Callable[[Message], Message]) -> Event:
+    async def _changed(self, event: Event | None, change: Callable[[Message], Message], version: Version | None = None) -> Event:
         patience, message_id = Patience(self._placement, self.id), "" if event is None else str(event.draft.message.id if event.draft.message else "")
         while event is not None and event.draft.message is not None:
             (event,) = await self._log.whole([event], strict=True)
             if event.is_redacted or event.draft.message is None:
                 break
+            if version is not None and version_of(event) != version:
+                return event
             new = change(event.draft.message).model_copy(update={"id": event.draft.message.id})
             if new == event.draft.message:
                 if event.edits:  # perhaps by this very call before it failed, and then nobody was told
@@ -204,6 +241,8 @@ class Conversation(Compacting):
         if event is None:
             raise NotFound(message_id, "message")
         changed = await self._changed(event, change)
+        if as_seen:
+            self._wrote(changed)
         assert changed.message is not None  # noqa: S101 - it is one that was found as a message
         await self._touch()
         return changed.message
@@ -338,21 +377,58 @@ class Conversation(Compacting):
         back, late = places.between(FIRST_PLACE, place), places.between(place + 1, known.place)
         return {"back": back.to_json(), "pinned": pinned.to_json(), "late": late.to_json()} if still else {}
 
-    async def replace(self, messages: Sequence[Message], *, by_content: bool = True) -> list[Message]:
+    async def replace(self, messages: Sequence[Message], *, by_content: bool = True, read: Read | None = None, revive: bool = False) -> list[Message]:
         """Let the window consist of these messages (C22); they as stored. Without `by_content` one without an id is new, whatever it says.
 
-        Messages of others that this handle's caller has not read stay, behind them.
+        Messages leave the window only if they are part of `read`, which is what the calling task has last read of the session unless
+        given; where it has read nothing, the window as it is now. What others wrote since stays, behind the list. A message of the read
+        that was edited since stays as it is, and one that was erased is not written again, unless `revive`.
         """
         window = await self._window()
         shown = await self._whole(window, [window.messages[at] for at in window.arranged.order])
-        known = window.state.window if self._known is None else self._known
-        said = [message for message in messages if message.id != SYSTEM and (message.id in window.places or not is_stand_in(message))]
-        made = Replacement(said, shown, window.places, known, by_content=by_content)
-        told: list[Message] = []
+        if read is None:
+            read = reads_of_caller().get(self._log.life.incarnation)
+        if read is None or not read.is_read:
+            read = read_of(window, shown)
+        wanted = [message for message in messages if message.id != SYSTEM and (message.id in window.places or not is_stand_in(message))]
+        if not revive:
+            wanted = await self._not_reviving(wanted, window, shown, read, by_content=by_content)
+        made = Replacement(wanted, shown, window.places, read.removable(self._mark), by_content=by_content)
+        told: list[Message | None] = []
+        versions = NONE_READ if revive else read.versions
         for start in range(0, len(made.told), AT_ONCE):
-            told += await self.append(made.told[start : start + AT_ONCE])
+            told += await self.append_as_read(made.told[start : start + AT_ONCE], versions=versions)
         await self._left(EventType.REPLACE, made.leaving, "replaced")
         return made.as_stored(told)
+
+    async def _not_reviving(
+        self, messages: Sequence[Message], window: Window, shown: Sequence[Message], read: Read, *, by_content: bool
+    ) -> list[Message]:
+        """The messages without those that were erased since they were read; those that were edited since, as they are now."""
+        now = {str(m.id): version_of(event) for m, event in zip(window.messages, window.events, strict=True) if event is not None}
+        whole = {message.id: message for message in shown}
+        unnamed = [at for at, message in enumerate(messages) if message.id is None]
+        before = read.shown or []
+        as_now = aligned(messages, shown) if by_content and unnamed else [None] * len(messages)
+        as_read = aligned(messages, before) if by_content and unnamed else [None] * len(messages)
+        kept: list[Message] = []
+        for at, message in enumerate(messages):
+            name = message.id
+            if name is None and as_now[at] is None and (known := as_read[at]) is not None:
+                name = before[known].id
+            if name is None:
+                kept.append(message)
+            elif name in now:
+                is_edited = read.versions.get(name, now[name]) != now[name]
+                kept.append(whole[name] if is_edited and name in whole else message)
+            elif name not in read.versions and not is_id(name):
+                kept.append(message)
+            else:
+                there = await self._log.find(name, redacted=True)
+                is_erased = name in read.versions if there is None else there.is_redacted
+                if not is_erased:
+                    kept.append(message)
+        return kept
 
     async def mend_tool_calls(self) -> list[Message]:
         """Answer each call of the window that was never answered, once, with a result that says so, and take out results that answer none (B53)."""

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from contextlib import AbstractAsyncContextManager
 from datetime import datetime, timedelta
 from typing import Literal
 
@@ -21,7 +22,7 @@ from memory.orchestrator.conversations.passages import Passages, Where
 from memory.orchestrator.conversations.redaction import Redaction
 from memory.orchestrator.conversations.reservations import Reservations
 from memory.orchestrator.conversations.runs import Runs
-from memory.orchestrator.conversations.sessions import SessionDraft, SessionRecords
+from memory.orchestrator.conversations.sessions import SessionDraft, SessionRecords, refuse_others
 from memory.orchestrator.conversations.tasks import Tasks
 from memory.orchestrator.erasure import Erasure
 from memory.orchestrator.meaning import Meaning
@@ -29,6 +30,7 @@ from memory.orchestrator.outbox import Outbox
 from memory.orchestrator.placement import Placement
 from memory.orchestrator.quotas import Quotas
 from memory.orchestrator.trust import Trust
+from memory.orchestrator.turns import CallOrder
 from memory.policies.onward import Onward as Callback
 from memory.policies.tokens import DefaultCounter
 from memory.ports.query import Filter, Tenant
@@ -56,6 +58,7 @@ class Conversations:
     ) -> None:
         self._placement = placement
         self.counter = counter or DefaultCounter()
+        self._calls = CallOrder()
         self.passages = Passages(placement, meaning=meaning, outbox=outbox, where=passages)
         self.balances = Balances(placement)
         self.reservations = Reservations(placement, balances=self.balances, outbox=outbox, quotas=quotas.of_artifacts)
@@ -76,6 +79,10 @@ class Conversations:
             placement, sessions=self.sessions, meaning=meaning, outbox=outbox, erasure=erasure, quotas=quotas, trust=trust, callback=onward
         )
         self.redaction = Redaction(placement, sessions=self.sessions, onward=self.onward, outbox=outbox, erasure=erasure)
+
+    def in_call_order(self, tenant: str, session_id: str, kind: str, names: Iterable[str]) -> AbstractAsyncContextManager[None]:
+        """Let writes of the same message, task or run of a session run in the order in which this process called them (B67)."""
+        return self._calls.take(self._placement, [(tenant, session_id, kind, name) for name in names])
 
     def moment_of(self, given: datetime | timedelta | None) -> datetime | None:
         """The moment that an expiry means which is given now."""
@@ -107,7 +114,10 @@ class Conversations:
         return forked
 
     async def open(self, tenant: str, draft: SessionDraft, *, create: bool) -> Conversation:
-        """The session of this id; where there is none it is created, or `NotFound` is raised (B19)."""
+        """The session of this id; where there is none it is created, or `NotFound` is raised (B19).
+
+        Raises `SessionOwnerMismatch` where it is another's (A1, B12).
+        """
         session_id = str(draft.id)
         try:
             record = await self.find(tenant, session_id)
@@ -122,11 +132,12 @@ class Conversations:
                 record = await self.find(tenant, session_id)  # somebody was first
         if record is None:
             raise NotFound(session_id, "session")
+        refuse_others(record, draft)
         return Conversation(self._placement, self.sessions, self.onward, record, self.sessions.log(record), self.counter)
 
-    async def search(self, tenant: str, asked: Filter | None, text: str, limit: int, by: By = "both") -> FoundMessages:
+    async def search(self, tenant: str, asked: Filter | None, text: str, limit: int, by: By = "both", least: float | None = None) -> FoundMessages:
         """The messages over all sessions of a tenant that answer best; `asked` may name what messages and passages both declare."""
-        return await self.finding.find(Tenant(tenant), asked, text, limit, by)
+        return await self.finding.find(Tenant(tenant), asked, text, limit, by, least)
 
     async def find(self, tenant: str, session_id: str) -> Record | None:
         """The session's own record; None where there is none."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from memory.domain.errors import InvalidInput
 from memory.domain.session import FoundMessage, FoundMessages
@@ -25,6 +25,10 @@ from memory.policies.ranking.preferences import Preferences
 from memory.ports.query import Filter, Partitions, Tenant
 from memory.ports.record import Key, Record
 
+if TYPE_CHECKING:
+    from memory.policies.ranking.order import Value
+    from memory.policies.ranking.relevance import EmbedderScale
+
 By: TypeAlias = Literal["both", "words", "meaning"]
 WAYS = ("both", "words", "meaning")
 INDIFFERENT = Preferences(intent=False, age_decay=False)
@@ -39,13 +43,16 @@ class Finding:
         self._sessions = sessions
         self.gathering = Gathering(placement, sessions.passages)
 
-    async def find(self, where: Partitions | Tenant, asked: Filter | None, text: str, limit: int, by: By = "both") -> FoundMessages:
+    async def find(
+        self, where: Partitions | Tenant, asked: Filter | None, text: str, limit: int, by: By = "both", least: float | None = None
+    ) -> FoundMessages:
         """The messages that answer best, archived ones too; not those that were excluded."""
         passages, lacking = self._sessions.passages, Lacking()
         if by == "meaning" and passages.store is None:
             raise InvalidInput("by", f"messages are found by words alone: {passages.lacking}")
         if not text.strip():
             return FoundMessages()
+        await passages.check_relevance(least, by)
         heard = Heard(where, asked, by)
 
         async def choosing(question: Question, width: int) -> Choosing[FoundMessage, FoundMessage] | None:
@@ -53,8 +60,8 @@ class Finding:
             if near is not None:
                 await self.gathering.ready()
             pool = await self.gathering.gather(heard, question, near, width, lacking)
-            wanted = Asked(where.tenant, (), limit=limit, by=by, preferred=INDIFFERENT)
-            return self._choosing(wanted, question, near, pool)
+            wanted = Asked(where.tenant, (), limit=limit, by=by, preferred=INDIFFERENT, min_relevance=least)
+            return self._choosing(wanted, question, near, pool, None if near is None else await passages.scale())
 
         choice = await chosen(read(text), limit, choosing)
         return FoundMessages([] if choice is None else [hit async for hit in choice.shown(explain=False)], lacking.notes)
@@ -62,13 +69,15 @@ class Finding:
     def reading(self, tenant: str, pool: MessagePool) -> Messages:
         return Messages(self._placement, self._sessions, tenant, pool)
 
-    def _choosing(self, asked: Asked, question: Question, near: bytes | None, pool: MessagePool) -> Choosing[FoundMessage, FoundMessage] | None:
+    def _choosing(
+        self, asked: Asked, question: Question, near: bytes | None, pool: MessagePool, scale: EmbedderScale | None
+    ) -> Choosing[FoundMessage, FoundMessage] | None:
         """The ranked pool; None where there is none."""
         from memory.policies.ranking.order import rank  # calculates with numpy: for who searches
 
         if not len(pool.measured):
             return None
-        ranked = rank(question, pool.measured, near, asked, self._placement.now(), alone=True)
+        ranked = rank(question, pool.measured, near, asked, self._placement.now(), alone=True, scale=scale)
         return Choosing(asked, question, pool.measured, ranked, self.reading(asked.tenant, pool), full=pool.full)
 
 
@@ -104,12 +113,12 @@ class Messages:
         for log, events in logs:
             there = await log.whole([event for event in events if event.number is not None and gone[event.key].excluded is None])
             of = log.life.session_id
-            shown |= {event.key: FoundMessage(item_of(event, gone[event.key]), 0.0, of) for event in there if not event.is_redacted}
+            shown |= {event.key: FoundMessage(item_of(event, gone[event.key]), None, of) for event in there if not event.is_redacted}
         return shown
 
     def texts_of(self, row: int, one: FoundMessage) -> Sequence[str]:
         return [found_by(one.message)]
 
-    def hit(self, row: int, one: FoundMessage, score: float, explanation: dict[str, Any]) -> FoundMessage:
+    def hit(self, row: int, one: FoundMessage, value: Value, explanation: dict[str, Any]) -> FoundMessage:
         where = {"tier": "mid", "store": self._placement.topology.archive.name} if explanation else {}
-        return FoundMessage(one.item, score, one.session_id, explanation | where)
+        return FoundMessage(one.item, value.score, one.session_id, explanation | where, value.relevance)

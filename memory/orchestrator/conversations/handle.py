@@ -15,8 +15,9 @@ from memory.orchestrator.conversations.events import Draft, Event, EventType
 from memory.orchestrator.conversations.history import History
 from memory.orchestrator.conversations.log import Log
 from memory.orchestrator.conversations.onward import Onward
-from memory.orchestrator.conversations.places import NOWHERE, Places
+from memory.orchestrator.conversations.places import Places
 from memory.orchestrator.conversations.reading import Asked, Window, read_window, window_at_hand
+from memory.orchestrator.conversations.reads import reads_of_caller
 from memory.orchestrator.conversations.seen import Seen
 from memory.orchestrator.conversations.sessions import FOLLOWS_WITHIN, SessionRecords, info_of
 from memory.orchestrator.placement import Placement
@@ -40,8 +41,8 @@ class Handle:
         self._counter = counter
         self._history = History(placement, log)
         self._begun = 0
-        self._known: Places | None = None
-        """The places of the window that this handle's caller has read or written; None where neither was done yet."""
+        self._mark = object()
+        """Tells what this handle wrote from what others of the same task wrote."""
 
     @property
     def id(self) -> str:
@@ -84,8 +85,10 @@ class Handle:
         return [message for message in said if message is not None]
 
     def _wrote(self, *events: Event) -> None:
-        for event in events:
-            self._known = (self._known or NOWHERE).with_one(event.place)
+        read = reads_of_caller().get(self._log.life.incarnation)
+        if read is not None:
+            for event in events:
+                read.wrote(event, self._mark)
 
     async def _left(self, event: EventType, known: Places, reason: str) -> int:
         """Let those of the known places that are in the window leave it. What a replacement takes out goes onward."""

@@ -241,9 +241,10 @@ class Log:
         else:
             there = await self._refreshed(wanted_of(seen.state, newest))
             seen = self._seen or seen
-        wanted = wanted_of(seen.state, newest)
+        state = seen.state  # once: an append that ends during the next read changes it
+        wanted = wanted_of(state, newest)
         there |= await self.at([place for place in wanted if place not in there])
-        return seen.state, {place: there[place] for place in wanted if place in there}
+        return state, {place: there[place] for place in wanted if place in there}
 
     async def window_at(self, place: int) -> list[Event]:
         """The messages of the window as it was right after this place, by place; damaged ones are left out."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Literal, TypeAlias
+from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from memory.domain.errors import ConfigError
 from memory.orchestrator.collections import MESSAGES, PASSAGES
@@ -24,6 +24,9 @@ from memory.policies.passages import parts_of
 from memory.ports.query import Filter, IsNull, Not, Order, Query, Tenant
 from memory.ports.record import Key, Owed, Record
 from memory.ports.store import Store
+
+if TYPE_CHECKING:
+    from memory.policies.ranking.relevance import EmbedderScale
 
 EMBED, FORGET = "embed", "forget"
 """The steps that make the passages of a message, and that erase them."""
@@ -74,6 +77,15 @@ class Passages:
     async def vector_of(self, query: str) -> bytes | None:
         """What passages are compared with; None for what means nothing."""
         return await self._meaning.of_query(query)
+
+    async def scale(self) -> EmbedderScale | None:
+        """Return what relevance is computed with; None where the embedder has no calibration."""
+        return await self._meaning.scale()
+
+    async def check_relevance(self, least: float | None, by: str) -> None:
+        """Raise `InvalidInput` where a least relevance is asked for that nobody can compute."""
+        if self.store is not None:
+            await self._meaning.check_relevance(least, by)
 
     @property
     def own(self) -> Filter | None:

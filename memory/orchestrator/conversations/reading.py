@@ -12,6 +12,7 @@ from memory.orchestrator.conversations.events import Event, EventType
 from memory.orchestrator.conversations.folding import State
 from memory.orchestrator.conversations.log import Log
 from memory.orchestrator.conversations.places import Places
+from memory.orchestrator.conversations.reads import MESSAGES_KEPT, Read, version_of
 from memory.orchestrator.conversations.sessions import system_of
 from memory.policies.tokens import message_tokens
 from memory.policies.window import Arranged, arranged, reaches_back
@@ -56,6 +57,13 @@ class Window:
     def places(self) -> dict[str, int]:
         """Where each message stands, by its id; the system message nowhere."""
         return {str(message.id): event.place for message, event in zip(self.messages, self.events, strict=True) if event is not None}
+
+
+def read_of(window: Window, shown: Sequence[Message]) -> Read:
+    """What a task knows that has read this window and was shown these messages of it."""
+    versions = {str(message.id): version_of(event) for message, event in zip(window.messages, window.events, strict=True) if event is not None}
+    stored = [message for message in shown if message.id in versions]  # no stand-ins for missing results
+    return Read(window.state.window, versions, stored if len(stored) <= MESSAGES_KEPT else None)
 
 
 @dataclass(frozen=True, slots=True)

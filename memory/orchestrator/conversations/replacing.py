@@ -19,7 +19,7 @@ class Replacement:
     def __init__(self, messages: Sequence[Message], shown: Sequence[Message], places: Mapping[str, int], known: Places, *, by_content: bool) -> None:
         """`shown` is the window in the order in which it is read, each of its messages with an id; `places` has theirs, the system message's not.
 
-        `known` are the places that the caller knows of: what others put elsewhere meanwhile stays, behind the list.
+        `known` are the places of the caller's read: messages that others wrote elsewhere since stay, behind the list.
         """
         named = {message.id: at for at, message in enumerate(shown)}
         found = aligned(messages, shown) if by_content else [named.get(message.id) for message in messages]
@@ -30,7 +30,8 @@ class Replacement:
         self.told = [message for message, stands in zip(messages, self._stands, strict=True) if stands is None]
         """The messages that are new, or say something else under their id."""
 
-    def as_stored(self, told: Sequence[Message]) -> list[Message]:
-        """All of the messages, once those told of are stored."""
+    def as_stored(self, told: Sequence[Message | None]) -> list[Message]:
+        """All of the messages, once those told of are stored. None stands for one that was erased meanwhile."""
         rest = iter(told)
-        return [next(rest) if stands is None else copy_of(stands) for stands in self._stands]
+        stored = [next(rest) if stands is None else copy_of(stands) for stands in self._stands]
+        return [message for message in stored if message is not None]

@@ -11,7 +11,7 @@ from typing import Any, TypeAlias
 
 from memory.domain import ids
 from memory.domain.entry import expiry
-from memory.domain.errors import Conflict, CorruptRecord, MemoryTiersError, NotFound
+from memory.domain.errors import Conflict, CorruptRecord, MemoryTiersError, NotFound, SessionOwnerMismatch
 from memory.domain.message import Message, Role
 from memory.domain.scope import Scope
 from memory.domain.session import SessionInfo, SessionPage
@@ -51,6 +51,8 @@ MOST_BEHIND = 10_000
 FOLLOW = "follow"
 LOGS = 64
 """Of how many sessions it is remembered what was read."""
+SHARED = "shared"
+"""In the body of a session that several users, agents or namespaces open."""
 MADE_FROM = "made_from"
 """In the body of a session that forked off from another: when the oldest session began from which it has what was said."""
 CONFIRM_FORK = "confirm_fork"
@@ -86,6 +88,8 @@ class SessionDraft:
     tags: Sequence[str] = ()
     metadata: Mapping[str, Any] = field(default_factory=dict)
     expires_at: datetime | timedelta | None = None
+    shared: bool = False
+    """Whether callers may name other users, agents and namespaces than the session's."""
     made_from: int | None = None
     """Of a fork: since when there was what it begins with."""
     forked_from: ForkSource | None = None
@@ -157,6 +161,7 @@ class SessionRecords:
             "system": None if draft.system is None else draft.system.model_dump(mode="json", exclude_defaults=True),
             "title": draft.title,
             "metadata": dict(draft.metadata),
+            SHARED: draft.shared,
             MADE_FROM: draft.made_from,
         }
         body: dict[str, JsonValue] = {"incarnation": ids.new_id(tenant, scope, version_at(now), self._placement.random_bits)}
@@ -380,17 +385,18 @@ class SessionRecords:
         limit: int,
         cursor: str | None = None,
     ) -> SessionPage:
-        """A page of sessions with these fields, created between the two moments, both included (B15, B16)."""
+        """A page of sessions with these fields, last used or created between the two moments, both included (B15, B16)."""
         conditions: list[Filter] = [Eq(name, value) for name, value in asked.items()]
         conditions += [Has("tags", tag) for tag in tags]
         conditions.append(Not(Lt("hidden_from", self._placement.now())))
-        conditions += [] if since is None else [Ge("created_at", since)]
-        conditions += [] if until is None else [Le("created_at", until)]
+        moment = "touched_at" if order == "updated" else "created_at"
+        conditions += [] if since is None else [Ge(moment, since)]
+        conditions += [] if until is None else [Le(moment, until)]
         try:
             await self.catch_up()
         except MemoryTiersError as error:
             log.info("some sessions are behind in the list: %s", error)
-        by = Order("touched_at" if order == "updated" else "created_at", descending=descending)
+        by = Order(moment, descending=descending)
         query = Query(SESSIONS, Tenant(tenant), all_of(*conditions), (by,), limit, cursor=cursor)
         page = await self._placement.page("session.list", self._placement.topology.archive, query)
         return SessionPage([info_of(r) for r in page.records if isinstance(r, Record)], page.cursor)
@@ -433,7 +439,21 @@ def draft_like(record: Record, **metadata: Any) -> SessionDraft:
     """A session that begins as this one does, its metadata added to."""
     info, system, began = info_of(record), system_of(record), _began(record)
     more = {**info.metadata, **metadata}
-    return SessionDraft(None, system, info.user, info.agent, info.namespace, info.title, info.tags, more, made_from=began)
+    return SessionDraft(
+        None, system, info.user, info.agent, info.namespace, info.title, info.tags, more, shared=bool(record.body.get(SHARED)), made_from=began
+    )
+
+
+def refuse_others(record: Record, draft: SessionDraft) -> None:
+    """Raise `SessionOwnerMismatch` where the caller names another owner, or another system message, than the stored session has."""
+    given = {"user": draft.user, "agent": draft.agent, "namespace": draft.namespace}
+    stored = {"user": record.fields.get("subject"), "agent": record.fields.get("agent"), "namespace": record.fields.get("namespace")}
+    for name, value in given.items():
+        if value is not None and value != stored[name] and not record.body.get(SHARED):
+            raise SessionOwnerMismatch(str(draft.id), name, value)
+    system = system_of(record)
+    if draft.system is not None and (system is None or system.content != draft.system.content):
+        raise SessionOwnerMismatch(str(draft.id), "system", draft.system.text)
 
 
 def _began(record: Record) -> int:

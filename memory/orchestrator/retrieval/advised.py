@@ -22,6 +22,7 @@ from memory.policies import expansion, rerank
 from memory.policies.advice import read_reply
 from memory.policies.asked import Asked
 from memory.policies.expansion import Expansion
+from memory.policies.ranking.fusion import RRF_K
 from memory.policies.rerank import FINE, FIRST, Rerank, Stage
 from memory.ports.advisor import Advisor, Reranker
 
@@ -60,6 +61,8 @@ class Advised:
         notes = [block.note for block in (found.expansion, reranked) if block is not None and block.note is not None]
         degraded = [*found.degraded, *(note for note in notes if note not in NOBODY_ASKED)]
         left_out = found.left_out
+        if reranked is not None and reranked.applied:  # the model's order has no number: its reciprocal rank is the sort key
+            hits = [replace(hit, score=1 / (RRF_K + place)) for place, hit in enumerate(hits, start=1)]
         if explain:
             hits = [replace(hit, explanation={**hit.explanation, "rank": place}) for place, hit in enumerate(hits, start=1)]
             beyond = left_out.get("beyond_limit", 0) + max(0, len(hits) - asked.limit)
@@ -161,12 +164,14 @@ def _fused(text: str, results: dict[str, SearchResult], explain: bool) -> list[F
     hits: dict[str, FoundEntry] = {}
     for query, result in results.items():
         for rank, hit in enumerate(result, start=1):
-            hits.setdefault(_name(hit), hit)
+            known = hits.setdefault(_name(hit), hit)
+            if known.relevance is not None and hit.relevance is not None and known.relevance < hit.relevance:
+                hits[_name(hit)] = replace(known, relevance=hit.relevance)
             ranks.setdefault(_name(hit), {})[query] = rank
     order = expansion.fused(text, {query: [_name(hit) for hit in result] for query, result in results.items()})
     if not explain:
-        return [hits[entry_id] for entry_id, _ in order]
+        return [replace(hits[entry_id], score=score) for entry_id, score in order]
     return [
-        replace(hits[entry_id], explanation=hits[entry_id].explanation | {"queries": ranks[entry_id], "fused": round(score, 6)})
+        replace(hits[entry_id], score=score, explanation=hits[entry_id].explanation | {"queries": ranks[entry_id], "fused": round(score, 6)})
         for entry_id, score in order
     ]

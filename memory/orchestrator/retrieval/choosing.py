@@ -14,7 +14,7 @@ from memory.ports.pace import paced
 from memory.ports.query import MAX_LIMIT
 
 if TYPE_CHECKING:
-    from memory.policies.ranking.order import Ranked
+    from memory.policies.ranking.order import Ranked, Value
 
 T = TypeVar("T")
 H = TypeVar("H")
@@ -49,8 +49,8 @@ class Reading(Protocol[T, H_co]):
         """What it says, as far as it is found by that."""
         ...
 
-    def hit(self, row: int, one: T, score: float, explanation: dict[str, Any]) -> H_co:
-        """What was read as it is shown. An explanation that is empty was not asked for."""
+    def hit(self, row: int, one: T, value: Value, explanation: dict[str, Any]) -> H_co:
+        """Return a record as a hit. An explanation that is empty was not asked for."""
         ...
 
 
@@ -73,9 +73,9 @@ class Behind:
         reading, its = self._of(row)
         return reading.texts_of(its, one)
 
-    def hit(self, row: int, one: Any, score: float, explanation: dict[str, Any]) -> Any:
+    def hit(self, row: int, one: Any, value: Value, explanation: dict[str, Any]) -> Any:
         reading, its = self._of(row)
-        return reading.hit(its, one, score, explanation)
+        return reading.hit(its, one, value, explanation)
 
     def _of(self, row: int) -> tuple[Reading[Any, Any], int]:
         return (self._first, row) if row < self._count else (self._second, row - self._count)
@@ -99,7 +99,7 @@ class Choosing(Generic[T, H]):
         self._asked, self._question, self._pool, self._ranked, self._reading = asked, question, pool, ranked, reading
         self._full = full
         self._there = dict(there or {})
-        self._rows = ranked.best_first(ranked.answering(asked.min_score))
+        self._rows = ranked.best_first(ranked.answering(asked.min_relevance))
         self._gone = {row: gone[row] for row in self._rows if row in gone} if gone else dict[int, str]()
 
     async def typos(self) -> dict[str, str]:
@@ -147,14 +147,14 @@ class Choosing(Generic[T, H]):
         corrected = {"corrected": dict(self._question.corrections)} if self._question.corrections else {}
         async for place, row in paced(list(enumerate(self._best, start=1))):
             explanation = {"rank": place, **self._ranked.explained(row), **corrected} if explain else {}
-            yield self._reading.hit(row, self._there[row], float(self._ranked.scored.absolute[row]), explanation)
+            yield self._reading.hit(row, self._there[row], self._ranked.value(row), explanation)
 
     def left_out(self) -> dict[str, Any]:
-        """What was found and is not shown: how many for their score, the limit or their metadata, and which for what was read of them."""
-        answering = len(self._ranked.answering(0.0))
+        """What was found and is not shown: how many for their relevance, the limit or their metadata, and which for what was read of them."""
+        answering = len(self._ranked.answering())
         named = {why: sorted(self._pool.ids[row] for row, of in self._gone.items() if of == why) for why in self._gone.values()}
         counted = {
-            "below_min_score": answering - len(self._rows),
+            "below_min_relevance": answering - len(self._rows),
             "beyond_limit": len(self._rows) - len(self._gone) - len(self._best),
             OTHER_METADATA: len(named.pop(OTHER_METADATA, ())),
         }

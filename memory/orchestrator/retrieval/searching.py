@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, TypeAlias, TypeVar, cast
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar, cast
 
 from memory.domain.entry import Entry
 from memory.domain.session import FoundMessage
@@ -39,20 +39,38 @@ from memory.ports.candidates import Measured, joined
 from memory.ports.record import Key, Record, Role, Stored
 from memory.ports.store import Store
 
+if TYPE_CHECKING:
+    from memory.policies.ranking.order import Value
+
 T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True, repr=False)
 class FoundEntry(Shown):
-    """One search hit. `score` says how well it answers, from 0 to 1, and compares across questions: the larger of its likeness in meaning above what
-    texts with nothing in common have, and of the part of the question's words that it holds, rare ones counting more. The order of hits is another
-    matter: `explanation` tells what it was made of, the ranks on the way, where the entry lives, which part of a long text was the nearest, and of a
-    store without an index for meaning how many seconds old the vectors were that chose (`vectors_age`).
+    """One search hit.
+
+    `explanation` is filled by `explain=True`. It says what `score` and `relevance` were made of, the ranks by words and
+    by meaning, where the entry is stored and which part of a long text was nearest. For a store without a vector index
+    it also says how many seconds old the vectors were that chose the candidates (`vectors_age`).
     """
 
     entry: Entry
-    score: float
+    score: float | None
+    """The final sort key. It does not increase within one result and means nothing across questions. None when browsing."""
     explanation: dict[str, Any] = field(default_factory=dict)
+    relevance: float | None = None
+    """How well the entry answers, from 0 to 1, comparable across questions. It counts neither preferences nor age.
+    None when browsing and where the embedder has no calibration."""
+
+    @property
+    def content(self) -> str:
+        """The text of the entry."""
+        return self.entry.content
+
+    @property
+    def id(self) -> str:
+        """The id of the entry."""
+        return self.entry.id
 
 
 Found: TypeAlias = FoundEntry | FoundMessage
@@ -119,7 +137,8 @@ class Searching:
         result = cast("type[SearchResult]", MixedResult if asked.messages else SearchResult)
         if not text.strip():
             browsed = await self._browsing.browse(asked)
-            return result([FoundEntry(e, 0.0, {"tier": e.tier} if explain else {}) for e in browsed], browsed.degraded, withheld=browsed.withheld)
+            return result([FoundEntry(e, None, {"tier": e.tier} if explain else {}) for e in browsed], browsed.degraded, withheld=browsed.withheld)
+        await self._meaning.check_relevance(asked.min_relevance, asked.by)
         lacking = Lacking()
         asked = await self._browsing.trusted(asked, lacking)
         if asked.by != "words" and (lacks := self._meaning.lacks) is not None:
@@ -154,7 +173,8 @@ class Searching:
             return None
         alone = [pool is said for pool in pools for _ in range(len(pool.measured))]
         measured, full = joined([pool.measured for pool in pools]), any(pool.full for pool in pools)
-        ranked = rank(question, measured, near, asked, self._placement.now(), alone=alone)
+        scale = None if near is None else await self._meaning.scale()
+        ranked = rank(question, measured, near, asked, self._placement.now(), alone=alone, scale=scale)
         reading: Reading[Any, Found] = pools[0].reading if len(pools) == 1 else Behind(pools[0].reading, len(pools[0].measured), pools[1].reading)
         there = {} if entries is None else entries.read
         gone = {row: OTHER_METADATA for row, record in there.items() if not notes(record, asked.metadata)}
@@ -212,8 +232,8 @@ class _Said:
     def texts_of(self, row: int, one: FoundMessage) -> Sequence[str]:
         return self._messages.texts_of(row, one)
 
-    def hit(self, row: int, one: FoundMessage, score: float, explanation: dict[str, Any]) -> FoundMessage:
-        return self._messages.hit(row, one, score, explanation)
+    def hit(self, row: int, one: FoundMessage, value: Value, explanation: dict[str, Any]) -> FoundMessage:
+        return self._messages.hit(row, one, value, explanation)
 
 
 class _Homes:
@@ -270,7 +290,7 @@ class _Homes:
     def texts_of(self, row: int, one: Record) -> Sequence[str]:
         return said_by(one)
 
-    def hit(self, row: int, one: Record, score: float, explanation: dict[str, Any]) -> FoundEntry:
+    def hit(self, row: int, one: Record, value: Value, explanation: dict[str, Any]) -> FoundEntry:
         store = self._pool.stores[row]
         where: dict[str, Any] = {"tier": one.tier, "store": store.name} if explanation else {}
         if explanation and (read := self._lacking.chosen_from.get(store)) is not None:
@@ -281,7 +301,7 @@ class _Homes:
             and part < len(spans := fine_spans_of(one.texts.get("content", "")))
         ):
             where["part"] = {"number": part + 1, "of": len(spans), "characters": list(spans[part])}
-        return FoundEntry(entry_of(one), score, explanation | where)
+        return FoundEntry(entry_of(one), value.score, explanation | where, value.relevance)
 
 
 async def _get(store: Store, keys: Sequence[Key]) -> list[Stored | None]:

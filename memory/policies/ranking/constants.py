@@ -6,6 +6,7 @@ changing one number to half or twice of what stands here moves recall@10 by 1.2 
 
 from __future__ import annotations
 
+MIN_RELEVANCE = 0.015  # what injection and commands show by default: measured, see docs/decisions/071
 CORRECTED = 0.8  # a word put in place of a typo counts less (decision D57, D64, D67); questions spoilt by one slip: recall@10 79.8, uncorrected 76.6
 K1 = 1.2  # how fast repetitions of a word stop counting: Robertson and Zaragoza (2009)
 LENGTH = 0.4  # how much a long text's words count less: design
@@ -34,7 +35,3 @@ HALF_LIFE, FLOOR = 90.0, 0.5
 LOCAL = 1.25  # the caller's own conversation: wins close calls (D84), and never more than this (D85)
 PHRASE, NEAR, NEAR_WORDS, FAR = 1.3, 1.15, 8, 1.07  # D59, D60: the order is the rows'; how much, so that it shows between equal texts
 CLOSE_WORDS = (2, 6)  # D59
-
-NOISE = 0.35  # measured
-"""The cosine of texts with nothing in common, of the bundled model: of the turns of other conversations 99 in 100 are under 0.27 to a question, and
-999 in 1,000 under 0.41."""

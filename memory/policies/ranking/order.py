@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -13,11 +13,21 @@ import numpy.typing as npt
 from memory.policies.asked import Asked
 from memory.policies.asking import Question
 from memory.policies.ranking.boosts import boosted
+from memory.policies.ranking.relevance import EmbedderScale, Relevance, relevance
 from memory.policies.ranking.score import Scored, Scores, score
 from memory.ports.candidates import Measured
 
 SHOWN_FROM = 0.001
 """Parts of a score that are smaller are not told."""
+
+
+class Value(NamedTuple):
+    """The numbers of a hit."""
+
+    score: float
+    """The final sort key."""
+    relevance: float | None
+    """How well it answers, from 0 to 1; None where the embedder has no calibration."""
 
 
 @dataclass(slots=True, eq=False)
@@ -29,15 +39,23 @@ class Ranked:
     multipliers: dict[str, Scores]
     order: Scores
     answers: npt.NDArray[np.bool_]
+    relevance: Relevance | None
 
     def best_first(self, rows: Iterable[int]) -> list[int]:
         """Ties by id ascending."""
         order = self.order.tolist()
         return sorted(rows, key=lambda row: (-order[row], self.ids[row]))
 
-    def answering(self, least: float) -> list[int]:
-        """The rows that answer, and at least so well."""
-        return [int(row) for row in np.flatnonzero(self.answers & (self.scored.absolute >= least))]
+    def answering(self, least: float | None = None) -> list[int]:
+        """Return the rows that answer, and with `least` those of at least this relevance."""
+        answers = self.answers
+        if least is not None and self.relevance is not None:
+            answers = answers & (self.relevance.values >= least)
+        return [int(row) for row in np.flatnonzero(answers)]
+
+    def value(self, row: int) -> Value:
+        """Return the numbers of a hit."""
+        return Value(float(self.order[row]), None if self.relevance is None else float(self.relevance.values[row]))
 
     def holding(self, rows: Iterable[int], pool: Measured) -> list[int]:
         """Those of the rows that hold every word of the question themselves."""
@@ -55,6 +73,7 @@ class Ranked:
         terms = {name: round(float(of[row]), 4) for name, of in self.scored.terms.items()}
         return {
             "order": round(float(self.order[row]), 4),
+            "relevance": self.scored.evidence.explained(row) if self.relevance is None else self.relevance.explained(row),
             "ranks": {
                 "words": _rank(self.scored.terms["own_words"], row),
                 "meaning": _rank(self.scored.terms["own_meaning"], row),
@@ -65,9 +84,18 @@ class Ranked:
         }
 
 
-def rank(question: Question, pool: Measured, near: bytes | None, asked: Asked, now: datetime, *, alone: bool | Sequence[bool] = False) -> Ranked:
+def rank(
+    question: Question,
+    pool: Measured,
+    near: bytes | None,
+    asked: Asked,
+    now: datetime,
+    *,
+    alone: bool | Sequence[bool] = False,
+    scale: EmbedderScale | None = None,
+) -> Ranked:
     """The pool, whose counted words are the question's stems, or none where it is asked for meaning alone. Rows that are `alone` answer by what they
-    say themselves, the others by what is said beside them too."""
+    say themselves, the others by what is said beside them too. `scale` is the embedder's, None where it has no calibration."""
     then = asked.as_of or asked.known_at or now
     scored = score(question if asked.by != "meaning" else replace(question, text=""), pool, near, then)
     multipliers = dict(boosted(question, pool, asked.preferred, then))
@@ -81,7 +109,7 @@ def rank(question: Question, pool: Measured, near: bytes | None, asked: Asked, n
         "words": own,
         "meaning": terms["own_meaning"],
     }[asked.by]
-    return Ranked(tuple(pool.ids), scored, multipliers, order, telling > 0)
+    return Ranked(tuple(pool.ids), scored, multipliers, order, telling > 0, relevance(scored.evidence, asked.by, near, scale))
 
 
 def _rank(values: Scores, row: int) -> int | None:

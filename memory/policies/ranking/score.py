@@ -3,7 +3,7 @@
 The formula is that of `retrieval.md`, with one difference: each term is told in parts of the pool's best, where the design has minimum and maximum,
 or fixed divisors. So two texts that are nearly alike have nearly the same score, and multipliers keep what they mean; measured, recall@10 80.8 on
 the open conversations (with fixed divisors 79.9, with minimum and maximum 80.5). Absent order, speakers or vectors the same formula holds: their
-terms fall away. The score only orders. `absolute` says how well a text answers, on a scale that means the same across questions.
+terms fall away. The score only orders. `evidence` is what `relevance` is computed from, which means the same across questions.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from memory.policies import marks
 from memory.policies.asking import Question, mentioned
 from memory.policies.dates import period_of
 from memory.policies.ranking import constants as c
+from memory.policies.ranking.relevance import Evidence
 from memory.ports.candidates import Measured
 from memory.ports.text import rarity, words
 
@@ -32,14 +33,14 @@ MONTHS = "january february march april may june july august september october no
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Scored:
-    """Of each candidate, in the pool's order: its score, how well it answers by itself (0 to 1), and what the score was made of."""
+    """The score of each candidate in the pool's order, what the score was made of, and the evidence that it answers."""
 
     score: Scores
-    absolute: Scores
+    evidence: Evidence
     terms: Mapping[str, Scores]
 
 
-def score(question: Question, pool: Measured, near: bytes | None, now: datetime, noise: float = c.NOISE) -> Scored:
+def score(question: Question, pool: Measured, near: bytes | None, now: datetime) -> Scored:
     """Measure the pool, whose counted words are the question's `stems`; `near` is the vector of the text that the question embeds, and `now` the
     moment from which it counts days."""
     neighbours = _Neighbours(pool)
@@ -67,9 +68,10 @@ def score(question: Question, pool: Measured, near: bytes | None, now: datetime,
     }
     total: Scores = sum(terms.values(), np.zeros(len(pool)))
     terms["answers"] = c.ANSWERS * np.where(neighbours.of(_shows(pool, marks.ENDS_ASKING), -1) > 0, neighbours.of(total, -1), 0.0)
-    found = np.where(own > 0, rare * sure, 0.0).sum(axis=1) / max(rare.sum(), 1e-9)
-    absolute = np.clip(np.maximum(found, (cosine - noise) / (1 - noise)), 0.0, 1.0)
-    return Scored(np.maximum(total + terms["answers"], c.LEAST), absolute, terms)
+    share = np.where(with_others > 0, rare * sure, 0.0).sum(axis=1) / max(rare.sum(), 1e-9)
+    numbered = np.array([number is not None for number in pool.fields["number_in_conversation"]], bool)
+    evidence = Evidence(cosine, window, share, numbered, _has_vector(pool, near))
+    return Scored(np.maximum(total + terms["answers"], c.LEAST), evidence, terms)
 
 
 class _Neighbours:
@@ -124,6 +126,12 @@ def _meaning(pool: Measured, near: bytes | None, neighbours: _Neighbours) -> tup
     window = vectors + previous * neighbours.of(vectors, -1) + following * neighbours.of(vectors, 1)
     window += second * (neighbours.of(vectors, -2) + neighbours.of(vectors, 2))
     return np.einsum("ij,j->i", vectors, asked).astype(np.float64), np.einsum("ij,j->i", _unit(window), asked).astype(np.float64)
+
+
+def _has_vector(pool: Measured, near: bytes | None) -> npt.NDArray[np.bool_]:
+    if near is None or not pool.vectors.shape[1]:
+        return np.zeros(len(pool), bool)
+    return np.asarray(pool.vectors.any(axis=1))
 
 
 def _unit(vectors: npt.NDArray[Any]) -> npt.NDArray[Any]:

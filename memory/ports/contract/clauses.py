@@ -16,27 +16,33 @@ import pytest
 Test = TypeVar("Test", bound=Callable[..., Any])
 
 MARK = "memory_clause"
+EDITION = 2
+"""The edition of the contract: it grows when clauses or tests are added that a store of before may fail."""
 
 
 @dataclass(frozen=True, slots=True)
 class Clause:
-    """One promise. `where` is the docstring that makes it; `needs` the capability, or hooks of the harness, it belongs to."""
+    """One promise. `where` is the docstring that makes it; `needs` the capability, or hooks of the harness, it belongs to.
+
+    `edition` is that of the contract in which it came.
+    """
 
     id: str
     says: str
     where: str
     needs: str = ""
+    edition: int = 1
 
 
 class UnknownClause(Exception):
     """A contract test cites a clause that does not exist."""
 
 
-def clause(*ids: str) -> Callable[[Test], Test]:
-    """The test proves these clauses, or its part of them."""
+def clause(*ids: str, since: int = 1) -> Callable[[Test], Test]:
+    """The test proves these clauses, or its part of them. It is asked from the edition `since` on."""
     if unknown := [i for i in ids if i not in CLAUSES]:
         raise UnknownClause(f"no clause is called {', '.join(map(repr, unknown))}; see memory.ports.contract.clauses")
-    mark: Callable[[Test], Test] = getattr(pytest.mark, MARK)(*ids)
+    mark: Callable[[Test], Test] = getattr(pytest.mark, MARK)(*ids, since=since)
     return mark
 
 

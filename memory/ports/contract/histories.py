@@ -10,7 +10,7 @@ import asyncio
 import random
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from dataclasses import dataclass, fields, is_dataclass, replace
-from datetime import datetime
+from datetime import datetime, timedelta
 from enum import Enum
 from typing import Any
 
@@ -21,10 +21,11 @@ from memory.ports.contract.collections import DECLARED, MORE_SAMPLES, SAMPLES
 from memory.ports.contract.harness import STEMMING, Harness
 from memory.ports.contract.random_work import IDS, PLACES, RandomWork
 from memory.ports.contract.support import T0
-from memory.ports.query import MAX_LIMIT, Everywhere, Near, Query, RowType, Search
-from memory.ports.record import Key, Record, Role
+from memory.ports.query import MAX_LIMIT, Eq, Everywhere, Ge, IsNull, Lt, Near, Not, Order, Query, RowType, Search, Tenant
+from memory.ports.record import Key, Owed, Record, Role
+from memory.ports.scanning import follow
 from memory.ports.store import Store
-from memory.ports.writes import Always, AtVersion, Delete, Newer, Put, Write
+from memory.ports.writes import Absent, Always, Annotate, AtVersion, Delete, Newer, Purge, Put, Release, Write
 
 KEYS = [Key(tenant, id_) for tenant in sorted({place.tenant for place in PLACES}) for id_ in IDS]
 
@@ -66,7 +67,32 @@ class Tidy:
     """Room is given back, and partitions in which nothing stands any more are forgotten: those that both stores let go."""
 
 
-Step = Write | Erase | Ask | Find | Measure | Reopen | LookAtAll | Tidy
+@dataclass(frozen=True, slots=True)
+class Pages:
+    """A query, page by page to its end."""
+
+    query: Query
+
+
+@dataclass(frozen=True, slots=True)
+class Waiting:
+    """What is due at a moment, page by page to its end."""
+
+    now: datetime
+    expired: datetime
+    limit: int
+
+
+@dataclass(frozen=True, slots=True)
+class Named:
+    """The partitions, page by page to their end."""
+
+    where: Tenant | Everywhere
+    prefix: str
+    limit: int
+
+
+Step = Write | Erase | Ask | Find | Measure | Reopen | LookAtAll | Tidy | Pages | Waiting | Named
 
 
 def history(seed: int, claims: Capabilities, writes: int, *, revives: bool = True) -> Iterator[Step]:
@@ -74,6 +100,7 @@ def history(seed: int, claims: Capabilities, writes: int, *, revives: bool = Tru
     (words, statistics, caches) is put off for long there. `revives` is the harness's.
     """
     work, chance = RandomWork(seed, claims), random.Random(f"steps of {seed}")  # noqa: S311
+    wider = _Wider(seed, claims)
     turn = 0
     while turn < writes:
         quiet = turn > 0 and chance.random() < 0.5
@@ -81,10 +108,79 @@ def history(seed: int, claims: Capabilities, writes: int, *, revives: bool = Tru
         while turn < until:
             turn += 1
             write = _fresh(work) if chance.random() < 0.5 else work.write()
+            if turn % 4 == 0:
+                write = wider.write()
             yield write if revives else upward(write)
             if not quiet:
                 yield from _between(work, chance, turn)
+                if turn % 10 == 0:
+                    yield from wider.questions()
         yield LookAtAll()
+
+
+class _Wider:
+    """Writes to several collections, with many dates and many steps, some of them unknown; and questions that are paged to their end."""
+
+    def __init__(self, seed: int, claims: Capabilities) -> None:
+        self._work = RandomWork(seed + 10**9, claims)
+        self._chance, self._claims = self._work.chance, claims
+        self._last: Put | None = None
+
+    def write(self) -> Write:
+        """One in three goes on with what was put last, which most often stands as it was put."""
+        chance = self._chance
+        if self._last is not None and chance.random() < 0.35:
+            put, self._last = self._last, None
+            return self._upon(put.collection, put.record)
+        made = replace(self._work.record(), owed=tuple(chance.sample(_STEPS, chance.randrange(len(_STEPS)))))
+        collection = chance.choice((SAMPLES, MORE_SAMPLES))
+        if self._claims.conditional and chance.random() < 0.5:
+            return self._upon(collection, made)
+        settles = frozenset(chance.sample(_SETTLED, chance.randrange(4)))
+        when = chance.choice((Newer(), Always(), Absent())) if self._claims.conditional else Always()
+        put = Put(collection, made, when, settles)
+        self._last = put if self._claims.conditional else None
+        return put
+
+    def _upon(self, collection: Collection, made: Record) -> Write:
+        """A write that is not a put, on what may stand there."""
+        chance, version = self._chance, made.version
+        date, settles = chance.choice(_DATES), frozenset(chance.sample(_SETTLED, chance.randrange(4)))
+        when = chance.choice((Newer(), Newer(), AtVersion(version)))
+        ids = tuple(chance.sample([*(step.id for step in _STEPS), "unknown"], chance.randrange(1, 5)))
+        writes: list[Write] = [
+            Delete(collection, made.key, version, when, made.owed, {"k": [version]}, date, settles),
+            Release(collection, made.key, version, chance.choice(("mid", "long")), made.owed, date, settles),
+            Annotate(collection, made.key, version, settle=ids),
+            Annotate(collection, made.key, version, discard_at=date),
+            Purge(collection, made.key, version, None, settles),
+        ]
+        return chance.choices(writes, weights=[2, 1, 3, 1, 1])[0]
+
+    def questions(self) -> Iterator[Step]:
+        """What is due, and one other question that a store of these claims takes."""
+        chance, claims = self._chance, self._claims
+        moment, limit = chance.choice(_DATES) or T0, chance.choice((1, 3, 7))
+        if not claims.tenant_wide:
+            return
+        asked: list[Step] = [Named(chance.choice((Everywhere(), Tenant("acme"))), chance.choice(("", "user:", "o")), limit)]
+        left = frozenset(chance.choice(({RowType.MARK}, {RowType.TOMBSTONE}, set(RowType))))
+        asked.append(Pages(Query(chance.choice((SAMPLES, MORE_SAMPLES)), Everywhere(), limit=limit, types=left, roles=frozenset(Role))))
+        if claims.filter:
+            yield Waiting(moment, chance.choice((T0, moment)), limit)
+            part = chance.choice((Lt("discard_at", moment), Ge("discard_at", moment), Not(Eq("owing", True)), IsNull("discard_at")))
+            asked.append(Pages(Query(SAMPLES, Everywhere(), part, limit=limit, types=frozenset({RowType.MARK, RowType.TOMBSTONE}))))
+        if claims.order:
+            order = tuple(Order(name, chance.random() < 0.5) for name in chance.sample(_TIED, 2))
+            asked.append(Pages(Query(SAMPLES, chance.choice((Everywhere(), Tenant("acme"))), None, order, limit, roles=frozenset(Role))))
+        yield chance.choice(asked)
+
+
+_STEPS = tuple(Owed(str(n), step, {"n": n}) for n, step in enumerate(("deliver", "erase", "deliver", "copy", "erase", "tell", "copy")))
+_SETTLED = ("deliver", "erase", "copy", "tell", "unknown")
+_DATES = (None, T0, T0 + timedelta(microseconds=1), T0 + timedelta(days=1), T0.replace(year=2263), T0.replace(year=9999))
+_TIED = ("tier", "pinned", "role", "owing", "type")
+"""Of few values: most records are tied."""
 
 
 def upward(write: Write) -> Write:
@@ -167,6 +263,12 @@ class Play:
             case LookAtAll():
                 wide = self.store.capabilities.tenant_wide
                 return await self._alike(lambda s: _all(s, wide)) and (await self.store.audit()).problems == ()
+            case Pages(query):
+                return await self._alike(lambda s: _to_the_end(s, query))
+            case Waiting():
+                return await self._alike(lambda s: _due(s, step))
+            case Named():
+                return await self._alike(lambda s: _partitions(s, step))
             case _:
                 return await self._alike(lambda s: s.apply([step]))
 
@@ -202,6 +304,32 @@ async def _answer(store: Store, query: Query) -> object:
     page = await store.query(query)
     wide = isinstance(query.where, Everywhere)
     return (None if wide else page), (await store.count(query)).records
+
+
+async def _to_the_end(store: Store, query: Query) -> object:
+    """All that the pages hold. What is tied may come in any order where several tenants are asked."""
+    found = [standing async for page in follow(store.query, query) for standing in page.records]
+    return sorted(found, key=lambda standing: standing.key)
+
+
+async def _due(store: Store, asked: Waiting) -> object:
+    rows: list[tuple[str, Key, int, str, str]] = []
+    cursor: str | None = None
+    while True:
+        page = await store.due(asked.now, asked.limit, cursor, expired={SAMPLES: asked.expired, MORE_SAMPLES: asked.expired})
+        rows += [(row.collection.name, row.key, row.version, row.why, row.tier) for row in page.rows]
+        if (cursor := page.cursor) is None:
+            return sorted(rows)
+
+
+async def _partitions(store: Store, asked: Named) -> object:
+    found: list[object] = []
+    cursor: str | None = None
+    while True:
+        page = await store.partitions(asked.where, prefix=asked.prefix, limit=asked.limit, cursor=cursor)
+        found += page.partitions
+        if (cursor := page.cursor) is None:
+            return found
 
 
 async def _all(store: Store, wide: bool) -> object:

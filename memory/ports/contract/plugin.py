@@ -10,6 +10,7 @@ import os
 import sys
 from collections.abc import Generator
 from datetime import timedelta
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -40,7 +41,11 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     length = "play histories of so many writes, from fresh seeds (also MEMORY_HISTORY); without, a short one that is always the same"
     group.addoption("--contract-history", type=int, default=os.environ.get("MEMORY_HISTORY") or None, metavar="WRITES", help=length)
     group.addoption("--contract-seed", type=int, default=os.environ.get("MEMORY_HISTORY_SEED") or None, help="play the history of this seed")
-    group.addoption("--contract-report", action="store_true", help="tell at the end by capability which clauses of the contract passed")
+    told = "tell at the end by capability which clauses of the contract passed, what was not judged, and which tiers the store is fit for"
+    group.addoption("--contract-report", action="store_true", help=told)
+    group.addoption("--contract-json", metavar="FILE", help="write that report to a file, as JSON")
+    pinned = "ask only what the contract asked in this edition: clauses and tests that came later are left out"
+    group.addoption("--contract-edition", type=int, metavar="NUMBER", help=pinned)
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -48,7 +53,9 @@ def pytest_configure(config: pytest.Config) -> None:
         "markers",
         "memory_contract(claimed, unclaimed, remote, built, cramped, tiny, derived): runs for harnesses that claim these or not, or have these hooks",
     )
-    config.addinivalue_line("markers", "memory_clause(*ids): the clauses of the contract that this test proves; see memory.ports.contract.clauses")
+    config.addinivalue_line(
+        "markers", "memory_clause(*ids, since): the clauses of the contract that this test proves; see memory.ports.contract.clauses"
+    )
     config.addinivalue_line("markers", "memory_unasked: no harness of this run is concerned")
     config.stash.setdefault(HARNESSES, [])
     add_harnesses(config, *(_loaded(named) for named in config.getoption("memory_harness", default=[])))
@@ -88,7 +95,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
     if missing := [*unjudged(), *_uncited(items)]:
         raise pytest.UsageError("the contract has holes: " + "; ".join(missing))
-    unasked = {item for item in items if item.get_closest_marker("memory_unasked") or _beyond_its_depth(config, item)}
+    edition = _edition(config)
+    unasked = {item for item in items if item.get_closest_marker("memory_unasked") or _beyond_its_depth(config, item) or _is_newer(item, edition)}
     if unasked:
         config.hook.pytest_deselected(items=list(unasked))
         items[:] = [item for item in items if item not in unasked]
@@ -153,13 +161,32 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: p
         return
     from memory.ports.contract.report import Verdicts
 
-    verdicts = Verdicts()
+    verdicts = Verdicts({harness.name: harness for harness in config.stash[HARNESSES]}, edition=_edition(config))
     for report in _verdicts:
         verdicts.take(report)
     _verdicts.clear()
     terminalreporter.section("contract")
     for line in verdicts.lines(whole=config.getoption("contract_report")):
         terminalreporter.write_line(line)
+    if place := config.getoption("contract_json"):
+        Path(place).write_text(verdicts.as_json() + "\n", encoding="utf-8")
+
+
+def _edition(config: pytest.Config) -> int:
+    from memory.ports.contract.clauses import EDITION
+
+    pinned = config.getoption("contract_edition")
+    if pinned is not None and not 1 <= pinned <= EDITION:
+        raise pytest.UsageError(f"--contract-edition {pinned}: the contract has the editions 1 to {EDITION}")
+    return int(pinned or EDITION)
+
+
+def _is_newer(item: pytest.Item, edition: int) -> bool:
+    """Whether the test, or a clause that it cites, came after this edition."""
+    from memory.ports.contract.clauses import CLAUSES, MARK
+
+    marks = list(item.iter_markers(MARK))
+    return any(mark.kwargs.get("since", 1) > edition or any(CLAUSES[i].edition > edition for i in mark.args) for mark in marks)
 
 
 def _say_what_it_proves(item: pytest.Item, report: pytest.TestReport) -> None:

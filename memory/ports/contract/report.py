@@ -1,27 +1,64 @@
-"""The report at the end of a run: for each harness, which clauses of the contract passed, by the capability they belong to."""
+"""The report at the end of a run: which clauses passed, failed, were not judged or do not apply, and which tiers the store is fit for."""
 
 from __future__ import annotations
 
+import importlib
+import json
 from collections import defaultdict
-from collections.abc import Iterator
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import asdict, dataclass, field, replace
+from enum import Enum
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from memory.ports.contract.clauses import CLAUSES
+from memory.ports.capabilities import CACHE_NEEDS, FLAGS, HOME_NEEDS, Capabilities
+from memory.ports.contract.clauses import CLAUSES, EDITION, Clause
+from memory.ports.contract.clauses import MARK as CLAUSE_MARK
+from memory.ports.contract.judges import MARK, fits
+
+if TYPE_CHECKING:
+    from memory.ports.contract.harness import Harness
 
 PROPERTY = "memory_contract"
 """What a test proves for whom travels with its report: also from a worker of pytest-xdist to whoever tells it."""
 SEED = "memory_history_seed"
 EVERYONE = "every store"
 
+LEVELS: Mapping[str, Capabilities] = {
+    "short": CACHE_NEEDS,
+    "mid": replace(HOME_NEEDS, durable=True),
+    "long": replace(HOME_NEEDS, durable=True),
+}
+"""What a store must claim to serve a tier; `short` as a cache."""
+_HOOKS = {
+    "remote": "set `remote` and implement the hooks under it, if the store talks to a server",
+    "built": "give `urls`",
+    "cramped": "implement `cramped` and `make_room`",
+    "derived": "implement `damage_derived`, if the store derives anything",
+    "tiny": "implement `tiny`, if the adapter puts anything off",
+}
+"""What a harness gives so that more of its store is judged."""
+
+
+class Verdict(Enum):
+    """What came of one clause for one harness."""
+
+    PASSED = "passed"
+    FAILED = "failed"
+    NOT_RUN = "not run"
+    NO_HOOK = "not judged"
+    DOES_NOT_APPLY = "does not apply"
+
 
 @dataclass
 class Verdicts:
     """What came of the clauses, by harness."""
 
+    harnesses: Mapping[str, type[Harness]] = field(default_factory=dict)
     passed: dict[str, set[str]] = field(default_factory=lambda: defaultdict(set))
     failed: dict[str, set[str]] = field(default_factory=lambda: defaultdict(set))
+    edition: int = EDITION
 
     seeds: set[str] = field(default_factory=set)
 
@@ -34,15 +71,126 @@ class Verdicts:
             if name == SEED and report.when == "call":
                 self.seeds.add(str(value))
 
+    @property
+    def names(self) -> list[str]:
+        """The harnesses of which any test ran."""
+        return sorted({*self.passed, *self.failed})
+
+    def verdict(self, name: str, clause: Clause) -> Verdict:
+        """A failed test counts, whatever the clause belongs to; a passed one only where the clause applies."""
+        if clause.id in self.failed[name]:
+            return Verdict.FAILED
+        harness = self.harnesses.get(name)
+        if harness is not None and (open_ := _unmet(clause, harness)) is not None:
+            return open_
+        return Verdict.PASSED if clause.id in self.passed[name] else Verdict.NOT_RUN
+
+    def by_verdict(self, name: str) -> dict[Verdict, list[str]]:
+        """The clauses of the pinned edition, by what came of them."""
+        told: dict[Verdict, list[str]] = {verdict: [] for verdict in Verdict}
+        for clause in CLAUSES.values():
+            if clause.edition <= self.edition:
+                told[self.verdict(name, clause)].append(clause.id)
+        return told
+
+    def levels(self, name: str) -> dict[str, str]:
+        """For each tier why the store is not fit for it; empty where it is."""
+        told, harness = self.by_verdict(name), self.harnesses.get(name)
+        why = []
+        if told[Verdict.FAILED]:
+            why.append(f"failed: {', '.join(sorted(told[Verdict.FAILED]))}")
+        if told[Verdict.NOT_RUN]:
+            why.append(f"{len(told[Verdict.NOT_RUN])} clauses were not run")
+        lacking = {level: harness.claims.missing(needs) if harness is not None else [] for level, needs in LEVELS.items()}
+        return {level: "; ".join([*([f"lacks {', '.join(missing)}"] if missing else []), *why]) for level, missing in lacking.items()}
+
     def lines(self, whole: bool) -> Iterator[str]:
-        for harness in sorted({*self.passed, *self.failed}):
-            failed = self.failed[harness]
-            passed = self.passed[harness] - failed
-            yield f"{harness}: {len(passed)} clauses passed" + (f", {len(failed)} failed: {', '.join(sorted(failed))}" if failed else "")
+        for name in self.names:
+            told = self.by_verdict(name)
+            failed = sorted(told[Verdict.FAILED])
+            yield f"{name}: {len(told[Verdict.PASSED])} clauses passed" + (f", {len(failed)} failed: {', '.join(failed)}" if failed else "")
+            if whole or len(self.names) <= _FEW:
+                yield from self._rest(name, told)
             if whole:
+                passed = set(told[Verdict.PASSED])
                 for needs in dict.fromkeys(c.needs for c in CLAUSES.values()):
                     mine = [c.id for c in CLAUSES.values() if c.needs == needs and c.id in passed]
                     if mine:
                         yield f"    {needs or EVERYONE}: {', '.join(mine)}"
         if self.seeds:
             yield f"histories, by seed: {'; '.join(sorted(self.seeds))}"
+
+    def _rest(self, name: str, told: Mapping[Verdict, Iterable[str]]) -> Iterator[str]:
+        """What was not judged, and what would let it be; and the tiers."""
+        harness = self.harnesses.get(name)
+        if harness is not None:
+            for hook in hooks_missing(harness):
+                unjudged = [c for c in told[Verdict.NO_HOOK] if CLAUSES[c].needs == hook]
+                yield f"    not judged: {', '.join(unjudged) or 'the adapter with every threshold tiny'} ({_HOOKS[hook]})"
+        if not_run := list(told[Verdict.NOT_RUN]):
+            yield f"    not run: {', '.join(not_run) if len(not_run) <= _NAMED else f'{len(not_run)} clauses'}"
+        for level, why in self.levels(name).items():
+            yield f"    {level}: {why or 'fit'}"
+
+    def as_json(self) -> str:
+        """All of it, for programs."""
+        harnesses = {}
+        for name in self.names:
+            harness = self.harnesses.get(name)
+            harnesses[name] = {
+                "claims": None if harness is None else _claims(harness.claims),
+                "clauses": {c.id: {"verdict": self.verdict(name, c).value, "edition": c.edition} for c in CLAUSES.values()},
+                "not_judged": {} if harness is None else {hook: _HOOKS[hook] for hook in hooks_missing(harness)},
+                "levels": {level: {"fit": not why, "why": why} for level, why in self.levels(name).items()},
+            }
+        return json.dumps({"edition": EDITION, "pinned": self.edition, "harnesses": harnesses}, indent=2, sort_keys=True)
+
+
+_FEW = 3
+"""So many harnesses are told of in full without being asked."""
+_NAMED = 12
+
+
+def hooks_missing(harness: type[Harness]) -> list[str]:
+    """What the harness does not give."""
+    has = {
+        "remote": harness.remote,
+        "built": bool(harness.urls),
+        "cramped": harness.can_be_cramped(),
+        "derived": harness.can_damage_derived(),
+        "tiny": harness.can_be_tiny(),
+    }
+    return [hook for hook, given in has.items() if not given]
+
+
+def _unmet(clause: Clause, harness: type[Harness]) -> Verdict | None:
+    """Why nothing of this store can be said of the clause; None where it binds the store."""
+    if clause.needs in _HOOKS:
+        return Verdict.NO_HOOK if clause.needs in hooks_missing(harness) else None
+    return None if clause.id in _askable(harness) else Verdict.DOES_NOT_APPLY
+
+
+_ASKABLE: dict[str, frozenset[str]] = {}
+
+
+def _askable(harness: type[Harness]) -> frozenset[str]:
+    """The clauses that bind the store and of which some test concerns it."""
+    if harness.name not in _ASKABLE:
+        _ASKABLE[harness.name] = _found_askable(harness)
+    return _ASKABLE[harness.name]
+
+
+def _found_askable(harness: type[Harness]) -> frozenset[str]:
+    suite = importlib.import_module("memory.ports.contract.suite")
+    asked = set[str]()
+    for name, test in vars(suite).items():
+        marks = getattr(test, "pytestmark", ()) if name.startswith("test_") else ()
+        if all(fits(mark, harness) for mark in marks if mark.name == MARK):
+            asked |= {i for mark in marks if mark.name == CLAUSE_MARK for i in mark.args}
+    unclaimed = {flag for flag in FLAGS if not getattr(harness.claims, flag)}
+    return frozenset(i for i in asked if CLAUSES[i].needs not in unclaimed)
+
+
+def _claims(claims: Capabilities) -> dict[str, Any]:
+    window = claims.loss_window
+    return {**asdict(claims), "loss_window": None if window is None else window.total_seconds()}

@@ -235,7 +235,7 @@ async def test_candidates_bring_no_more_than_the_question_lets_through_however_m
     assert set((await _judged(store, asked, said)).ids) == {id_of(n) for n in range(0, many, 50)}
 
 
-@clause("candidates.found", "candidates.around", "candidates.among", "candidates.statistics")
+@clause("candidates.found", "candidates.around", "candidates.among", "candidates.statistics", since=2)
 @pytest.mark.asyncio
 async def test_named_ones_and_what_stands_beside_them_come_without_a_filter(store: Store) -> None:
     """Also from a store that has no filters: whoever asks so names ids and places."""

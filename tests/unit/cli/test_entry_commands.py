@@ -94,12 +94,12 @@ def test_what_a_search_prefers_is_asked_for(memory: CommandLine, monkeypatch: py
 
     monkeypatch.setattr("memory.orchestrator.retrieval.searching.Searching.search", search)
     memory("search", "tea", "-s", "user:ada")
-    options = ("--by", "words", "--min-score", "0.5", "--type", "user", "--tag", "a", "-t", "b", "--conversation", "c1", "--no-age-decay")
+    options = ("--by", "words", "--min-relevance", "0.5", "--type", "user", "--tag", "a", "-t", "b", "--conversation", "c1", "--no-age-decay")
     memory("search", "tea", "-s", "user:ada", *options)
     plain, asked = heard
-    assert (plain.by, plain.min_score, plain.preferred) == ("both", 0.0, Preferences())
+    assert (plain.by, plain.min_relevance, plain.preferred) == ("both", None, Preferences())
     preferred = Preferences(types=("user",), tags=("a", "b"), conversation_id="c1", age_decay=False)
-    assert asked == replace(plain, by="words", min_score=0.5, preferred=preferred)
+    assert asked == replace(plain, by="words", min_relevance=0.5, preferred=preferred)
 
 
 def test_writing_again_under_a_key_writes_nothing_twice_and_other_text_conflicts(memory: CommandLine) -> None:
@@ -145,7 +145,7 @@ def test_nothing_found_is_exit_code_1_and_no_error(memory: CommandLine) -> None:
         (("search", "x", "-s", "user:ada", "--by", "meaning"), "error: by: entries are found by words alone"),
         (("search", "x", "-s", "user:ada", "--type", "story"), "error: types: invalid types: 'story'"),
         (("search", "x", "-s", "user:ada", "--only-type", "story"), "error: only.types: invalid only.types: 'story'"),
-        (("search", "x", "-s", "user:ada", "--min-score", "2"), "error: min_score: must be 0..1, not 2"),
+        (("search", "x", "-s", "user:ada", "--min-relevance", "2"), "error: min_relevance: must be 0..1, not 2"),
         (("search", "x", "-s", "user:ada", "--as-of", "yesterday"), "error: as_of: 'yesterday' is not an ISO 8601 moment"),
         (("write", "x", "-s", "user:ada", "--metadata", "{"), "error: metadata: not a JSON object such as"),
         (("write", "x", "-s", "user:ada", "--type", "story"), "error: type: invalid type: 'story'"),

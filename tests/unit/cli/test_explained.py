@@ -49,7 +49,7 @@ Explained = Callable[[dict[str, Any]], str]
 
 def _answering(monkeypatch: pytest.MonkeyPatch, explanation: dict[str, Any]) -> None:
     async def search(*args: object, explain: bool) -> SearchResult:
-        return SearchResult([FoundEntry(TEA, 0.8123, explanation)], left_out=LEFT)
+        return SearchResult([FoundEntry(TEA, 0.8123, explanation, 0.64)], left_out=LEFT)
 
     monkeypatch.setattr("memory.orchestrator.retrieval.searching.Searching.search", search)
 

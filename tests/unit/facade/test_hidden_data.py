@@ -65,6 +65,18 @@ def test_a_store_that_holds_data_and_is_omitted_is_named_with_the_remedy(tmp_pat
     assert warned(after, caplog) == doctor(after) == []
 
 
+def test_a_store_that_an_empty_one_replaced_under_its_name_is_named_until_it_is_healed(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    given = config(tmp_path, "short", "mid", "long")
+    filled(given)
+    (tmp_path / "long.db").unlink()
+    assert any("store 'long' served tier 'long'" in problem and "doctor --repair" in problem for problem in doctor(given))
+    (said,) = warned(given, caplog)
+    assert "another store has its name and place now: restore the store that was there" in said
+    engine = build_engine(MemoryConfig.load(given), embedder=None, clock=system_clock)
+    asyncio.run(examine(engine, repair=True))
+    assert warned(given, caplog) == []
+
+
 def test_an_empty_store_that_is_omitted_is_no_problem(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     with BlockingMemory(config(tmp_path, "short", "mid", "long")):
         pass

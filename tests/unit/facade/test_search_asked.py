@@ -31,7 +31,7 @@ CASES: dict[str, tuple[dict[str, Any], Asked]] = {
         {"types": ["user"], "only": {"types": ["project"]}},
         replace(PLAIN, types=("project",), preferred=Preferences(types=("user",))),
     ),
-    "a way and a least score": ({"by": "words", "min_score": 1}, replace(PLAIN, by="words", min_score=1.0)),
+    "a way and a least relevance": ({"by": "words", "min_relevance": 1}, replace(PLAIN, by="words", min_relevance=1.0)),
     "a conversation": ({"conversation_id": "c1"}, replace(PLAIN, preferred=Preferences(conversation_id="c1"))),
     "no intent": ({"intent": False}, replace(PLAIN, preferred=Preferences(intent=False))),
     "no ageing": ({"age_decay": False}, replace(PLAIN, preferred=Preferences(age_decay=False))),

@@ -46,7 +46,8 @@ async def by_copies() -> AsyncIterator[World]:
 
 
 async def found(world: World, question: str, scope: Scope = USER, **more: Any) -> set[str]:
-    return {hit.entry.content for hit in await world.engine.searching.search(Asked(TENANT, (scope,), by="meaning", min_score=0.2, **more), question)}
+    hits = await world.engine.searching.search(Asked(TENANT, (scope,), by="meaning", **more), question, explain=True)
+    return {hit.content for hit in hits if hit.explanation["relevance"]["cosine"] >= 0.2}
 
 
 # -- delivered --------------------------------------------------------------------------------------------------------

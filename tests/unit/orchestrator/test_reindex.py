@@ -260,7 +260,7 @@ async def test_what_is_found_by_words_is_not_compared_with_a_vector_of_the_other
         for at in (None, world.clock.moment):
             words, both = [await engine.searching.search(Asked(TENANT, (USER,), by=by, known_at=at), "beverage snow") for by in ("words", "both")]
             assert [hit.score for hit in both] == pytest.approx([hit.score for hit in words])
-            assert 0 < words[0].score < 1
+            assert 0 < (words[0].relevance or 0) < 1
 
 
 async def test_what_is_of_the_other_takes_no_place_among_those_asked_for(world: World) -> None:

@@ -21,10 +21,10 @@ from memory.orchestrator.collections import ENTRIES, ENTRY_PASSAGES
 from memory.orchestrator.engine import Engine
 from memory.orchestrator.kinds import KINDS
 from memory.orchestrator.retrieval.pool import pooled
-from memory.orchestrator.topology import CACHE_NEEDS, Topology
+from memory.orchestrator.topology import Topology
 from memory.policies.asked import Asked
 from memory.ports.candidates import Candidates, Statistics
-from memory.ports.capabilities import Capabilities
+from memory.ports.capabilities import CACHE_NEEDS, Capabilities
 from memory.ports.collections import Collection
 from memory.ports.embedder import Embedder, Fingerprint
 from memory.ports.gathering import measured

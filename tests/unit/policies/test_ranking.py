@@ -15,9 +15,11 @@ from memory.policies.asking import Question, read
 from memory.policies.marks import marks_of
 from memory.policies.ranking import closeness
 from memory.policies.ranking.boosts import boosted, decay
+from memory.policies.ranking.calibrated import Calibration, Constants, EmbedderCalibration
 from memory.policies.ranking.fields import SELECT
 from memory.policies.ranking.order import rank
 from memory.policies.ranking.preferences import Preferences
+from memory.policies.ranking.relevance import EmbedderScale
 from memory.policies.ranking.score import score
 from memory.ports.candidates import Measured, Statistics
 from memory.ports.record import Role, pack_vector
@@ -124,19 +126,74 @@ def test_a_record_without_a_vector_is_measured_by_its_words_alone() -> None:
     assert scored.terms["own_meaning"][0] == 0
 
 
-def test_how_well_it_answers_does_not_depend_on_the_rest_of_the_pool() -> None:
+def _relevance(question: Question, pool: Measured, near: bytes | None = None, **asked: Any) -> list[float] | None:
+    found = rank(question, pool, near, Asked("t", (), **asked), NOW, scale=SCALE).relevance
+    return None if found is None else found.values.tolist()
+
+
+SCALE = EmbedderScale(
+    EmbedderCalibration(
+        hybrid=Calibration(Constants(-4.0, 6.0, 5.0), Constants(-4.0, 3.0, 8.0)),
+        semantic=Calibration(Constants(-5.0, 9.0, 0.0), Constants(-5.0, 9.0, 0.0)),
+    ),
+    np.array([0.0, 0.1], np.float32),
+)
+
+
+def test_relevance_does_not_depend_on_the_rest_of_the_pool() -> None:
     question = read("alpaca wool price")
-    alone = score(question, _pool(question, ["alpaca wool"]), None, NOW).absolute[0]
-    among = score(question, _pool(question, ["alpaca wool", "alpaca wool price", "zebra"]), None, NOW).absolute
-    assert among[0] == alone == pytest.approx(2 / 3)
-    assert among.tolist()[1:] == pytest.approx([1.0, 0.0])
+    [alone] = _relevance(question, _pool(question, ["alpaca wool"])) or []
+    two, three, none = _relevance(question, _pool(question, ["alpaca wool", "alpaca wool price", "zebra"])) or []
+    assert two == alone
+    assert none < 0.05 < two < three
 
 
-def test_a_near_meaning_answers_well_and_the_noise_of_a_model_does_not() -> None:
-    question = read("zebra")
-    pool = _pool(question, ["a", "b"], [[1, 0], [0.3, 1]])
-    absolute = score(question, pool, pack_vector([1, 0]), NOW).absolute
-    assert absolute.tolist() == pytest.approx([1.0, 0.0])
+def test_relevance_grows_with_the_cosine_and_with_the_words_and_the_best_evidence_counts() -> None:
+    question = read("zebra crossing")
+    vectors: list[list[float]] = [[0.2, 1], [0.6, 1], [1, 0], [0.6, 1], [0.6, 1]]
+    far, near, same, one_word, both_words = (
+        _relevance(question, _pool(question, ["a", "a", "a", "zebra", "zebra crossing"], vectors), pack_vector([1, 0])) or []
+    )
+    assert far < near < same
+    assert near < one_word < both_words
+    by_meaning = _relevance(question, _pool(replace(question, text=""), ["a", "a", "a"], vectors[:3]), pack_vector([1, 0]), by="meaning")
+    assert by_meaning == pytest.approx([far, near, same]), "where no word was found the cosine alone is calibrated"
+
+
+def test_relevance_counts_neither_preferences_nor_age() -> None:
+    question = read("alpaca")
+    pool = _pool(question, ["alpaca", "alpaca"], valid_from=[NOW, NOW - 900 * DAY], type=["user", "context"])
+    found = rank(question, pool, None, Asked("t", (), preferred=Preferences(types=("user",))), NOW)
+    assert found.order[0] > found.order[1]
+    assert found.relevance is not None
+    assert found.relevance.values[0] == found.relevance.values[1]
+
+
+def test_relevance_is_unknown_where_cosines_count_that_nobody_has_calibrated() -> None:
+    question = read("alpaca")
+    pool, near = _pool(question, ["alpaca", "zebra"], [[1, 0], [0, 1]]), pack_vector([1, 0])
+    unknown = rank(question, pool, near, Asked("t", ()), NOW)
+    assert unknown.relevance is None
+    assert unknown.value(0).relevance is None
+    assert unknown.explained(0)["relevance"] == {"lexical_share": 1.0, "cosine": 1.0, "cosine_with_neighbours": 1.0}
+    by_words = rank(question, pool, None, Asked("t", (), by="words"), NOW).relevance
+    assert by_words is not None
+
+
+def test_a_candidate_without_a_vector_is_as_relevant_as_by_its_words_alone() -> None:
+    question = read("alpaca")
+    pool = _pool(question, ["alpaca", "alpaca"], [[0, 0], [1, 0]])
+    without, with_one = _relevance(question, pool, pack_vector([1, 0])) or []
+    assert without == (_relevance(question, pool) or [])[0] != with_one
+
+
+def test_what_is_said_of_relevance_adds_up_to_it() -> None:
+    question = read("alpaca wool")
+    found = rank(question, _pool(question, ["alpaca", "zebra"], [[1, 1], [0, 1]]), pack_vector([1, 0]), Asked("t", ()), NOW, scale=SCALE)
+    told = found.explained(0)["relevance"]
+    assert told["value"] == pytest.approx(1 / (1 + np.exp(-sum(told["parts"].values()))), abs=1e-3)
+    assert told["in_words"].startswith(f"relevance {100 * told['value']:.0f} %: cosine 0.71 over 0.00 of unrelated texts")
+    assert "50% of the question's words (by rarity)" in told["in_words"]
 
 
 def test_an_empty_pool_has_no_scores() -> None:

@@ -9,7 +9,7 @@ import pytest
 from memory.domain.message import Message, Role
 from memory.policies.thresholds import archived_by
 from memory.policies.tokens import DefaultCounter, message_tokens
-from memory.policies.window import Threshold, arranged, fitted, split_by_tokens
+from memory.policies.window import Threshold, arranged, fitted, from_user, split_by_tokens
 from tests.unit.policies.talk import answer, asks, said
 
 COUNTER = DefaultCounter()
@@ -27,7 +27,7 @@ def text(tokens: float) -> str:
 def conversation(chance: random.Random) -> list[list[Message]]:
     """What is appended between two calls of a model: questions, answers, calls with results, some longer than the limit."""
     size = chance.choice((10, 60, 300))
-    steps = []
+    steps = [[said("u", "Hello", id="first")]]
     for n in range(chance.randint(5, 40)):
         kind, tokens = chance.random(), min(chance.expovariate(1 / size), 2 * LIMIT)
         if kind < 0.5:
@@ -64,11 +64,13 @@ def test_what_the_summary_does_not_cover_fits_the_limit(seed: int) -> None:
             found, it = fitted(window, costs(window), LIMIT - of_tools), arranged(window)
             assert not it.invalid_response
             assert sorted(found.kept) == list(range(len(window))), (seed, number)
+            assert sorted(from_user(it, found.kept)) == sorted(found.kept), (seed, number)
 
 
 def test_the_newest_that_fit_are_kept_and_the_last_question_where_it_does_not_fit() -> None:
     messages = [said("s", "system"), said("s", "earlier", is_summary=True), *(said("ua"[n % 2], text(96)) for n in range(6))]
-    assert split_by_tokens(messages, costs(messages), 300).kept == (5, 6, 7)
+    assert split_by_tokens(messages, costs(messages), 400).kept == (4, 5, 6, 7)
+    assert split_by_tokens(messages, costs(messages), 399).kept == (6, 7), "a context begins with a message of the user"
     assert split_by_tokens(messages, costs(messages), 299).kept == (6, 7)
     assert split_by_tokens(messages, costs(messages), 0).kept == (6,)
     assert split_by_tokens(messages, costs(messages), 299).archived == (1, 2, 3, 4, 5)

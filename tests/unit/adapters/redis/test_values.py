@@ -9,9 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from memory.adapters.redis import codec
 from memory.adapters.redis.codec import Damaged, lay_out, row_in
 from memory.adapters.redis.keys import BUCKETS, address_of, bucket_of, home_bucket, record_key
 from memory.domain.ids import derived_id, new_id
+from memory.ports import lexical
 from memory.ports.contract.collections import SAMPLES
 from memory.ports.contract.support import T0, record
 from memory.ports.record import Key, Mark, Owed, Partition, Record, Role, Standing, Tombstone, pack_vector
@@ -98,6 +100,13 @@ RECORD_4 = (
     b'a1c-c68640000000","user:ann",null,0,null,null,null,{},{"content":"a heron"},10,0,0]\n{"k":"\xc3\xa9"}2;3'
     b"2768 a heron"
 )
+RECORD_4_OF_TOKENIZER_1 = RECORD_4
+RECORD_4 = (
+    b"41ad4faa2f0c4c845rh-0000000000000000002000000000000000000180114dd53f570cc060e4ba54d4355aa00512e0003e"
+    b'c4ce0f----------------9ffd687f576084a2000000030000000080114dd53f570cc0mid["acme","00000000-0001-8000'
+    b'-9a1c-c68640000000","user:ann",null,0,null,null,null,{},{"content":"a heron"},10,0,0]\n{"k":"\xc3\xa9"}2:2;'
+    b"32768 a heron"
+)
 TOMBSTONE_4 = (
     b"455c8507a4e0b7e72t--00000000000000000030000000000000000000000000000000000000000000000000000000000000"
     b"00000080114dd53f47ca80a2492e46f1051ec20000000000000000----------------"
@@ -108,7 +117,17 @@ TOMBSTONE_4 = (
 def test_the_format_is_the_one_in_the_field() -> None:
     plain = record(version=2, generation=1, body={"k": "é"}, texts={"content": "a heron"}, tier="mid")
     assert value_of(plain) == RECORD_4
-    assert standing_of(SAMPLES, row_in(SAMPLES, RECORD_4)) == plain
+    for written in (RECORD_4, RECORD_4_OF_TOKENIZER_1):
+        assert standing_of(SAMPLES, row_in(SAMPLES, written)) == plain
     tombstone = Tombstone(plain.key, 3, note={"digest": "d"}, discard_at=T0)
     assert value_of(tombstone) == TOMBSTONE_4
     assert standing_of(SAMPLES, row_in(SAMPLES, TOMBSTONE_4)) == tombstone
+
+
+def test_words_of_another_tokenizer_are_not_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    written = row_in(SAMPLES, value_of(WHOLE))
+    assert written.words == lexical.index(SAMPLES, WHOLE.texts)
+    monkeypatch.setattr(codec, "WORDS_OF", b"1:")
+    earlier = value_of(WHOLE)
+    monkeypatch.undo()
+    assert row_in(SAMPLES, earlier) == written._replace(words=None)

@@ -302,3 +302,17 @@ def test_what_makes_no_sense_is_refused_by_name(given: dict[str, Any], field: st
     with pytest.raises(InvalidInput) as refused:
         Injection(**given)
     assert refused.value.field == field
+
+
+async def test_entries_that_answer_too_little_are_not_shown_and_unknown_relevance_is() -> None:
+    found = [StoreEntry("good", relevance=0.6), StoreEntry("weak", relevance=0.1), StoreEntry("none", relevance=0.001), StoreEntry("unknown")]
+
+    def plain(entries: Any) -> str:
+        return " ".join(one.content for one in entries)
+
+    for least, shown in ((None, "good weak unknown"), (0, "good weak none unknown"), (0.5, "good unknown")):
+        made = await injected([user("x")], *found, format=plain, min_relevance=least)
+        assert made[0]["content"] == f"{shown}\n\nx"
+    for wrong in (1.5, -0.1, "0.5", True):
+        with pytest.raises(InvalidInput, match="min_relevance"):
+            Injection(min_relevance=wrong)  # type: ignore[arg-type]

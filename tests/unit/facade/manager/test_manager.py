@@ -395,7 +395,10 @@ async def test_scopes_of_a_memory_are_stores() -> None:
         await memory.write("Bob likes rum", scope="user:bob", title="Drinks")
         await manager.add("Ada likes tea", {"n": 1})
         assert [entry.metadata for entry in await memory.retrieve("user:ada")] == [{"n": 1}]
-        assert await manager.search("likes") == [StoreEntry("Ada likes tea", "ada", {"n": 1}), StoreEntry("Drinks: Bob likes rum", "bob")]
+        tea, rum = await manager.search("likes")
+        assert (tea.content, tea.store_name, tea.metadata) == ("Ada likes tea", "ada", {"n": 1})
+        assert (rum.content, rum.store_name, rum.metadata) == ("Drinks: Bob likes rum", "bob", None)
+        assert {(hit.score, hit.relevance is not None and hit.relevance > 0.5) for hit in (tea, rum)} == {(None, True)}
 
 
 async def test_a_store_whose_methods_block_is_called_beside_the_event_loop() -> None:

@@ -1,0 +1,276 @@
+"""Many writers of one session: no message is lost from the window, and nothing of another user, or erased since it was read, comes in."""
+
+from __future__ import annotations
+
+import asyncio
+import multiprocessing
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from memory import (
+    BlockingMemory,
+    BlockingSlidingWindowProvider,
+    BufferProvider,
+    CompositeProvider,
+    Conflict,
+    Memory,
+    SemanticProvider,
+    SessionOwnerMismatch,
+    SlidingWindowProvider,
+    SummarizingProvider,
+)
+
+WRITERS, TURNS = 8, 3
+PROVIDERS: dict[str, Callable[[Memory], Any]] = {
+    "buffer": lambda memory: BufferProvider(memory, namespace="n", max_messages=500),
+    "sliding": lambda memory: SlidingWindowProvider(memory, namespace="n", max_turns=200, max_tokens=None),
+    "summarizing": lambda memory: SummarizingProvider(memory, lambda asked: "sum", namespace="n", active_tokens=100_000),
+    "semantic": lambda memory: SemanticProvider(memory, namespace="n", last=500),
+}
+
+
+def user(text: str) -> dict[str, str]:
+    return {"role": "user", "content": text}
+
+
+def answer(text: str) -> dict[str, str]:
+    return {"role": "assistant", "content": text}
+
+
+def said_by(writers: int) -> set[str]:
+    return {f"{writer}{kind}{turn}" for writer in range(writers) for turn in range(TURNS) for kind in "qr"}
+
+
+async def take_turns(provider: Any, writer: int) -> None:
+    for turn in range(TURNS):
+        async with provider.turn(f"{writer}q{turn}", "s") as run:
+            run.add(answer(f"{writer}r{turn}"))
+
+
+async def hand_back_lists(provider: Any, writer: int) -> None:
+    for turn in range(TURNS):
+        await provider.write([*await provider.read("s"), user(f"{writer}q{turn}"), answer(f"{writer}r{turn}")], "s")
+
+
+@pytest.mark.behaviour("C22", "C33")
+@pytest.mark.parametrize("write", [take_turns, hand_back_lists])
+@pytest.mark.parametrize("kind", PROVIDERS)
+@pytest.mark.parametrize("instances", [1, WRITERS])
+async def test_every_message_of_many_writers_is_shown(memory: Memory, kind: str, write: Any, instances: int) -> None:
+    """The parent has read the session too, and its children do not share its read."""
+    providers = [PROVIDERS[kind](memory) for _ in range(instances)]
+    await providers[0].write(user("first"), "s", new=True)
+    await providers[0].read("s")
+    await asyncio.gather(*(write(providers[writer % instances], writer) for writer in range(WRITERS)))
+    assert {message.text for message in await providers[0].read("s")} == said_by(WRITERS) | {"first"}
+
+
+@pytest.mark.behaviour("C22", "C33")
+async def test_replacements_remove_no_message_that_others_append(memory: Memory) -> None:
+    session = await memory.sessions.create("s")
+
+    async def appends(writer: int) -> None:
+        for turn in range(TURNS):
+            await session.append([user(f"{writer}q{turn}"), answer(f"{writer}r{turn}")])
+
+    async def replaces(writer: int) -> None:
+        for turn in range(TURNS):
+            await session.replace([*(await session.context()).messages, user(f"R{writer}.{turn}")])
+
+    await asyncio.gather(*(appends(writer) for writer in range(5)), *(replaces(writer) for writer in range(3)))
+    shown = {message.text for message in (await session.context()).messages}
+    assert shown == said_by(5) | {f"R{writer}.{turn}" for writer in range(3) for turn in range(TURNS)}
+
+
+async def append(memory: Memory, text: str) -> None:
+    await memory.session("s").append(user(text))
+
+
+async def test_a_read_in_a_child_task_is_the_read_of_the_caller(memory: Memory) -> None:
+    session = await memory.sessions.create("s")
+    await session.append([user("a"), user("b")])
+    (read,) = await asyncio.gather(session.context())
+    await asyncio.create_task(append(memory, "unread"))
+    await session.replace(read.messages[:1])
+    assert [message.text for message in (await session.context()).messages] == ["a", "unread"]
+
+
+async def test_a_task_that_has_read_nothing_replaces_the_window_as_it_is(memory: Memory) -> None:
+    session = await memory.sessions.create("s")
+    await session.append([user("a"), user("b")])
+    await session.context()
+    await memory.session("s").append(user("c"))
+
+    async def child() -> None:
+        await memory.session("s").replace([user("alone")])
+
+    await asyncio.create_task(child())
+    assert [message.text for message in (await session.context()).messages] == ["alone"]
+
+
+def _in_a_process(url: str, first: int) -> None:
+    async def run() -> None:
+        async with Memory(url, embedder="none") as memory:
+            provider = PROVIDERS["buffer"](memory)
+            await asyncio.gather(*(hand_back_lists(provider, writer) for writer in range(first, first + 4)))
+
+    asyncio.run(run())
+
+
+def test_threads_and_processes_lose_no_message(tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path}/m.db"
+    with BlockingMemory(url, embedder="none") as memory:
+        provider = BlockingSlidingWindowProvider(memory, namespace="threads", max_turns=200, max_tokens=None)
+
+        def run(writer: int) -> None:
+            for turn in range(TURNS):
+                provider.write([*provider.read("s"), user(f"{writer}q{turn}"), answer(f"{writer}r{turn}")], "s")
+
+        with ThreadPoolExecutor(WRITERS) as pool:
+            list(pool.map(run, range(WRITERS)))
+        assert {message.text for message in provider.read("s")} == said_by(WRITERS)
+        memory.sessions.create("n/s", namespace="n")
+    processes = [multiprocessing.get_context("spawn").Process(target=_in_a_process, args=(url, first)) for first in (0, 4)]
+    for process in processes:
+        process.start()
+    for process in processes:
+        process.join()
+    assert [process.exitcode for process in processes] == [0, 0]
+    with BlockingMemory(url, embedder="none") as memory:
+        assert {message.text for message in memory.session("n/s").context().messages} == said_by(8)
+
+
+@pytest.mark.behaviour("B67")
+async def test_the_last_write_in_call_order_wins(memory: Memory) -> None:
+    session = await memory.sessions.create("s")
+    await session.append({"id": "m", **user("first")})
+    texts = [f"v{number}" for number in range(16)]
+    handles = [memory.session("s") for _ in texts]
+    await asyncio.gather(*(handle.update("m", content=text) for handle, text in zip(handles, texts, strict=True)))
+    assert (await session.context()).messages[0].text == texts[-1]
+    await asyncio.gather(*(session.append([{"id": "n", **user("n")}, {"id": "m", **user(text)}]) for text in reversed(texts)))
+    assert (await session.context()).messages[0].text == texts[0]
+    await asyncio.gather(*(handle.tasks.save("t", title=text) for handle, text in zip(handles, texts, strict=True)))
+    await asyncio.gather(*(session.runs.save("r", child_id="c", message_count=number) for number in range(16)))
+    task, run = await session.tasks.get("t"), await session.runs.get("r")
+    assert task is not None
+    assert run is not None
+    assert (task.title, run.message_count) == (texts[-1], 15)
+
+
+@pytest.mark.behaviour("A1", "B12")
+async def test_a_session_is_not_opened_for_another_owner(memory: Memory) -> None:
+    ada = memory.session("monday", user="ada", agent="a", namespace="n", system="Be kind.")
+    await ada.append(user("secret"))
+    for field, value in {"user": "bob", "agent": "b", "namespace": "m", "system": "Be rude."}.items():
+        other: Any = memory.session("monday", **{field: value})  # type: ignore[arg-type]
+        for call in (other.context, other.info, lambda s=other: s.append(user("mine")), lambda s=other: s.search("secret")):
+            with pytest.raises(SessionOwnerMismatch, match=field) as raised:
+                await call()
+            assert "ada" not in str(raised.value)
+    assert [m.text for m in (await memory.session("monday").context()).messages] == ["Be kind.", "secret"]
+    await memory.sessions.update("monday", system="Be brief.")
+    assert (await memory.session("monday", user="ada", system="Be brief.").context()).messages[0].text == "Be brief."
+    await memory.session("nobody's").append(user("x"))
+    with pytest.raises(SessionOwnerMismatch, match="user"):
+        await memory.session("nobody's", user="ada").info()
+    await memory.session("both", user="ada", shared=True).append(user("hello"))
+    assert (await memory.session("both", user="bob").context()).messages[0].text == "hello"
+
+
+@pytest.mark.behaviour("C2", "A1")
+async def test_providers_of_users_share_no_default_session(memory: Memory) -> None:
+    ada, bob = BufferProvider(memory, user="ada"), BufferProvider(memory, user="bob")
+    await ada.write(user("ada's"))
+    await ada.write(user("named"), "s")
+    await bob.write(user("bob's"))
+    assert [m.text for m in [*await ada.read(), *await bob.read()]] == ["ada's", "bob's"]
+    for call in (bob.read("s"), bob.write(user("x"), "s"), bob.clear("s")):
+        with pytest.raises(SessionOwnerMismatch):
+            await call
+    await bob.clear()
+    assert [m.text for m in await ada.read()] == ["ada's"]
+    assert len(await ada.entries()) == 2
+
+
+@pytest.mark.parametrize("kind", PROVIDERS)
+@pytest.mark.parametrize("named", [True, False])
+async def test_what_was_erased_or_edited_since_it_was_read_is_not_written_again(memory: Memory, kind: str, named: bool) -> None:
+    provider = PROVIDERS[kind](memory)
+    given = [{"id": name, **user(text)} if named else user(text) for name, text in (("m1", "zebra"), ("m2", "yellow"), ("m3", "last"))]
+    await provider.write(given, "s")
+    mine = await provider.read("s")
+    session = memory.session("n/s", create=False)
+    await session.erase(mine[0].id)
+    await session.update(mine[1].id, content="removed")
+    handed = mine if named else [message.model_copy(update={"id": None}) for message in mine]
+    await provider.write([*handed, user("next")], "s")
+    assert [i.message.text for i in (await session.history()).items] == ["", "removed", "last", "next"]
+    assert not [*await memory.search_messages("zebra"), *await memory.search_messages("yellow")]
+
+
+async def test_a_replacement_revives_only_where_it_is_told_to(memory: Memory) -> None:
+    session = await memory.sessions.create("s")
+    await session.append([{"id": "m1", **user("zebra")}, user("stays")])
+    mine = (await session.context()).messages
+    await session.erase("m1")
+    await session.replace(mine)
+    assert [m.text for m in (await session.context()).messages] == ["stays"]
+    await session.replace(mine, revive=True)
+    assert sorted(m.text for m in (await session.context()).messages) == ["stays", "zebra"]
+    await session.erase("m1")
+    await session.append(mine[0])
+    assert "zebra" in {m.text for m in (await session.context()).messages}
+
+
+async def test_a_session_cleared_during_a_back_fill_stays_cleared(memory: Memory) -> None:
+    class Slow(BufferProvider):
+        async def write(self, *args: Any, **kwargs: Any) -> list[str]:
+            await whole.clear("s")
+            return await super().write(*args, **kwargs)
+
+    slow = BufferProvider(memory, namespace="slow")
+    whole = CompositeProvider([Slow(memory, namespace="fast"), slow])
+    await slow.write(user("zebra"), "s")
+    await whole.read("s")
+    assert await whole.read("s") == []
+    assert not await memory.search_messages("zebra")
+
+
+@pytest.mark.behaviour("B15")
+async def test_sessions_are_listed_by_their_last_activity(memory: Memory) -> None:
+    for name in ("quiet", "busy"):
+        await memory.session(name).append(user("x"))
+    used = max(info.updated_at for info in (await memory.sessions.list()).sessions) + timedelta(microseconds=1)
+    await memory.session("busy").append(user("later"))
+    assert [info.id for info in (await memory.sessions.list(since=used)).sessions] == ["busy"]
+    assert [info.id for info in (await memory.sessions.list(since=used, by="created")).sessions] == []
+
+
+async def test_archived_messages_do_not_push_others_out_of_an_answer(memory: Memory) -> None:
+    provider = BufferProvider(memory, namespace="n", max_messages=1_000)
+    await provider.write(user("heron, said at length and beside many other words that make it the last hit"), "s")
+    session = memory.session("n/s", create=False)
+    archived = await session.append([user("heron") for _ in range(250)])
+    await session.replace((await session.context()).messages[:1])
+    assert len(archived) == 250
+    assert [message.text[:11] for message in await provider.read("s", query="heron")] == ["heron, said"]
+
+
+@pytest.mark.behaviour("B20")
+@pytest.mark.parametrize("over", ["end", "archive"])
+async def test_an_ended_session_takes_no_excluded_message(memory: Memory, over: str) -> None:
+    session = await memory.sessions.create("s")
+    await session.append([{"id": "m1", **user("one")}, {"id": "m2", **user("two")}])
+    await session.exclude("m1")
+    await getattr(session, over)()
+    for name in ("m1", "m3"):
+        for text in ("one", "changed"):
+            with pytest.raises(Conflict, match="resume"):
+                await session.append({"id": name, **user(text)})
+    assert [(item.message.text, item.excluded) for item in (await session.history()).items] == [("one", "manual"), ("two", None)]
