@@ -10,6 +10,7 @@ from __future__ import annotations
 import base64
 import json
 from collections.abc import AsyncIterator, Sequence
+from hashlib import blake2b
 from typing import Any, ClassVar
 from uuid import UUID
 
@@ -127,8 +128,8 @@ class PgTable(Table[Connection]):
 
     async def matching(self, connection: Connection, sql: str, values: Values) -> AsyncIterator[Sequence[tuple[Columns, bool]]]:
         # The server's own cursor, which ends with the transaction: the driver's would leave a prepared statement on a connection of a pooler's.
-        # Its name tells the collection: the driver remembers which columns the text of a FETCH brings.
-        cursor = f"memory_matching_{self.collection.name}"
+        # The driver keeps what a statement answers with by its text, so that each table with its columns has a cursor name of its own.
+        cursor = "memory_" + blake2b(f"{self.qualified}{self.chosen}".encode(), digest_size=8).hexdigest()
         await connection.execute(f"DECLARE {cursor} NO SCROLL CURSOR FOR {sql}", *values)
         most = self.collection.at_once(self.thresholds.deleted_at_once)
         while rows := await connection.fetch(f"FETCH {most} FROM {cursor}"):
