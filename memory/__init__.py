@@ -254,6 +254,7 @@ __all__ = [
     "Extracted",
     "Extraction",
     "Facts",
+    "ForkedProcess",
     "FoundEntry",
     "FoundMessage",
     "Held",

@@ -76,7 +76,7 @@ async def test_the_words_of_a_head_are_those_of_its_texts(store: Store) -> None:
     assert [h.words for h in page.heads] == [lexical.index(SAMPLES, r.texts) for r in made[:3]]
     long = lexical.counts(SAMPLES, page.heads[0].words or b"", ["lantern", "x" * 300, "y" * 129, "missing", "東"])
     assert long == {"lantern": 2 * 10.0 + 4.0, "x" * 300: 4.0, "y" * 129: 2.0, "東": 4.0}
-    assert [lexical.length(h.words or b"") for h in page.heads] == [10, 0, 1]
+    assert [lexical.length(h.words or b"") for h in page.heads] == [11, 0, 1]
     links = await store.query(Query(PLAIN, within(HERE), select=frozenset({WORDS, VECTOR})))
     assert [(h.words, h.vector) for h in links.heads] == [(lexical.index(PLAIN, {}), None)]
 
