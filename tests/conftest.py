@@ -84,21 +84,13 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
 
 
 def _is_left_out(config: pytest.Config, item: pytest.Item) -> bool:
-    """Whether a longer run runs it: CI what is `thorough`; `make nightly` what is `nightly`, and a variant of a store where its primary is asked the
-    same. What measures the processor runs where `-m processor` chooses it."""
+    """Whether a longer run runs it: CI what is `thorough`, `make nightly` what is `nightly`. What measures the processor runs where `-m processor`
+    chooses it."""
     if item.get_closest_marker("processor") is not None:
         return "processor" not in config.option.markexpr
-    if not NIGHTLY and (item.get_closest_marker("nightly") is not None or _is_asked_of_its_primary(config, item)):
+    if not NIGHTLY and item.get_closest_marker("nightly") is not None:
         return True
     return not THOROUGH and item.get_closest_marker("thorough") is not None
-
-
-def _is_asked_of_its_primary(config: pytest.Config, item: pytest.Item) -> bool:
-    from memory.ports.contract.plugin import asked_of_primary  # a plugin: pytest imports it itself first
-    from tests.contract.less_harnesses import WITHOUT
-
-    harness = getattr(getattr(item, "callspec", None), "params", {}).get("contract_harness")
-    return harness is not None and harness not in WITHOUT and asked_of_primary(config, item, harness)
 
 
 def _share(item: pytest.Item) -> str:

@@ -37,21 +37,26 @@ def _behind_a_cache(folder: Path) -> dict[str, Any]:
     return {"tiers": {"short": "memory://", "mid": f"sqlite:///{folder / 'mid.db'}", "long": f"sqlite:///{folder / 'long.db'}"}}
 
 
-def _on_servers(placing: Placing) -> Any:
-    nightly = [] if placing.name == "redis-postgres-edge" else [NIGHTLY]
-    return pytest.param(placing.config, id=placing.name, marks=[*marks_of(*placing.backends), *nightly])
+def _on_servers(placing: Placing, *, in_ci: bool = False) -> Any:
+    return pytest.param(placing.config, id=placing.name, marks=[*marks_of(*placing.backends), *([] if in_ci else [NIGHTLY])])
 
 
 DEFAULT = pytest.param(_one_file, id="one-file", marks=SQLITE)
-"""Where everyone's run has them all; the others take long (docs/decisions/052)."""
-TOPOLOGIES = [
-    DEFAULT,
-    pytest.param(_in_memory, id="in-memory", marks=(IN_MEMORY, NIGHTLY)),
-    pytest.param(_behind_a_cache, id="cache-and-two-files", marks=(SQLITE, IN_MEMORY, NIGHTLY)),
-    *(_on_servers(placing) for placing in PLACINGS if run_here(*placing.backends)),
-]
+"""Where every run asks everything."""
+
+
+def topologies(*, mixed: bool) -> list[Any]:
+    """The default, and what `make nightly` asks besides; with `mixed`, CI asks Redis + PostgreSQL + Edge too."""
+    return [
+        DEFAULT,
+        pytest.param(_in_memory, id="in-memory", marks=(IN_MEMORY, NIGHTLY)),
+        pytest.param(_behind_a_cache, id="cache-and-two-files", marks=(SQLITE, IN_MEMORY, NIGHTLY)),
+        *(_on_servers(placing, in_ci=mixed and placing is PLACINGS[0]) for placing in PLACINGS if run_here(*placing.backends)),
+    ]
+
+
 CASES = [_on_servers(placing) for placing in STORIES if placing not in PLACINGS and run_here(*placing.backends)]
-"""Where the cases of sessions and providers run besides."""
+"""Where the cases of sessions and providers run besides, in `make nightly`."""
 
 
 EVERYWHERE = THOROUGH or sys.gettrace() is not None
@@ -64,7 +69,7 @@ def keeping_bytes(*more: str) -> Any:
     names = {"redis-mongo-edge", "mariadb-only", "files-only", "split", *more}
     beside = [placing for placing in MONTHS if placing.name in names and run_here(*placing.backends)]
 
-    everywhere = [*TOPOLOGIES, *(pytest.param(placing.config, id=placing.name, marks=marks_of(*placing.backends)) for placing in beside)]
+    everywhere = [*topologies(mixed=True), *map(_on_servers, beside)]
 
     @pytest.fixture(params=everywhere if EVERYWHERE else [DEFAULT])
     def config(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[dict[str, Any]]:
@@ -77,8 +82,9 @@ def keeping_bytes(*more: str) -> Any:
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     if "config" in metafunc.fixturenames and not hasattr(metafunc.module, "config"):
         numbers = [str(number) for marker in metafunc.definition.iter_markers("behaviour") for number in marker.args]
-        topologies = TOPOLOGIES + CASES * any(number.startswith(("AC-B", "AC-C")) for number in numbers)
-        metafunc.parametrize("config", topologies if EVERYWHERE else [DEFAULT], indirect=True)
+        everywhere = topologies(mixed=any(number.startswith("AC-") for number in numbers))
+        everywhere += CASES * any(number.startswith(("AC-B", "AC-C")) for number in numbers)
+        metafunc.parametrize("config", everywhere if EVERYWHERE else [DEFAULT], indirect=True)
 
 
 @pytest.fixture

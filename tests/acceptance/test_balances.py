@@ -15,6 +15,7 @@ from memory.orchestrator.conversations.balances import balance_key
 from tests.acceptance.support import Clock
 from tests.support.backends import marks_of, run_here
 from tests.support.damaging import damage
+from tests.support.depth import beyond
 from tests.support.placings import MONTHS, forget
 from tests.support.reserved import assert_reserved
 
@@ -23,7 +24,12 @@ NAMES = ("default", "in-memory", "postgres-only", "redis-only", "mongo-only", "m
 HERE = [placing for placing in MONTHS if placing.name in NAMES and run_here(*placing.backends)]
 
 
-@pytest.fixture(params=[pytest.param(placing.config, id=placing.name, marks=marks_of(*placing.backends)) for placing in HERE])
+@pytest.fixture(
+    params=[
+        pytest.param(placing.config, id=placing.name, marks=[*marks_of(*placing.backends), *beyond(placing.name, {"default"}, {"postgres-only"})])
+        for placing in HERE
+    ]
+)
 def config(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[dict[str, Any]]:
     yield request.param(tmp_path) | {"embedder": "none"}
     forget(tmp_path)

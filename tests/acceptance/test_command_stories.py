@@ -12,12 +12,12 @@ import pytest
 
 from memory import Memory
 from memory.commands.escape import unescaped
-from tests.acceptance.conftest import TOPOLOGIES
+from tests.acceptance.conftest import topologies
 from tests.acceptance.support import OTHER_USER, USER
 from tests.support.placings import forget
 
 
-@pytest.fixture(params=TOPOLOGIES)
+@pytest.fixture(params=topologies(mixed=True))
 def config(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[dict[str, Any]]:
     yield request.param(tmp_path) | {"embedder": "none"}
     forget(tmp_path)

@@ -9,9 +9,9 @@ from memory.ports.contract.harness import Harness
 from memory.ports.contract.judges import MARK, fits
 from memory.ports.contract.plugin import add_harnesses
 from tests.contract.every_harness import DEFAULT, HARNESSES, primary_of
-from tests.contract.less_harnesses import is_asked_of_another
+from tests.contract.less_harnesses import WITHOUT, is_asked_of_another
 from tests.support.backends import BACKENDS
-from tests.support.depth import THOROUGH
+from tests.support.depth import NIGHTLY, THOROUGH
 
 __all__ = ["harness", "store"]
 
@@ -23,12 +23,13 @@ def pytest_configure(config: pytest.Config) -> None:
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """A contract test on a backend that needs a server is marked so, as other tests of that backend are; also where something is around its store.
-    Everyone's run asks a variant what its primary cannot be asked, and another store than the default what that cannot be asked."""
+    A variant is asked only what its primary cannot be asked, except in `make nightly`. In everyone's run another store than the default is asked only
+    what that cannot be asked."""
     covered = {item for item in items if (chosen := _harness(item)) is not None and is_asked_of_another(item, chosen)}
     config.hook.pytest_deselected(items=list(covered))
     items[:] = [item for item in items if item not in covered]
-    if not THOROUGH:
-        repeated = {item for item in items if _repeats(item) or _is_asked_of_the_default(item)}
+    if not NIGHTLY:
+        repeated = {item for item in items if _repeats(item) or (not THOROUGH and _is_asked_of_the_default(item))}
         config.hook.pytest_deselected(items=list(repeated))
         items[:] = [item for item in items if item not in repeated]
     for item in items:
@@ -40,7 +41,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 def _repeats(item: pytest.Item) -> bool:
     chosen = _harness(item)
-    return _concerns(item, chosen and primary_of(chosen))
+    return not (THOROUGH and chosen in WITHOUT) and _concerns(item, chosen and primary_of(chosen))
 
 
 def _is_asked_of_the_default(item: pytest.Item) -> bool:

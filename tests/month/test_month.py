@@ -30,8 +30,8 @@ from tests.support.backends import marks_of
 from tests.support.depth import FIRST_SEED, NIGHTLY, THOROUGH, beyond
 from tests.support.placings import forget
 
-EVERYONES = {"default", "files-only", "edge-only"}
-"""Where everyone's run plays one."""
+EVERYONES, IN_CI = {"default"}, {"in-memory", "redis-postgres-edge", "redis-mongo-edge"}
+"""Where everyone's run plays one, and CI; `make nightly` does on every topology."""
 OPERATIONS = int(os.environ.get("MEMORY_MONTH_OPERATIONS") or (500 if NIGHTLY else 100 if THOROUGH else 60))
 SEED = int(os.environ.get("MEMORY_MONTH_SEED") or (FIRST_SEED if NIGHTLY else 17))
 
@@ -43,7 +43,9 @@ def _quiet() -> Iterator[None]:
     logging.disable(logging.NOTSET)
 
 
-@pytest.fixture(params=[pytest.param(t, id=t.name, marks=[*marks_of(*t.placing.backends), *beyond(t.name, EVERYONES)]) for t in TOPOLOGIES.values()])
+@pytest.fixture(
+    params=[pytest.param(t, id=t.name, marks=[*marks_of(*t.placing.backends), *beyond(t.name, EVERYONES, IN_CI)]) for t in TOPOLOGIES.values()]
+)
 def topology(request: pytest.FixtureRequest) -> Topology:
     chosen: Topology = request.param
     return chosen

@@ -30,6 +30,8 @@ def seeds(ci: int, quick: int, nightly: int) -> range:
     return range(FIRST_SEED, FIRST_SEED + (nightly if NIGHTLY else ci if THOROUGH else quick))
 
 
-def beyond(chosen: object, everyones: Container[object]) -> list[pytest.MarkDecorator]:
-    """The marks of one case of many: none for the cases of everyone's run, `thorough` for the others."""
-    return [] if chosen in everyones else [pytest.mark.thorough]
+def beyond(chosen: object, everyones: Container[object], in_ci: Container[object] | None = None) -> list[pytest.MarkDecorator]:
+    """The marks of one case of many: none for the cases of everyone's run, `thorough` for those of CI, which has all unless told, else `nightly`."""
+    if chosen in everyones:
+        return []
+    return [pytest.mark.thorough if in_ci is None or chosen in in_ci else pytest.mark.nightly]

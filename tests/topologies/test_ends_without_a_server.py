@@ -28,7 +28,7 @@ def _long_in_mariadb(folder: Path) -> dict[str, Any]:
 CASES = [
     pytest.param(lambda folder: next(p for p in STORIES if p.name == "redis-postgres-edge").config(folder), redis_servers.durable, id="from Redis",
                  marks=marks_of("redis", "postgresql", "qdrant_edge")),
-    pytest.param(_long_in_mariadb, mysql_servers.container, id="to MariaDB", marks=marks_of("mariadb")),
+    pytest.param(_long_in_mariadb, mysql_servers.container, id="to MariaDB", marks=[*marks_of("mariadb"), pytest.mark.nightly]),
 ]  # fmt: skip
 
 

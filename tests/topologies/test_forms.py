@@ -15,6 +15,7 @@ from memory.orchestrator.retrieval import forms
 from memory.orchestrator.retrieval.forms import LASTS
 from tests.acceptance.support import Clock
 from tests.support.backends import marks_of
+from tests.support.depth import beyond
 from tests.support.forms import astray, kept, read
 from tests.support.long_texts import long_text
 from tests.support.placings import MONTHS, forget
@@ -27,7 +28,12 @@ SAID = {"tea": "beverage", "heron": "bird", "crashed": "outage"}
 """Words of texts, and what means the same."""
 
 
-@pytest.fixture(params=[pytest.param(placing, id=placing.name, marks=marks_of(*placing.backends)) for placing in PLACINGS])
+@pytest.fixture(
+    params=[
+        pytest.param(placing, id=placing.name, marks=[*marks_of(*placing.backends), *beyond(placing.name, {"postgres-only"}, ())])
+        for placing in PLACINGS
+    ]
+)
 def config(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[dict[str, Any]]:
     yield request.param.config(tmp_path) | {"durations": {"sweep_every": 0}}
     forget(tmp_path)

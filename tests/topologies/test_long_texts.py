@@ -23,7 +23,7 @@ USER, SESSION = "user:ada", "session:s1"
 
 @pytest.fixture(
     params=[
-        pytest.param(placing, id=placing.name, marks=[*marks_of(*placing.backends), *beyond(placing.name, EVERYONES)])
+        pytest.param(placing, id=placing.name, marks=[*marks_of(*placing.backends), *beyond(placing.name, EVERYONES, {"redis-postgres-edge"})])
         for placing in (*MONTHS, *BESIDE_EDGE)
     ]
 )

@@ -45,7 +45,14 @@ LONG = f"{'The meeting went on about the budget of next year and who pays for wh
 
 
 @pytest.fixture(
-    params=[pytest.param(case, id="-".join(case[:2]), marks=[*marks_of(*PLACINGS[case[0]].backends), *beyond(case[:2], EVERYONES)]) for case in CASES]
+    params=[
+        pytest.param(
+            case,
+            id="-".join(case[:2]),
+            marks=[*marks_of(*PLACINGS[case[0]].backends), *beyond(case[:2], EVERYONES, {("redis-postgres-edge", "long")})],
+        )
+        for case in CASES
+    ]
 )
 def case(request: pytest.FixtureRequest) -> tuple[str, str, bool]:
     return request.param  # type: ignore[no-any-return]

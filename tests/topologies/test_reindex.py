@@ -39,7 +39,10 @@ FILLING = "And so it went on from there to the next of them. "
 
 
 @pytest.fixture(
-    params=[pytest.param(placing, id=placing.name, marks=[*marks_of(*placing.backends), *beyond(placing.name, EVERYONES)]) for placing in PLACINGS]
+    params=[
+        pytest.param(placing, id=placing.name, marks=[*marks_of(*placing.backends), *beyond(placing.name, EVERYONES, {"redis-postgres-edge"})])
+        for placing in PLACINGS
+    ]
 )
 def config(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[dict[str, Any]]:
     yield request.param.config(tmp_path)

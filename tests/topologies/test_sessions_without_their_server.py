@@ -13,6 +13,7 @@ from memory.domain.session import Context
 from tests.acceptance.support import Clock
 from tests.support import mongo_servers, mysql_servers, postgres_servers
 from tests.support.backends import marks_of
+from tests.support.depth import beyond
 from tests.support.placings import STORIES, Placing, forget
 
 SERVERS: dict[str, Callable[[], Any]] = {
@@ -26,7 +27,10 @@ def said(context: Context) -> list[str]:
     return [message.text for message in context.messages]
 
 
-@pytest.mark.parametrize("placing", [pytest.param(p, id=p.name, marks=marks_of(*p.backends)) for p in STORIES if p.name in SERVERS])
+@pytest.mark.parametrize(
+    "placing",
+    [pytest.param(p, id=p.name, marks=[*marks_of(*p.backends), *beyond(p.name, {"redis-postgres-edge"}, ())]) for p in STORIES if p.name in SERVERS],
+)
 async def test_the_window_is_shown_while_the_server_is_dead(placing: Placing, tmp_path: Path) -> None:
     server = SERVERS[placing.name]
     async with Memory({**placing.config(tmp_path), "embedder": "none", "durations": {"sweep_every": "0s"}}, clock=Clock()) as memory:
