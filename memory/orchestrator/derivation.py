@@ -327,9 +327,7 @@ class Derivation:
     async def _moved(self, gone: Collection[str], made: Record) -> Record | None:
         """A copy that takes the place of its original: the erasure of the original's scope reaches it no more."""
         moved = as_moved(made, gone)
-        if moved is None:
-            return None
-        return replace(changed(moved, {}, version=version_at(self._placement.now(), made.version)), updated_at=made.updated_at)
+        return None if moved is None else changed(moved, {}, version=version_at(self._placement.now(), made.version))
 
 
 def came_of(origin: Entry) -> dict[str, Any]:

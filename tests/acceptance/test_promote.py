@@ -184,7 +184,7 @@ async def test_promoting_again_with_other_overrides_is_a_conflict_and_with_the_s
             assert caught.value.existing_id == promoted.id
     assert await memory.get(source.id) == source
     moved = await memory.promote(source.id, to=USER, delete_original=True, **overrides)
-    assert moved.model_copy(update={"version": promoted.version}) == promoted
+    assert moved.model_copy(update={"version": promoted.version, "updated_at": promoted.updated_at}) == promoted
     with pytest.raises(Conflict):
         await memory.promote(source.id, to=USER)
     assert await memory.promote(source.id, to=USER, **overrides) == moved
@@ -227,7 +227,7 @@ async def test_promoting_again_returns_it_as_it_is_by_now(memory: Memory) -> Non
     promoted = await memory.promote(source.id, to=USER)
     edited = await memory.update(promoted.id, content="edited since")
     moved = await memory.promote(source.id, to=USER, delete_original=True)
-    assert moved.model_copy(update={"version": edited.version}) == edited
+    assert moved.model_copy(update={"version": edited.version, "updated_at": edited.updated_at}) == edited
     assert await memory.get(source.id) is None
 
 

@@ -50,7 +50,7 @@ SLIPS: dict[str, Slip] = {
     ),
     "a-promotion-made-before-is-refused": Slip(derivation, "Derivation._stored", "if there.record is not None:", "if False:", _DERIVE),
     "a-derived-entry-owes-no-replica": Slip(
-        derivation, "Derivation._stored", "(*owed_by_writing(self._placement, ENTRIES, born.record, born.store), *pending)", "(*pending,)", _DERIVE
+        derivation, "Derivation._stored", "*owed_by_writing(self._placement, ENTRIES, born.record, born.store), *pending", "*pending", _DERIVE
     ),
     "a-copy-forgets-when-it-expires": Slip(derivation, "Derivation._copy_of", "expires_at=origin.expires_at, ", ""),
     "a-copy-forgets-its-tags": Slip(derivation, "Derivation._copy_of", '"tags": origin.tags}', '"tags": []}', _DERIVE),
