@@ -16,6 +16,7 @@ from memory import Entry, Memory, Scope
 from memory.orchestrator import browsing
 from memory.policies import visibility
 from tests.acceptance.support import HOUR, MICROSECOND, OTHER_USER, SESSION, START, USER, WORKSPACE, Clock
+from tests.support import noticed
 from tests.support.depth import drawn
 from tests.support.slips import Slip
 
@@ -240,7 +241,6 @@ SLIPS = {
 }
 
 
-@pytest.mark.thorough
-@pytest.mark.parametrize("name", SLIPS)
+@pytest.mark.parametrize("name", noticed.cases("browse/", SLIPS))
 async def test_a_slip_shows(name: str) -> None:
     assert await SLIPS[name].seen_in(_history, 60, f"browse/{name}")

@@ -98,7 +98,11 @@ RARE_SLIPS: dict[str, Slip] = {
         ("promoted again once the copy is retired",),
     ),
     "summaries-outlive-erased-sources": Slip(
-        derivation, "Derivation.compact", "replace(record, generation=generation, body=", "replace(record, body=", ("summed up while its scope is erased",)
+        derivation,
+        "Derivation.compact",
+        "replace(record, generation=generation, body=",
+        "replace(record, body=",
+        ("summed up while its scope is erased",),
     ),
     "sources-go-for-an-expired-copy": Slip(
         derivation,

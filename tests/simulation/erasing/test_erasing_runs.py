@@ -13,6 +13,7 @@ from tests.simulation.erasing.run import played
 from tests.simulation.erasing.slips import SLIPS
 from tests.simulation.erasing.told import ERASED, Life, Run
 from tests.simulation.lives import ENOUGH, assert_noticed, assert_shown, one, unbroken
+from tests.support import noticed
 from tests.support.depth import seeds
 
 SEEDS = seeds(ci=ENOUGH, quick=15, nightly=500)
@@ -51,8 +52,7 @@ def test_a_seed_is_the_same_run_again() -> None:
         assert (first.plan.struck, first.moments, first.lives.keys()) == (second.plan.struck, second.moments, second.lives.keys())
 
 
-@pytest.mark.thorough
-@pytest.mark.parametrize("slip", sorted(SLIPS))
+@pytest.mark.parametrize("slip", noticed.cases("erasing/", sorted(SLIPS)))
 def test_a_slip_in_the_erasure_of_a_tenant_is_noticed(slip: str) -> None:
     assert_noticed(f"erasing/{slip}", SLIPS[slip], played)
 

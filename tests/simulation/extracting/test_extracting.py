@@ -23,8 +23,7 @@ def test_what_was_said_comes_to_every_store_under_faults(capsys: pytest.CaptureF
     assert total.sure > 3 * len(SEEDS)
 
 
-@pytest.mark.thorough
-@pytest.mark.parametrize("slip", sorted(SLIPS))
+@pytest.mark.parametrize("slip", noticed.cases("extracting/", sorted(SLIPS)))
 def test_a_slip_in_recording_is_noticed(slip: str) -> None:
     noticed.assert_shows(f"extracting/{slip}", SLIPS[slip].applied, lambda seed: bool(one(seed).broken), range(NOTICED_WITHIN))
 

@@ -8,6 +8,7 @@ from memory.ports.contract.cells import cells
 from tests.simulation.linking.run import played
 from tests.simulation.linking.slips import SLIPS
 from tests.simulation.lives import ENOUGH, assert_noticed, assert_shown, one, unbroken
+from tests.support import noticed
 from tests.support.depth import seeds
 
 SEEDS = seeds(ci=ENOUGH, quick=15, nightly=1000)
@@ -30,8 +31,7 @@ def test_a_seed_is_the_same_run_again() -> None:
         assert (first.plan.struck, first.linked, first.asked) == (second.plan.struck, second.linked, second.asked)
 
 
-@pytest.mark.thorough
-@pytest.mark.parametrize("slip", sorted(SLIPS))
+@pytest.mark.parametrize("slip", noticed.cases("linking/", sorted(SLIPS)))
 def test_a_slip_in_the_graph_is_noticed(slip: str) -> None:
     assert_noticed(f"linking/{slip}", SLIPS[slip], played)
 

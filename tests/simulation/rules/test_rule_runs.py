@@ -56,8 +56,7 @@ _EXPECTED = [
 ]
 
 
-@pytest.mark.thorough
-@pytest.mark.parametrize("slip", sorted(SLIPS))
+@pytest.mark.parametrize("slip", noticed.cases("rules/", sorted(SLIPS)))
 def test_a_slip_in_what_acts_by_rules_is_noticed(slip: str) -> None:
     noticed.assert_shows(f"rules/{slip}", SLIPS[slip].applied, lambda seed: bool(one(seed).told.broken), range(NOTICED_WITHIN))
 

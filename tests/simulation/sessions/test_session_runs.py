@@ -55,8 +55,7 @@ def _cut_off_everywhere(act: str, faults: tuple[Fault, ...], *, atomic: bool) ->
             assert len(worlds) > 1 or fault is Fault.ERROR_AFTER
 
 
-@pytest.mark.thorough
-@pytest.mark.parametrize("slip", sorted(SLIPS))
+@pytest.mark.parametrize("slip", noticed.cases("sessions/", sorted(SLIPS)))
 def test_a_slip_in_conversations_is_noticed(slip: str) -> None:
     noticed.assert_shows(f"sessions/{slip}", partial(slipped, slip), lambda seed: bool(one(seed).told.broken), range(NOTICED_WITHIN))
 

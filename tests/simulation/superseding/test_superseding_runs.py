@@ -8,6 +8,7 @@ from memory.ports.contract.cells import cells
 from tests.simulation.lives import ENOUGH, assert_noticed, one, unbroken
 from tests.simulation.superseding.run import played
 from tests.simulation.superseding.slips import SLIPS
+from tests.support import noticed
 from tests.support.depth import seeds
 
 SEEDS = seeds(ci=ENOUGH, quick=15, nightly=1000)
@@ -29,8 +30,7 @@ def test_a_seed_is_the_same_run_again() -> None:
         assert (first.plan.struck, first.ends, first.linked) == (second.plan.struck, second.ends, second.linked)
 
 
-@pytest.mark.thorough
-@pytest.mark.parametrize("slip", sorted(SLIPS))
+@pytest.mark.parametrize("slip", noticed.cases("superseding/", sorted(SLIPS)))
 def test_a_slip_in_superseding_is_noticed(slip: str) -> None:
     assert_noticed(f"superseding/{slip}", SLIPS[slip], played)
 

@@ -11,6 +11,7 @@ from tests.simulation.lives import ENOUGH, assert_noticed, assert_shown, one, un
 from tests.simulation.uploading.run import World, played
 from tests.simulation.uploading.saying import is_in
 from tests.simulation.uploading.slips import SLIPS
+from tests.support import noticed
 from tests.support.depth import seeds
 
 SEEDS = seeds(ci=ENOUGH, quick=15, nightly=500)
@@ -44,8 +45,7 @@ def test_a_seed_is_the_same_run_again_to_the_letter() -> None:
         assert (first.trace, first.shown) == (second.trace, second.shown)
 
 
-@pytest.mark.thorough
-@pytest.mark.parametrize("slip", sorted(SLIPS))
+@pytest.mark.parametrize("slip", noticed.cases("uploading/", sorted(SLIPS)))
 def test_a_slip_in_artifacts_is_noticed(slip: str) -> None:
     assert_noticed(f"uploading/{slip}", SLIPS[slip], played)
 

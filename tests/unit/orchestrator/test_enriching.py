@@ -28,6 +28,7 @@ from memory.orchestrator.superseding import Superseded
 from memory.policies import enrichment
 from memory.ports.advisor import Prompt
 from memory.ports.record import Key, Record
+from tests.support import noticed
 from tests.support.depth import drawn
 from tests.support.enriched import unenriched
 from tests.support.slips import Slip
@@ -517,8 +518,7 @@ SLIPS: dict[str, tuple[ModuleType, str, str, str]] = {
 }
 
 
-@pytest.mark.thorough
-@pytest.mark.parametrize("name", SLIPS)
+@pytest.mark.parametrize("name", noticed.cases("enriching/", SLIPS))
 async def test_histories_show_a_slip(name: str) -> None:
     module, function, old, new = SLIPS[name]
     assert await Slip(module, function, old, new).seen_in(played, 60, f"enriching/{name}")

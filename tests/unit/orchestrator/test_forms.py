@@ -32,6 +32,7 @@ from memory.policies.asked import Asked
 from memory.policies.visibility import FILTERED
 from memory.ports.query import Filter, Not, Or
 from memory.ports.record import Key
+from tests.support import noticed
 from tests.support.depth import drawn
 from tests.support.forms import astray, kept, read
 from tests.support.slips import Slip
@@ -617,7 +618,6 @@ SLIPS = {
 }
 
 
-@pytest.mark.thorough
-@pytest.mark.parametrize("name", SLIPS)
+@pytest.mark.parametrize("name", noticed.cases("forms/", SLIPS))
 async def test_a_slip_shows(name: str) -> None:
     assert await SLIPS[name].seen_in(lambda seed: Told(seed).played(), 400, f"forms/{name}")

@@ -26,6 +26,7 @@ from memory.ports.capabilities import Capabilities
 from memory.ports.collections import Collection, Field, FieldType, TextPart
 from memory.ports.embedder import Fingerprint
 from memory.ports.record import Key, Record, Role, Tombstone
+from tests.support import noticed
 from tests.support.depth import drawn
 from tests.support.long_texts import astray
 from tests.support.slips import Slip
@@ -337,7 +338,6 @@ SLIPS = {
 }
 
 
-@pytest.mark.thorough
-@pytest.mark.parametrize("name", SLIPS)
+@pytest.mark.parametrize("name", noticed.cases("long texts/", SLIPS))
 async def test_a_slip_shows(name: str) -> None:
     assert await SLIPS[name].seen_in(lambda seed: Told(seed).played(), 200, f"long texts/{name}")

@@ -19,6 +19,7 @@ from memory.orchestrator.engine import Engine
 from memory.orchestrator.topology import Topology
 from memory.ports.record import Corrupt, Partition, Record
 from memory.ports.writes import Always, Put
+from tests.support import noticed
 from tests.support.depth import drawn
 from tests.support.numbered import History, misnumbered
 from tests.support.slips import Slip
@@ -425,7 +426,6 @@ SLIPS = {
 }
 
 
-@pytest.mark.thorough
-@pytest.mark.parametrize("name", SLIPS)
+@pytest.mark.parametrize("name", noticed.cases("numbers/", SLIPS))
 async def test_a_slip_shows(name: str) -> None:
     assert await SLIPS[name].seen_in(_played, 200, f"numbers/{name}")

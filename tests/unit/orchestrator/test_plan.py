@@ -29,6 +29,7 @@ from memory.policies.single_conditions import IdleFor, OlderThan, ScopeOver, Tag
 from memory.ports.query import Count, Query, Tenant
 from memory.ports.record import Owed, Record
 from memory.ports.record import Role as CopyRole
+from tests.support import noticed
 from tests.support.depth import drawn
 from tests.unit.orchestrator.plan_slips import SHOWN_BY_ONE_TEST, SLIPS
 from tests.unit.orchestrator.planning import compared, counts_otherwise, history, homes
@@ -47,8 +48,7 @@ async def test_the_plan_is_what_the_sweep_then_does(seed: int) -> None:
     assert await history(seed) == []
 
 
-@pytest.mark.parametrize("name", SLIPS)
-@pytest.mark.thorough
+@pytest.mark.parametrize("name", noticed.cases("plan: ", SLIPS))
 async def test_a_slip_shows_in_a_drawn_life(name: str) -> None:
     assert await SLIPS[name].seen_in(history, 300, f"plan: {name}"), "nobody noticed"
 

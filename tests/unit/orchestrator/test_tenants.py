@@ -29,6 +29,7 @@ from memory.orchestrator.kinds import KINDS
 from memory.orchestrator.past import is_older
 from memory.orchestrator.tenants import Tenants
 from memory.ports.record import Corrupt, Key, Partition, Record, Tombstone
+from tests.support import noticed
 from tests.support.delivered import undelivered
 from tests.support.depth import PROVING, THOROUGH, drawn
 from tests.support.erased_tenants import SCOPES, AtCalls, Lengths, fill, left, lost, standing, under_way
@@ -311,8 +312,7 @@ async def judged(seed: int) -> list[str]:
     return await History(seed).played() if seed % 2 else await dying_at(5 * seed, list(WORLDS)[seed // 2 % len(WORLDS)]) or []
 
 
-@pytest.mark.thorough
-@pytest.mark.parametrize("name", SLIPS)
+@pytest.mark.parametrize("name", noticed.cases("tenants/", SLIPS))
 async def test_a_slip_shows(name: str) -> None:
     assert await SLIPS[name].seen_in(judged, 200, f"tenants/{name}")
 

@@ -20,6 +20,7 @@ from memory.ports.contract.collections import SAMPLES
 from memory.ports.contract.support import asked, delete, found, id_of, key_of, one, put, record
 from memory.ports.record import Corrupt, Record, Stored, Tombstone
 from memory.ports.writes import Always, Annotate, Put
+from tests.support import noticed
 from tests.support.slips import Slip
 from tests.unit.adapters.file.helping import backup_of, file_of, opened, table_of
 from tests.unit.adapters.file.test_killed import Killed
@@ -169,8 +170,7 @@ SLIPS = {
 }
 
 
-@pytest.mark.thorough
-@pytest.mark.parametrize("name", SLIPS)
+@pytest.mark.parametrize("name", noticed.cases("bytes apart/", SLIPS))
 async def test_a_slip_shows(tmp_path: Path, name: str) -> None:
     async def played(seed: int) -> Sequence[str]:
         return await History(tmp_path / str(seed), seed).played()

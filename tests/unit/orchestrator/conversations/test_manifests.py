@@ -28,6 +28,7 @@ from memory.orchestrator.topology import Topology
 from memory.policies.quotas import Quota
 from memory.ports.record import Record
 from memory.ports.writes import Always, Put
+from tests.support import noticed
 from tests.support.reserved import assert_reserved
 from tests.unit.orchestrator.conversations.artifact_slips import SLIPS
 from tests.unit.orchestrator.world import DURABLE, TENANT, USER, World
@@ -607,7 +608,7 @@ async def test_a_drawn_history_loses_nothing_and_counts_each_upload_once(seed: i
     await history(seed)
 
 
-@pytest.mark.parametrize("name", SLIPS)
+@pytest.mark.parametrize("name", noticed.cases("artifacts: ", SLIPS))
 async def test_a_slip_shows_in_a_drawn_history(name: str) -> None:
     async def played(seed: int) -> list[object]:
         await history(seed)

@@ -18,6 +18,7 @@ from memory.orchestrator.conversations.sessions import SessionDraft
 from memory.orchestrator.conversations.streaming import Streamed
 from memory.orchestrator.engine import Engine
 from memory.policies.passages import PART
+from tests.support import noticed
 from tests.support.depth import drawn
 from tests.support.slips import Slip
 from tests.unit.orchestrator.conversations.meant import FILLING, LONG, Embedder, embedder, settled
@@ -111,7 +112,6 @@ SLIPS = {
 }
 
 
-@pytest.mark.thorough
-@pytest.mark.parametrize("name", SLIPS)
+@pytest.mark.parametrize("name", noticed.cases("passages/", SLIPS))
 async def test_a_slip_shows(name: str) -> None:
     assert await SLIPS[name].seen_in(lambda seed: Told(seed).played(), 200, f"passages/{name}")
