@@ -48,6 +48,7 @@ class Worker:
 
     async def run(self) -> None:
         """Until stopped."""
+        self._memory._access.check_process()
         rebuilding = asyncio.create_task(self._rebuild_words(), name="memory-words")
         try:
             await self._rounds()
