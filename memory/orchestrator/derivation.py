@@ -318,15 +318,17 @@ class Derivation:
         now = self._placement.now()
         if to_delete and (is_expired(made, now) or not is_current(made, now)):
             raise Conflict("what was made of this before is hidden by now, expired or retired: nothing was deleted", made.key.id)
-        if to_delete and await self._entries.rewrite_at_once(made.key, partial(self._moved, {source.key.id for source in to_delete})):
-            made = (await self._placement.locate(ENTRIES, made.key)).record or made
-        for source in to_delete:
-            await self._erasure.delete(ENTRIES, source.key, at=source.version, held="left")
-        return entry_of(made)
+        if not to_delete:
+            return entry_of(made)
+        await self._entries.rewrite_at_once(made.key, partial(self._moved, {source.key.id for source in to_delete}, True))
+        stay = {s.key.id for s in to_delete if not await self._erasure.delete(ENTRIES, s.key, at=s.version, held="left")}
+        if stay:  # edited meanwhile, or under legal hold
+            await self._entries.rewrite_at_once(made.key, partial(self._moved, stay, False))
+        return entry_of((await self._placement.locate(ENTRIES, made.key)).record or made)
 
-    async def _moved(self, gone: Collection[str], made: Record) -> Record | None:
-        """A copy that takes the place of its original: the erasure of the original's scope reaches it no more."""
-        moved = as_moved(made, gone)
+    async def _moved(self, originals: Collection[str], is_moved: bool, made: Record) -> Record | None:
+        """A copy that takes the place of its original, or does not: if it does, the erasure of the original's scope reaches it no more."""
+        moved = as_moved(made, originals, is_moved)
         return None if moved is None else changed(moved, {}, version=version_at(self._placement.now(), made.version))
 
 

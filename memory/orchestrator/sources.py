@@ -118,11 +118,11 @@ def with_sources(record: Record, sources: Iterable[Source]) -> Record:
     return _naming(record, every) if every else record
 
 
-def as_moved(record: Record, entry_ids: Collection[str]) -> Record | None:
-    """The record as one that took the place of these entries. None where it names none of them, or took their place before."""
+def as_moved(record: Record, entry_ids: Collection[str], moved: bool) -> Record | None:
+    """The record as one that took the place of these entries, or did not. None where it says so already."""
     every = sources_of(record)
-    moved = [replace(one, moved=True) if isinstance(one, EntrySource) and one.direct and one.entry_id in entry_ids else one for one in every]
-    return None if moved == every else _naming(record, moved)
+    told = [replace(one, moved=moved) if isinstance(one, EntrySource) and one.direct and one.entry_id in entry_ids else one for one in every]
+    return None if told == every else _naming(record, told)
 
 
 def _naming(record: Record, every: Sequence[Source]) -> Record:

@@ -56,8 +56,10 @@ async def test_an_original_that_is_edited_before_it_is_deleted_for_its_copy_stay
     promoted = await world.engine.derivation.promote(TENANT, source.id, USER)
     world.mid.after["read.home"] = lambda: other.entries.update(TENANT, source.id, {"content": "text, edited"})
     again = await world.engine.derivation.promote(TENANT, source.id, USER, delete_original=True)
-    assert again == promoted
+    assert (again.id, again.content) == (promoted.id, "text")
     assert await world.seen(source) == ["text, edited"]
+    await world.engine.erasure.erase_scope(TENANT, SESSION)
+    assert await world.seen(promoted) == [], "its source stayed, so the erasure of the source's scope reaches it"
 
 
 async def test_an_entry_born_again_after_a_sweep_found_it_expired_stays() -> None:
