@@ -474,8 +474,10 @@ async def test_lists_are_by_use_by_creation_and_by_what_sessions_say_of_themselv
     assert await listed(asked={"subject": "ada"}) == ["s0", "s1"]
     assert await listed(tags=["work"]) == ["s2", "s1"]
     created = (await handles[1].info()).created_at
-    assert await listed(since=created) == ["s2", "s1"]
-    assert await listed(until=created) == ["s0", "s1"]
+    assert await listed(since=created, order="created") == ["s2", "s1"]
+    assert await listed(until=created, order="created") == ["s1", "s0"]
+    assert await listed(since=created) == ["s0", "s2", "s1"], "by last activity"
+    assert await listed(until=created) == ["s1"]
     first = await sessions.list(TENANT, asked={}, limit=2)
     rest = await sessions.list(TENANT, asked={}, limit=2, cursor=first.cursor)
     assert [info.id for info in (*first.sessions, *rest.sessions)] == ["s0", "s2", "s1"]
