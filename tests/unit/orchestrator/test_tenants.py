@@ -31,7 +31,7 @@ from memory.orchestrator.tenants import Tenants
 from memory.ports.record import Corrupt, Key, Partition, Record, Tombstone
 from tests.support import noticed
 from tests.support.delivered import undelivered
-from tests.support.depth import PROVING, THOROUGH, drawn
+from tests.support.depth import NIGHTLY, PROVING, drawn
 from tests.support.erased_tenants import SCOPES, AtCalls, Lengths, fill, left, lost, standing, under_way
 from tests.support.numbered import misnumbered
 from tests.support.slips import Slip
@@ -48,7 +48,7 @@ WORLDS: dict[str, dict[str, Any]] = {
 }
 
 
-EACH = 1 if PROVING else 5 if THOROUGH else 37
+EACH = 1 if PROVING else 5 if NIGHTLY else 37
 """Which calls are played: each, or some of them."""
 
 

@@ -481,7 +481,7 @@ async def _deletes(world: World, session: Conversation) -> None:
 ACTS = (_appends, _is_refused, _cuts, _grows, _erases, _compacts, _forks, _is_refused_a_fork, _deletes)
 
 
-@pytest.mark.parametrize("act", [pytest.param(act, marks=beyond(act, [_cuts])) for act in ACTS])
+@pytest.mark.parametrize("act", [pytest.param(act, marks=beyond(act, [], [_cuts])) for act in ACTS])
 @pytest.mark.parametrize("atomic", [True, False], ids=["atomic", "write-by-write"])
 @pytest.mark.thorough
 async def test_whoever_dies_at_whichever_call_no_byte_is_lost_or_counted_twice(atomic: bool, act: Act) -> None:
