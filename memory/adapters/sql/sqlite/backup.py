@@ -60,7 +60,7 @@ def restore(store: str, source: Path, file: Path, *, replace: bool) -> Path | No
         raise ConfigError(f"store '{store}': the directory {file.parent} does not exist; create it, or name another place")
     try:
         with _copied(store, source, file.parent, file.name) as made:
-            kept = _set_aside(store, file)
+            kept = _move_beside(store, file)
             os.replace(made, file)
     except ConfigError as error:
         raise InvalidInput("file", str(error).removeprefix(f"store '{store}': ")) from None
@@ -118,7 +118,7 @@ def _connected(file: Path) -> sqlite3.Connection:
     return sqlite3.connect(f"file:{place}?{how}", uri=True, timeout=_PATIENCE)
 
 
-def _set_aside(store: str, file: Path) -> Path | None:
+def _move_beside(store: str, file: Path) -> Path | None:
     """Rename what is at the place, once nobody has it open. A log without its file goes too: SQLite would replay it into the backup."""
     if file.exists():
         _check_unused(store, file)
