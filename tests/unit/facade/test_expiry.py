@@ -70,19 +70,16 @@ async def test_what_is_neither_is_refused_before_anything_is_stored(memory: Memo
     assert await memory.retrieve("user:ada") == [entry]
 
 
-async def test_a_small_number_is_refused_wherever_a_moment_is_taken(memory: Memory) -> None:
+async def test_a_small_number_is_a_moment_wherever_one_is_taken_and_a_negative_one_is_refused(memory: Memory) -> None:
     entry = await memory.write("one", scope="user:ada")
-    calls: Any = {
-        "created_at": lambda: memory.write("two", scope="user:ada", created_at=3600),
-        "when": lambda: memory.entries.invalidate(entry.id, 3600),
-        "since": lambda: memory.retrieve("user:ada", since=3600),
-        "as_of": lambda: memory.get(entry.id, as_of=3600),
-        "known_at": lambda: memory.search("one", scope="user:ada", known_at=3600),
-    }
-    for field, call in calls.items():
-        with pytest.raises(InvalidInput, match=f"{field}: a number is a moment in seconds since 1970"):
-            await call()
-    assert await memory.retrieve("user:ada", since=datetime(1970, 1, 1, 1, tzinfo=UTC)) == [entry]
+    old = await memory.write("two", scope="user:bob", created_at=3600)
+    assert old.created_at == datetime(1970, 1, 1, 1, tzinfo=UTC)
+    assert await memory.retrieve("user:ada", since=3600) == [entry]
+    assert await memory.get(entry.id, as_of=3600) is None
+    assert await memory.search("one", scope="user:ada", known_at=3600) == []
+    for field, call in {"created_at": memory.write, "since": memory.retrieve}.items():
+        with pytest.raises(InvalidInput, match=field):
+            await call(**({"content": "three"} if call == memory.write else {}), scope="user:ada", **{field: -1})  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("scopes", [1_001, 100_000])
