@@ -120,4 +120,6 @@ def test_a_model_behind_an_endpoint_is_shown_what_is_known_and_calls_tools(tmp_p
     assert '<entry source="ada">Ada lives in Porto with two cats.</entry>' in request["messages"][1]["content"]
     assert [tool["function"]["name"] for tool in request["tools"]] == ["search_memory"]
     (result,) = [message for message in asked[before + 1][2]["messages"] if message["role"] == "tool"]
-    assert json.loads(result["content"]) == [{"content": "Ada lives in Porto with two cats.", "store_name": "ada"}]
+    [shown] = json.loads(result["content"])
+    assert 0 < shown.pop("relevance") < 1
+    assert shown == {"content": "Ada lives in Porto with two cats.", "store_name": "ada"}

@@ -212,7 +212,7 @@ class Run(World):
         """An entry or a session goes where somebody deletes it, or with the tenant."""
         if life.of not in (ENTRIES.name, SESSIONS.name) or life.key in self.deleted:
             return
-        if not self.may_go(life):
+        if not self.may_go(life) and not self._goes_with_a_source(life):
             self.broken.append(f"{life.of} {life.key.id} of {life.key.tenant} is there no more, and is of after: {life.text:.300}")
 
     def of_before_in(self, life: Life) -> list[Life]:
@@ -220,6 +220,11 @@ class Run(World):
         source = self.forked.get(life.key)
         sources = [self.said[label] for label in LABEL.findall(life.text) if label in self.said] + ([] if source is None else [source])
         return [one for one in sources if self.is_of_before(one)] + ([] if source is None else self.of_before_in(source))
+
+    def _goes_with_a_source(self, life: Life) -> bool:
+        """Whether an entry that it was made of is gone: a copy that is not confirmed yet goes with it."""
+        gone = [one.key.id for lives in self.lives.values() for one in lives if one.of == ENTRIES.name and one.ended < inf and one.key != life.key]
+        return any(name in life.text for name in gone)
 
     def may_go(self, life: Life) -> bool:
         """Whether it is of before an erasure, or by a slow clock and written while others than who ended it may have been at it, or made of such."""

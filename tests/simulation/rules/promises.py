@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from datetime import datetime, timedelta
 from math import inf
 
+from memory.orchestrator.sources import EntrySource, sources_of
 from memory.ports.record import Key, Record
 from tests.simulation.faults import CLOCK_ERROR
 from tests.simulation.loop import START
@@ -66,7 +67,13 @@ def latest(moment: float) -> datetime:
 
 def nothing_goes_that_nothing_covers(told: Told, *, crowded: bool) -> Iterator[str]:
     for key, seen in told.entries.items():
-        if seen.gone < inf and not _by_call(told, seen) and not _by_rule(told, seen, crowded=crowded) and not _evicted(told, seen):
+        if (
+            seen.gone < inf
+            and not _by_call(told, seen)
+            and not _by_rule(told, seen, crowded=crowded)
+            and not _evicted(told, seen)
+            and not _with_a_source(told, seen)
+        ):
             yield f"{key.id} went between {seen.last:.3f} and {seen.gone:.3f}, and nothing covers that: {seen.record}"
 
 
@@ -90,6 +97,12 @@ def _by_rule(told: Told, seen: Seen, *, crowded: bool) -> bool:
     if not crowded or seen.record.scope != WORKSPACE.text or is_pinned(seen.record):
         return False
     return len(list(_beside(told, seen, min(call.begun for call in sweeps)))) >= CROWD
+
+
+def _with_a_source(told: Told, seen: Seen) -> bool:
+    """Whether an entry that it was made of went no later: a copy goes with its source by a rule, or while it is not confirmed."""
+    keys = [Key(seen.record.key.tenant, one.entry_id) for one in sources_of(seen.record) if isinstance(one, EntrySource)]
+    return any(key in told.entries and told.entries[key].gone <= seen.gone for key in keys)
 
 
 def _evicted(told: Told, seen: Seen) -> bool:

@@ -43,7 +43,9 @@ SLIPS: dict[str, Slip] = {
         "ids.beside(incarnation,",
         "ids.beside(f'00000000-0000-8000-{incarnation[19:24]}{int(incarnation[24:], 16) >> 30 << 30:012x}',",
     ),
-    "something-is-said-in-a-session-that-has-ended": Slip(conversation, "Conversation._drafts", 'seen.state.after.status != "active"', "False"),
+    "something-is-said-in-a-session-that-has-ended": Slip(
+        conversation, "Conversation._refuse_if_not_active", 'seen.state.after.status != "active"', "False"
+    ),
     # what is remembered
     "an-edit-is-not-told": Slip(log, "Log._put_over", "await self.tell_edit(new)", "pass"),
     "what-was-edited-is-remembered": Slip(seen, "Seen._forget", "if known is not None and", "if False and"),
@@ -52,9 +54,7 @@ SLIPS: dict[str, Slip] = {
     "a-clear-takes-what-came-meanwhile": Slip(
         handle, "Handle._left", "for place in known if place in seen.state.window", "for place in (seen.state.window if seen.state.window else known)"
     ),
-    "a-replacement-takes-what-others-said": Slip(
-        conversation, "Conversation.replace", "window.state.window if self._known is None else self._known", "window.state.window"
-    ),
+    "a-replacement-takes-what-others-said": Slip(conversation, "Conversation.replace", "if read is None or not read.is_read:", "if True:"),
     "a-policy-takes-the-last-user-message": Slip(window, "split_by_policy", "cut if of_user is None else min(cut, of_user)", "cut"),
     "a-budget-takes-the-last-user-message": Slip(window, "fitted", "if keep_last_user else None", "if False else None"),
     "results-stand-where-they-came": Slip(window, "arranged", "found.unit.append(position)", "units.append([position])"),
@@ -83,8 +83,8 @@ SLIPS: dict[str, Slip] = {
     "a-cut-owes-nothing-onward": Slip(handle, "Handle._left", "owed=owed)]", "owed=())]"),
     "what-was-cut-off-and-came-back-goes-twice": Slip(onward, "Onward._leaving", " and why.cut_by in (None, event.place)", ""),
     "an-erased-summary-lets-nothing-leave": Slip(events, "Event.redacted", "LEAVES, ", ""),
-    "entries-of-an-erased-message-stay": Slip(taught, "Taught.forget", 'place in Places.told(said_in["places"])', "False"),
-    "a-deleted-session-teaches": Slip(taught, "Taught.outlived", "and not await self._lives(entry)", "and False"),
+    "entries-of-an-erased-message-stay": Slip(taught, "Taught.forget", "source.has(event.place, event.number or 0)", "False"),
+    "a-deleted-session-teaches": Slip(taught, "Taught.outlived", "lives - {living} and", "False and"),
     # erasing
     "an-erased-message-leaves-a-hole": Slip(
         log,
@@ -96,7 +96,7 @@ SLIPS: dict[str, Slip] = {
     "summaries-of-an-erased-message-stay": Slip(redaction, "Redaction._made_of", "if place in left_by(event.draft)", "if False"),
     "an-erased-message-stays-in-the-window": Slip(redaction, "Redaction._redact_noted", "await self._leave_window(log, event.place)", "pass"),
     "an-erased-message-is-previewed": Slip(
-        redaction, "Redaction._redact_noted", "await self._sessions.tell(record, (await log.load()).state, record.created_at)", "pass"
+        redaction, "Redaction._redact_noted", "await self._sessions.tell(record, (await log.load()).state, record.created_at, fence=True)", "pass"
     ),
     # its record
     "lists-are-not-owed-the-end": Slip(conversation, "Conversation.close", "owed=(*self._sessions.owed_follow, *owed, *ends)", "owed=(*owed, *ends)"),
