@@ -129,7 +129,7 @@ noticed: $(DEV)
 	MEMORY_NOTE=1 MEMORY_THOROUGH=1 $(PYTEST) tests/simulation tests/month $(HISTORIES) -k "is_noticed or a_slip or slip_shows or show_a_slip or a_fault_of_the_facade"
 
 # The engine's own drawn histories, of which CI plays some.
-HISTORIES := $(addprefix tests/unit/,adapters/file/test_bytes_apart_drawn.py $(addprefix orchestrator/,test_plan.py test_numbers.py test_enriching.py test_forms.py test_long_texts.py \
+HISTORIES := tests/acceptance/test_browse_drawn.py $(addprefix tests/unit/,adapters/file/test_bytes_apart_drawn.py $(addprefix orchestrator/,test_plan.py test_numbers.py test_enriching.py test_forms.py test_long_texts.py \
   test_tenants.py conversations/test_manifests.py conversations/test_passages_drawn.py conversations/test_acknowledged.py))
 
 prove: $(DEV)
