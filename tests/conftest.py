@@ -41,6 +41,7 @@ pytest_plugins = ["pytester", "memory.ports.contract.plugin", "tests.support.ins
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    os.environ.setdefault("PYTHONHASHSEED", "0")  # workers walk sets of strings in the same order on every run
     config.pluginmanager.register(BackendReport(config), "memory-backends")
     if config.option.contract_depth is None and not NIGHTLY:
         config.option.contract_depth = "quick"

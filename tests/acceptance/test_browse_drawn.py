@@ -242,5 +242,5 @@ SLIPS = {
 
 
 @pytest.mark.parametrize("name", noticed.cases("browse/", SLIPS))
-async def test_a_slip_shows(name: str) -> None:
-    assert await SLIPS[name].seen_in(_history, 60, f"browse/{name}")
+def test_a_slip_shows(name: str) -> None:
+    assert SLIPS[name].seen_in(_history, 60, f"browse/{name}")

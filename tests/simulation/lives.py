@@ -31,9 +31,10 @@ from memory.ports.store import Store
 from tests.simulation.faults import CLOCK_ERROR, LATEST, FaultPlan, Process, Server, WorkerCrashed
 from tests.simulation.faulty_store import FaultyStore
 from tests.simulation.loop import OWNER, START, SimulatedClock, SimulatedLoop, run, seeded
-from tests.simulation.runner import repeatable, silence
+from tests.simulation.runner import silence
 from tests.simulation.setup import SETTINGS
 from tests.support import noticed
+from tests.support.repeatable import repeatable
 from tests.support.slips import Slip
 
 NOTICED_WITHIN = 1_000

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import multiprocessing
-import random
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -15,13 +14,13 @@ from memory.policies import passages
 from tests.simulation.client import EngineClient
 from tests.simulation.endings import ENDINGS
 from tests.simulation.faults import Coverage
-from tests.simulation.loop import seeded
 from tests.simulation.mutants import MUTANTS, applied
 from tests.simulation.setup import staleness
 from tests.simulation.shrink import Variant, shrink
 from tests.simulation.steps import aim_at, focus_of
 from tests.simulation.workload import Scenario, scenario
 from tests.simulation.world import Result, simulate
+from tests.support.repeatable import repeatable
 
 CHUNK = 25
 """Seeds that a process takes at once."""
@@ -55,19 +54,6 @@ class Summary:
 def scenario_of(seed: int) -> Scenario:
     focus = focus_of(seed)
     return scenario(seed, focus, aim_at(*focus), ENDINGS)
-
-
-@contextmanager
-def repeatable(seed: int) -> Iterator[None]:
-    """What the library draws from the system is drawn from the seed, for as long as a run lasts."""
-    drawn = seeded(seed, 4)
-    system = random._urandom  # type: ignore[attr-defined]
-    random.seed(seed)  # what the wrappers wait between two attempts
-    random._urandom = drawn.randbytes  # type: ignore[attr-defined]
-    try:
-        yield
-    finally:
-        random._urandom = system  # type: ignore[attr-defined]
 
 
 @contextmanager

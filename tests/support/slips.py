@@ -9,13 +9,15 @@ import __future__
 import inspect
 import sys
 import textwrap
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Callable, Coroutine, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import Any
 from unittest.mock import patch
 
+from tests.simulation.loop import SimulatedLoop, run
 from tests.support import noticed
+from tests.support.repeatable import repeatable
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,15 +45,16 @@ class Slip:
         exec(code, self.module.__dict__, found)  # noqa: S102 - the engine's own source
         return owner, name, found[name]
 
-    async def seen_in(self, played: Callable[[int], Awaitable[Sequence[object]]], histories: int, name: str) -> bool:
+    def seen_in(self, played: Callable[[int], Coroutine[Any, Any, Sequence[object]]], histories: int, name: str) -> bool:
         """Whether the drawn history of the seed noted by this name, played with the slip, tells what is wrong or ends in a failed assertion. Where
-        notes are renewed, so many histories are searched."""
+        notes are renewed, so many histories are searched. One seed is one interleaving of tasks, on virtual time."""
         with self.applied():
             for seed in noticed.seeds(name, range(histories)):
-                try:
-                    shown = bool(await played(seed))
-                except AssertionError:
-                    shown = True
+                with repeatable(seed):
+                    try:
+                        shown = bool(run(SimulatedLoop(seed), played(seed)))
+                    except AssertionError:
+                        shown = True
                 if shown:
                     noticed.note(name, seed)
                     return True

@@ -7,7 +7,8 @@ from dataclasses import dataclass, field
 
 from tests.simulation.extracting.run import run_recordings
 from tests.simulation.extracting.told import Told
-from tests.simulation.runner import Failure, repeatable, silence
+from tests.simulation.runner import Failure, silence
+from tests.support.repeatable import repeatable
 
 
 @dataclass(slots=True)

@@ -11,7 +11,8 @@ from dataclasses import dataclass, field
 from tests.simulation.faults import Coverage
 from tests.simulation.rules.run import AIMED, Run, run_rules
 from tests.simulation.rules.told import Call
-from tests.simulation.runner import CHUNK, Failure, repeatable, silence
+from tests.simulation.runner import CHUNK, Failure, silence
+from tests.support.repeatable import repeatable
 
 
 @dataclass(slots=True)

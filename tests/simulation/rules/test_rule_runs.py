@@ -12,9 +12,10 @@ from tests.simulation.rules.many import one, some
 from tests.simulation.rules.run import AIMED
 from tests.simulation.rules.slips import SLIPS
 from tests.simulation.rules.told import Came, Kind
-from tests.simulation.runner import repeatable, silence
+from tests.simulation.runner import silence
 from tests.support import noticed
 from tests.support.depth import beyond, drawn, seeds
+from tests.support.repeatable import repeatable
 
 SEEDS = seeds(ci=20, quick=8, nightly=100)
 NOTICED_WITHIN = 3_000

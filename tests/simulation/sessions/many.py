@@ -9,10 +9,11 @@ from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass, field
 
 from tests.simulation.faults import Coverage, Fault
-from tests.simulation.runner import CHUNK, Failure, repeatable, silence
+from tests.simulation.runner import CHUNK, Failure, silence
 from tests.simulation.sessions.run import Run, run_sessions
 from tests.simulation.sessions.slips import SLIPS
 from tests.simulation.steps import session_pairs
+from tests.support.repeatable import repeatable
 
 
 @dataclass(slots=True)

@@ -9,13 +9,14 @@ import pytest
 
 from memory.ports.contract.cells import cells
 from tests.simulation.faults import Fault
-from tests.simulation.runner import repeatable, silence
+from tests.simulation.runner import silence
 from tests.simulation.sessions.crashes import ALL, CUT, cut_off
 from tests.simulation.sessions.many import one, slipped, some
 from tests.simulation.sessions.slips import SLIPS
 from tests.simulation.steps import NOT_PLAYED, named_steps, session_steps
 from tests.support import noticed
 from tests.support.depth import beyond, seeds
+from tests.support.repeatable import repeatable
 from tests.support.slips import Slip
 
 SEEDS = seeds(ci=60, quick=15, nightly=1_000)

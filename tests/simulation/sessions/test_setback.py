@@ -12,9 +12,10 @@ from memory.orchestrator.conversations.seen import REMEMBERED_FOR
 from memory.orchestrator.conversations.sessions import SessionDraft
 from tests.simulation.faults import FaultPlan
 from tests.simulation.loop import run
-from tests.simulation.runner import repeatable, silence
+from tests.simulation.runner import silence
 from tests.simulation.sessions.acts import SESSION, SYSTEM, TENANT, Worker, everything
 from tests.simulation.sessions.run import Run, world_of
+from tests.support.repeatable import repeatable
 
 
 @dataclass

@@ -519,6 +519,6 @@ SLIPS: dict[str, tuple[ModuleType, str, str, str]] = {
 
 
 @pytest.mark.parametrize("name", noticed.cases("enriching/", SLIPS))
-async def test_histories_show_a_slip(name: str) -> None:
+def test_histories_show_a_slip(name: str) -> None:
     module, function, old, new = SLIPS[name]
-    assert await Slip(module, function, old, new).seen_in(played, 60, f"enriching/{name}")
+    assert Slip(module, function, old, new).seen_in(played, 60, f"enriching/{name}")

@@ -619,5 +619,5 @@ SLIPS = {
 
 
 @pytest.mark.parametrize("name", noticed.cases("forms/", SLIPS))
-async def test_a_slip_shows(name: str) -> None:
-    assert await SLIPS[name].seen_in(lambda seed: Told(seed).played(), 400, f"forms/{name}")
+def test_a_slip_shows(name: str) -> None:
+    assert SLIPS[name].seen_in(lambda seed: Told(seed).played(), 400, f"forms/{name}")

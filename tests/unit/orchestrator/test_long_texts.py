@@ -339,5 +339,5 @@ SLIPS = {
 
 
 @pytest.mark.parametrize("name", noticed.cases("long texts/", SLIPS))
-async def test_a_slip_shows(name: str) -> None:
-    assert await SLIPS[name].seen_in(lambda seed: Told(seed).played(), 200, f"long texts/{name}")
+def test_a_slip_shows(name: str) -> None:
+    assert SLIPS[name].seen_in(lambda seed: Told(seed).played(), 200, f"long texts/{name}")

@@ -427,5 +427,5 @@ SLIPS = {
 
 
 @pytest.mark.parametrize("name", noticed.cases("numbers/", SLIPS))
-async def test_a_slip_shows(name: str) -> None:
-    assert await SLIPS[name].seen_in(_played, 200, f"numbers/{name}")
+def test_a_slip_shows(name: str) -> None:
+    assert SLIPS[name].seen_in(_played, 200, f"numbers/{name}")

@@ -49,8 +49,8 @@ async def test_the_plan_is_what_the_sweep_then_does(seed: int) -> None:
 
 
 @pytest.mark.parametrize("name", noticed.cases("plan: ", SLIPS))
-async def test_a_slip_shows_in_a_drawn_life(name: str) -> None:
-    assert await SLIPS[name].seen_in(history, 300, f"plan: {name}"), "nobody noticed"
+def test_a_slip_shows_in_a_drawn_life(name: str) -> None:
+    assert SLIPS[name].seen_in(history, 300, f"plan: {name}"), "nobody noticed"
 
 
 def told(plan: Plan) -> list[tuple[str, str]]:

@@ -313,8 +313,8 @@ async def judged(seed: int) -> list[str]:
 
 
 @pytest.mark.parametrize("name", noticed.cases("tenants/", SLIPS))
-async def test_a_slip_shows(name: str) -> None:
-    assert await SLIPS[name].seen_in(judged, 200, f"tenants/{name}")
+def test_a_slip_shows(name: str) -> None:
+    assert SLIPS[name].seen_in(judged, 200, f"tenants/{name}")
 
 
 # -- one thing at a time --------------------------------------------------------------------------------------------------

@@ -29,5 +29,5 @@ async def test_what_was_acknowledged_is_seen_by_whoever_reads_after_that() -> No
 
 
 @pytest.mark.parametrize("name", noticed.cases("acknowledged/", SLIPS))
-async def test_a_slip_shows(name: str) -> None:
-    assert await SLIPS[name].seen_in(lambda seed: Scene(str(seed)).played(), ORDERS, f"acknowledged/{name}"), noticed.RENEW
+def test_a_slip_shows(name: str) -> None:
+    assert SLIPS[name].seen_in(lambda seed: Scene(str(seed)).played(), ORDERS, f"acknowledged/{name}"), noticed.RENEW

@@ -609,9 +609,9 @@ async def test_a_drawn_history_loses_nothing_and_counts_each_upload_once(seed: i
 
 
 @pytest.mark.parametrize("name", noticed.cases("artifacts: ", SLIPS))
-async def test_a_slip_shows_in_a_drawn_history(name: str) -> None:
+def test_a_slip_shows_in_a_drawn_history(name: str) -> None:
     async def played(seed: int) -> list[object]:
         await history(seed)
         return []
 
-    assert await SLIPS[name].seen_in(played, 30, f"artifacts: {name}"), "nobody noticed"
+    assert SLIPS[name].seen_in(played, 30, f"artifacts: {name}"), "nobody noticed"

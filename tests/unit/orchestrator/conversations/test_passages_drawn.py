@@ -113,5 +113,5 @@ SLIPS = {
 
 
 @pytest.mark.parametrize("name", noticed.cases("passages/", SLIPS))
-async def test_a_slip_shows(name: str) -> None:
-    assert await SLIPS[name].seen_in(lambda seed: Told(seed).played(), 200, f"passages/{name}")
+def test_a_slip_shows(name: str) -> None:
+    assert SLIPS[name].seen_in(lambda seed: Told(seed).played(), 200, f"passages/{name}")
