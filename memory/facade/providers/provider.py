@@ -138,7 +138,10 @@ class SessionProvider(TakesTurns):
     async def _written(self, session_id: str, said: list[Message], described: Mapping[str, Any], new: bool) -> list[str]:
         held = self._handle(session_id, create=True)
         conversation = await held.session._conversation()
+        seen = self._seen(conversation)
         notes = await self._store(held, conversation, said, new)
+        read = {} if new or seen is None else seen.versions  # what was read is handed back; all else is said now
+        await conversation.enter_history([message.id for message in said if message.id is not None and message.id not in read])
         await conversation.describe(described)
         return notes
 

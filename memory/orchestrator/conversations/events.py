@@ -52,6 +52,10 @@ ARTIFACTS_SAID = "artifacts"
 """In the body of a record: the large texts of its message, of which it has the beginnings."""
 REDACTED = "redacted"
 """Of an event's data: true where the message was erased."""
+ENTERS = "enters"
+"""In the data of `edited`: true where the message, in the window only so far, enters the history under this event's number."""
+NUMBER = "number"
+"""In a message's data: its number, where it entered the history after it was stored."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,6 +106,11 @@ class Draft:
         """Whether it counts as a message of the history, or is in the window only (B24)."""
         return self.type in SPOKEN and bool(self.data.get("in_history", True))
 
+    @property
+    def counts(self) -> bool:
+        """Whether the history has one message more by it."""
+        return bool(self.data.get(ENTERS)) or (self.is_in_history and NUMBER not in self.data)
+
 
 @dataclass(frozen=True, slots=True)
 class Event:
@@ -150,7 +159,8 @@ class Event:
     @property
     def number(self) -> int | None:
         """Its number in the history, from 1; None for what is not in it."""
-        return self.after.number if self.draft.is_in_history else None
+        given: Any = self.draft.data.get(NUMBER, self.after.number)
+        return given if self.draft.is_in_history else None
 
     @property
     def is_redacted(self) -> bool:
@@ -160,7 +170,7 @@ class Event:
     def redacted(self, owed: tuple[Owed, ...], *, version: int, now: datetime) -> Event:
         """The event without what was said and who said it. It owes this, what is to be done about what was made of it among it."""
         assert self.draft.message is not None  # noqa: S101 - only messages are erased
-        told = {"in_history", "left", LEAVES, "before", "after", "reason"}
+        told = {"in_history", NUMBER, "left", LEAVES, "before", "after", "reason"}
         data = {name: value for name, value in self.draft.data.items() if name in told}
         nothing = _nothing(self.draft.message, self.key.id)
         draft = replace(self.draft, message=nothing, data={**data, REDACTED: True}, tokens=None, artifacts=(), is_whole=True)
@@ -175,6 +185,11 @@ class Event:
         draft = replace(self.draft, message=message, tokens=tokens, artifacts=artifacts, is_whole=True)
         owing = (*self.owed, *owed)
         return replace(self, draft=draft, version=version, updated_at=now, edits=self.edits + 1, parts=max(self.parts, parts), owed=owing)
+
+    def numbered(self, number: int, *, version: int, now: datetime) -> Event:
+        """The event in the history, under this number; it was in the window only."""
+        data = {name: value for name, value in self.draft.data.items() if name != "in_history"}
+        return replace(self, draft=replace(self.draft, data={**data, NUMBER: number}), version=version, updated_at=now)
 
     def with_texts(self, message: Message) -> Event:
         """The event with the message that has its large texts."""

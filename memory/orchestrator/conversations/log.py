@@ -251,7 +251,22 @@ class Log:
         there = await self.at([place])
         if place not in there:
             return []
-        base = there[place].after.base
+        state = await self._state_at(there)
+        there |= await self.at([each for each in state.window if each not in there])
+        return [there[each] for each in state.window if each in there]
+
+    async def state_at(self, place: int) -> State:
+        """The log as it was right after this place, as far as it can be read."""
+        if place < FIRST_PLACE:
+            return State.born(self.life.has_system, self.life.created_at)
+        while not (there := await self.at([place])) and place > FIRST_PLACE:
+            place -= 1  # damaged: nothing is known of what it changed
+        return await self._state_at(there)
+
+    async def _state_at(self, there: dict[int, Event]) -> State:
+        """The log after the only event in `there`, which gets those that were read for it."""
+        place = max(there, default=FIRST_PLACE - 1)
+        base = there[place].after.base if there else place
         there |= await self.at(range(max(base, FIRST_PLACE), place))
         if base >= FIRST_PLACE and base not in there:  # damaged, as in `load`
             there |= await self.at(range(FIRST_PLACE, base))
@@ -262,8 +277,7 @@ class Log:
         for number in sorted(there):
             if number > state.place:
                 state = state.with_event(there[number])
-        there |= await self.at([each for each in state.window if each not in there])
-        return [there[each] for each in state.window if each in there]
+        return state
 
     async def find(self, message_id: str, *, as_seen: bool = False, redacted: bool = False) -> Event | None:
         """The message of this id as it is now: one that was given it, or the one whose record has it. None where the log has none.
@@ -540,6 +554,12 @@ class Log:
         settled = replace(event, owed=tuple([one for one in event.owed if one not in owed or one in left]))
         self._wrote(settled)
         return settled
+
+    async def enter(self, event: Event, number: int) -> Event | None:
+        """Let the message at its place, whole, be in the history under this number; None where it has changed since it was read."""
+        now = self._placement.now()
+        new = event.numbered(number, version=version_at(now, event.version), now=now)
+        return await self._put_over(event, new.owing(self._passages.owed_by(new.draft, new.parts)))
 
     async def redact(self, event: Event, owed: tuple[Owed, ...]) -> Event | None:
         """Let nothing be left of what the message at its place said, and owe this from now on; None where it has changed since it was read."""

@@ -254,7 +254,7 @@ async def clear(run: Run, op: Operation) -> None:
 async def mark(run: Run, op: Operation) -> None:
     talk = _talk(run, op)
     made = (await _ask(run, op, "checkpoint", talk, op.args["name"])).given()
-    run.talks.marks[str(op.number)] = talk.serial, len(talk.lines), made
+    run.talks.marks[str(op.number)] = talk.serial, len(talk.lines), [line.at for line in talk.window], made
 
 
 @operation
@@ -263,15 +263,12 @@ async def roll_back(run: Run, op: Operation) -> None:
     talk = _talk(run, op)
     if op.args["mark"] not in run.talks.marks:
         raise Gone
-    serial, place, made = run.talks.marks[op.args["mark"]]
+    serial, place, window, made = run.talks.marks[op.args["mark"]]
     said = await _ask(run, op, "roll_back", talk, made, op.args["reason"])
     if serial != talk.serial:
         said.refused("InvalidInput")
         return
-    since = [line for line in talk.window if line.at >= place]
-    said.equals(len(since))
-    talk.leave(since, op.args["reason"])
-    talk.rolled_back(place, op.args["reason"])
+    said.equals(talk.rolled_back(place, window, op.args["reason"]))
 
 
 @operation

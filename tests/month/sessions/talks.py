@@ -27,7 +27,7 @@ class Talks:
     def __init__(self) -> None:
         self.all: dict[tuple[str, str], Talk] = {}
         """Those that have expired too, until a sweep has erased them."""
-        self.marks: dict[str, tuple[int, int, Any]] = {}
+        self.marks: dict[str, tuple[int, int, list[int], Any]] = {}
         """By operation: of which session, behind how many lines, and the memory's own check-point."""
         self.noted_before: dict[tuple[str, str], list[str]] = {}
         """By session: the entries that were made of earlier ones of this id, which were not deleted with these."""
