@@ -109,7 +109,7 @@ class ErasedTenant(Shown):
 
 @dataclass(frozen=True, slots=True, repr=False)
 class HistoryItem(Shown):
-    """A message of a session's history. `number` counts from 1 in the order of insertion and never changes (B23)."""
+    """A message of a session's history. `number` counts from 1 as messages enter the history and never changes (B23)."""
 
     message: Message
     number: int

@@ -105,7 +105,10 @@ class Session:
         64 KiB, such as images in base64, and 1 MiB of all else. One whose `id` the session has replaces what that message said, where it stands: so a
         streamed answer is one message however often it is told (B20 to B23), and a call that failed can be repeated. So can one without ids where
         this process appends nothing else to the session in between, and what is given is kept together (one message; several where the store is
-        `atomic`); else it is said twice. With `in_history=False` a message is in the window only (B24).
+        `atomic`); else it is said twice.
+
+        With `in_history=False` a message is in the window only (B24). Appended again without that, it enters the history: it
+        keeps its place and gets the next number.
 
         Values beside what a model is sent, such as parsed output, artifacts and metadata, may be datetimes, dates, UUIDs, decimals,
         enums, dataclasses and pydantic models, and are stored as JSON. For any other value a placeholder with the type's name is
@@ -189,9 +192,14 @@ class Session:
         return await (await self._conversation()).checkpoint(None if name is None else door.identifier("name", name))
 
     async def roll_back(self, checkpoint: Checkpoint, reason: str = "manual") -> int:
-        """Take what was said since the checkpoint out of the window; the history keeps it (B52). How many messages left it.
+        """Restore exactly the window that stood at the checkpoint (B52).
 
-        What a compaction since has taken out of the window comes back, as it was at the checkpoint; what was excluded since does not.
+        Messages added or restored since leave the window; the history keeps them, with this reason. Messages that were
+        excluded, cleared, replaced or compacted since come back; erased ones do not. Edited messages keep their new
+        text. What others write while the call runs stays.
+
+        Returns:
+            How many messages left the window.
         """
         if not isinstance(checkpoint, Checkpoint):
             raise InvalidInput("checkpoint", f"must be one that `checkpoint` returned, not {type(checkpoint).__name__}")

@@ -274,3 +274,22 @@ async def test_an_ended_session_takes_no_excluded_message(memory: Memory, over: 
             with pytest.raises(Conflict, match="resume"):
                 await session.append({"id": name, **user(text)})
     assert [(item.message.text, item.excluded) for item in (await session.history()).items] == [("one", "manual"), ("two", None)]
+
+
+@pytest.mark.behaviour("B24")
+@pytest.mark.parametrize("kind", PROVIDERS)
+@pytest.mark.parametrize("new", [True, False])
+async def test_a_message_for_the_window_only_enters_the_history_when_a_provider_is_told_it(memory: Memory, kind: str, new: bool) -> None:
+    provider = PROVIDERS[kind](memory)
+    await provider.write(user("first"), "s")
+    session = memory.session("n/s", create=False)
+    await session.append([{"id": name, **user(name)} for name in ("told", "read")], in_history=False)
+    first = (await session.history()).items[0].message
+    told = {"id": "told", **user("told")}
+    await provider.write(told if new else [first, told], "s", new=new)
+    assert [item.message.text for item in (await session.history()).items] == ["first", "told"]
+    await session.append({"id": "read", **user("read")}, in_history=False)
+    read = await provider.read("s")
+    await provider.write([*read, user("next")], "s")
+    assert [item.message.text for item in (await session.history()).items] == ["first", "told", "next"]
+    assert {message.text for message in await provider.read("s")} >= {"first", "told", "read", "next"}

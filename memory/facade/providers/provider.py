@@ -138,9 +138,8 @@ class SessionProvider(TakesTurns):
     async def _written(self, session_id: str, said: list[Message], described: Mapping[str, Any], new: bool) -> list[str]:
         held = self._handle(session_id, create=True)
         conversation = await held.session._conversation()
-        seen = self._seen(conversation)
+        read = set[str | None]() if new else self._shown_to_caller(conversation)
         notes = await self._store(held, conversation, said, new)
-        read = {} if new or seen is None else seen.versions  # what was read is handed back; all else is said now
         await conversation.enter_history([message.id for message in said if message.id is not None and message.id not in read])
         await conversation.describe(described)
         return notes
@@ -198,6 +197,13 @@ class SessionProvider(TakesTurns):
     def _seen(self, conversation: Conversation) -> Read | None:
         """What the calling task knows of the session: its last read, and what it wrote since; None where it did neither."""
         return reads_of_caller().get(conversation.log.life.incarnation)
+
+    def _shown_to_caller(self, conversation: Conversation) -> set[str | None]:
+        """The ids of messages that the calling task hands back, rather than says."""
+        seen = self._seen(conversation)
+        if seen is None:
+            return set()
+        return set(seen.versions) if seen.shown is None else {message.id for message in seen.shown}
 
     def _knows(self, conversation: Conversation, messages: list[Message]) -> None:
         """Let the calling task know these messages, in order, after it wrote. What it has read stays what it has read."""
