@@ -62,7 +62,10 @@ from memory.facade.manager.spool import Spool
 from memory.facade.manager.stores import NamedStore, StoreEntry
 from memory.facade.manager.tools import AddTool, SearchTool
 from memory.facade.memory import AdviseFunction, CountFunction, EmbedFunction, ScoreFunction
-from memory.facade.providers.provider import Messages, ProviderEntry
+from memory.facade.providers.provider import (
+    Messages,
+    ProviderEntry,
+)
 from memory.facade.providers.summarizing import Summariser
 from memory.facade.providers.turn import Emit, Turn
 from memory.facade.reports import Copy, Stats, StoreAudit, StoreReport, Vacuumed

@@ -92,7 +92,7 @@ class Walk:
 @pytest.mark.behaviour("B52")
 async def test_a_roll_back_restores_exactly_the_window_at_the_checkpoint(memory: Memory) -> None:
     for seed in range(SEEDS):
-        walk = Walk(memory, f"s{seed}", Random(seed))
+        walk = Walk(memory, f"s{seed}", Random(seed))  # noqa: S311
         await walk._mark(walk.handles[0])
         await walk._say(walk.handles[0])
         for _ in range(STEPS):

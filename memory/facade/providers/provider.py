@@ -22,7 +22,9 @@ from memory.facade.session import Given, Session
 from memory.orchestrator.conversations.conversation import Conversation
 from memory.orchestrator.conversations.events import copy_of
 from memory.orchestrator.conversations.reads import Read, lends_reads, reads_of_caller
-from memory.policies.window import blocks, is_stand_in, newest, with_stand_ins
+from memory.policies.answering import best_of
+from memory.policies.reading import ContextAsked
+from memory.policies.window import is_stand_in, newest, with_stand_ins
 
 HELD = 1_000
 """Sessions whose handles an instance keeps, and messages of each that it knows again without asking."""
@@ -78,6 +80,8 @@ class SessionProvider(TakesTurns):
     type: ClassVar[str] = "session"
     takes_new: ClassVar[bool] = True
     """Whether `write` takes `new`."""
+    _max_tokens: int | None = None
+    """How many tokens a read has room for."""
 
     def __init__(self, memory: Memory, *, namespace: str | None = None, user: str | None = None) -> None:
         self.namespace = door.identifier("namespace", self.type if namespace is None else namespace)
@@ -91,7 +95,8 @@ class SessionProvider(TakesTurns):
     async def read(self, session_id: str = DEFAULT, *, limit: int | None = None, query: str | None = None, tags: Sequence[str] = ()) -> list[Message]:
         """The messages of a session; none where there is none, or where it has not all of the tags (C3, C11).
 
-        With `limit` the newest so many, at most, a call never without its results. With `query` those that answer it, by words.
+        With `limit` the newest so many, at most, a call never without its results. With `query` those that answer it, by
+        words, and with both the best of these; in the order in which they were said.
         """
         most, asked, wanted = read_asked(limit, query, tags)
         await self._before()
@@ -102,7 +107,11 @@ class SessionProvider(TakesTurns):
                 if wanted and not wanted <= set((await held.session.info()).tags):
                     return []
                 window, seen = await self._window(held.session)
-                messages = await self._shown(held, window, asked)
+                if asked is None:
+                    shown = with_stand_ins(await self._shown(held, window))
+                    shown = shown if most is None else trimmed(shown, most)
+                else:
+                    shown = await self._best(held, window, asked, most)
                 conversation = await held.session._conversation()
                 held.accessed_at = await conversation.note_access()
             except NotFound:
@@ -110,8 +119,6 @@ class SessionProvider(TakesTurns):
                 if was_open:
                     continue  # it was cleared by another, and perhaps written again
                 return []
-            shown = with_stand_ins(messages)
-            shown = shown if most is None else trimmed(shown, most)
             seen.shown = [message for message in shown if not is_stand_in(message)]
             reads_of_caller().put(conversation.log.life.incarnation, seen)
             return [copy_of(message) for message in shown]
@@ -177,9 +184,22 @@ class SessionProvider(TakesTurns):
         """Before any call."""
         self._memory._access.check_process()
 
-    async def _shown(self, held: Held, window: list[Message], query: str | None) -> list[Message]:
-        """What a read shows of the window, the newest last."""
-        return window if query is None else await answering(held.session, window, query)
+    def _kept(self, window: list[Message]) -> list[Message]:
+        """What of the window this provider keeps: of writers at once each keeps what the others said."""
+        return window
+
+    async def _shown(self, held: Held, window: list[Message]) -> list[Message]:
+        """What a read without a query shows of the window, the newest last."""
+        return self._kept(window)
+
+    async def _best(self, held: Held, window: list[Message], query: str, most: int | None) -> list[Message]:
+        """What a read shows that answers the query, no more than `most` messages, or than have room."""
+        kept = with_stand_ins(self._kept(window))
+        ranks = await ranks_of(held.session, kept, query)
+        if self._max_tokens is None or not ranks:
+            return best_of(kept, ranks, most=most)
+        costs = await costs_of(held.session)
+        return best_of(kept, ranks, most=most, costs=[costs.get(message.id, 0) for message in kept], budget=self._max_tokens)
 
     async def _store(self, held: Held, conversation: Conversation, messages: list[Message], new: bool) -> list[str]:
         """Store what was written; what could not be kept to."""
@@ -266,17 +286,21 @@ def spoken(messages: Messages) -> list[Message]:
     return [said for said in given if said.role is not Role.SYSTEM and not is_stand_in(said)]
 
 
-async def answering(session: Session, messages: Sequence[Message], query: str) -> list[Message]:
-    """Those of the messages that answer the query, in order, each with what it cannot be shown without."""
-    conversation, most, shown = await session._conversation(), PAGE, {message.id for message in messages}
+async def ranks_of(session: Session, messages: Sequence[Message], query: str) -> dict[int, int]:
+    """The ranks of those of the messages that answer the query, by position."""
+    conversation, most, places = await session._conversation(), PAGE, {message.id: at for at, message in enumerate(messages)}
     while True:  # archived messages are found too, and must not take the places of those that can be shown
         hits = await conversation.search(query, most, "words")
-        found = {hit.message.id for hit in hits} & shown
-        if len(hits) < most or len(found) == len(shown):
-            break
+        found = [places[hit.message.id] for hit in hits if hit.message.id in places]
+        if len(hits) < most or len(found) == len(places):
+            return {at: rank for rank, at in enumerate(found)}
         most *= 4
-    answers = [block for block in blocks(messages) if any(messages[at].id in found for at in block)]
-    return [messages[at] for block in answers for at in block]
+
+
+async def costs_of(session: Session) -> dict[str | None, int]:
+    """What each message of the window takes in tokens, as the session counts them, by id."""
+    context, _ = await (await session._conversation()).read(ContextAsked(completes=True))
+    return dict(zip([message.id for message in context.messages], context.tokens, strict=True))
 
 
 def trimmed(messages: Sequence[Message], most: int) -> list[Message]:
