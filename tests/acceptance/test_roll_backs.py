@@ -57,7 +57,7 @@ class Walk:
             await session.append(user(name, name))
 
     async def _compact(self, session: Session) -> None:
-        summary = Message(role="system", content="sum", id=f"s{len(self.said)}.{self.chance.random()}")  # type: ignore[arg-type]
+        summary = Message(role="system", content="sum", id=f"s{len(self.said)}.{self.chance.random()}")
         await session.compact(lambda _: summary, keep_last=self.chance.randint(0, 3))
 
     async def _replace(self, session: Session) -> None:

@@ -118,12 +118,18 @@ class Conversation(Compacting):
         return [message for message in stored if message is not None]
 
     async def append_as_read(
-        self, messages: Sequence[Message], *, in_history: bool = True, enters: bool = False, versions: Mapping[str, Version] = NONE_READ
+        self,
+        messages: Sequence[Message],
+        *,
+        in_history: bool = True,
+        enters: bool = False,
+        versions: Mapping[str, Version] = NONE_READ,
+        keeps_edits: bool = False,
     ) -> list[Message | None]:
         """The same. Messages that the caller has read, in these `versions`, are not written again where they were edited or erased since.
 
         In the answer an edited one is as it is now, and an erased one is None. Those that are there already and in the window only stay
-        so, unless `enters`.
+        so, unless `enters`. With `keeps_edits` no message that was ever edited is written again.
         """
         messages = [copy_of(message) for message in messages]
         given = {message.id: message for message in messages if message.id is not None}  # of one id several times the last, where the first stands
@@ -144,12 +150,21 @@ class Conversation(Compacting):
                 stored = {id(message): event.message for message, event in zip(new, appended, strict=True)}
                 for message_id, event in found.items():
                     if event is not None:
-                        stored[id(given[message_id])] = await self._replaced(event, given[message_id], versions.get(message_id), enters=enters)
+                        version = versions.get(message_id, (event.place, 0) if keeps_edits else None)
+                        stored[id(given[message_id])] = await self._replaced(event, given[message_id], version, enters=enters)
                 break
             except _SeenSince:
                 await patience.wait()
         await self._touch()
         return [stored.get(id(message if message.id is None else given[message.id])) for message in messages]
+
+    async def carry_in(self, messages: Sequence[Message], *, revive: bool) -> int:
+        """Append messages of a file, each with an id; how many of them were erased or edited here, and are not written unless `revive`."""
+        erased = set[str]() if revive else await self._log.erased(str(message.id) for message in messages)
+        erased -= {name for name in erased if await self._log.find(name) is not None}  # said again since
+        left = [message for message in messages if message.id not in erased]
+        stored = await self.append_as_read(left, enters=True, keeps_edits=not revive)
+        return len(messages) - sum(one is not None and one == message for message, one in zip(left, stored, strict=True))
 
     async def _stand_ins(self, messages: Sequence[Message]) -> dict[str, int | None]:
         """The results that are made up for calls which these messages answer after all, by their ids: their places, None where none was made up."""

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from enum import StrEnum
+from hashlib import blake2b
 from typing import Any
 
 from memory.domain import ids
@@ -21,6 +22,8 @@ from memory.ports.record import FieldValue, JsonValue, Key, Owed, Record
 
 FIRST_PLACE = 2
 """Of an event. Place 1 is the system message's, which stands in the session's own record."""
+ERASED, BEHIND_ERASED = "erased:", "erased;"
+"""How the hash begins that stands for the id of an erased message, and what comes behind all of these."""
 INDEXED_CHARACTERS = large.BEGINNING
 """How much of a message it is found by."""
 
@@ -54,6 +57,8 @@ REDACTED = "redacted"
 """Of an event's data: true where the message was erased."""
 ENTERS = "enters"
 """In the data of `edited`: true where the message, in the window only so far, enters the history under this event's number."""
+ERASED_ID = "erased_id"
+"""Of an erased message's data: a hash of the id that it was given, so that no import brings it back. See `erased_id`."""
 NUMBER = "number"
 """In a message's data: its number, where it entered the history after it was stored."""
 
@@ -167,12 +172,13 @@ class Event:
         """Whether the message was erased: its place, its number and its role are left, under the id of its record."""
         return bool(self.draft.data.get(REDACTED))
 
-    def redacted(self, owed: tuple[Owed, ...], *, version: int, now: datetime) -> Event:
+    def redacted(self, owed: tuple[Owed, ...], session_id: str, *, version: int, now: datetime) -> Event:
         """The event without what was said and who said it. It owes this, what is to be done about what was made of it among it."""
         assert self.draft.message is not None  # noqa: S101 - only messages are erased
         told = {"in_history", NUMBER, "left", LEAVES, "before", "after", "reason"}
-        data = {name: value for name, value in self.draft.data.items() if name in told}
+        data: dict[str, JsonValue] = {name: value for name, value in self.draft.data.items() if name in told}
         nothing = _nothing(self.draft.message, self.key.id)
+        data |= {} if self.given_id is None else {ERASED_ID: erased_id(session_id, self.given_id)}
         draft = replace(self.draft, message=nothing, data={**data, REDACTED: True}, tokens=None, artifacts=(), is_whole=True)
         return replace(self, draft=draft, version=version, updated_at=now, owed=owed)
 
@@ -222,6 +228,11 @@ def found_by(message: Message) -> str:
     return "" if message.role is Role.TOOL else message.text[:INDEXED_CHARACTERS]
 
 
+def erased_id(session_id: str, message_id: str) -> str:
+    """What stands in place of the id of a message that was erased."""
+    return ERASED + blake2b(f"{session_id}\x00{message_id}".encode(), digest_size=16).hexdigest()
+
+
 def _nothing(message: Message, message_id: str) -> Message:
     return Message(id=message_id, role=message.role, is_summary=message.is_summary)
 
@@ -255,7 +266,8 @@ def record_of(event: Event, *, of_session: Mapping[str, FieldValue], scope: str,
             body["pinned"] = event.pinned.to_json()
     texts: dict[str, str] = {}
     if message is not None:
-        fields |= {"message_id": event.given_id, "message_role": message.role.value, "speaker": message.name, "tokens": draft.tokens}
+        erased: Any = draft.data.get(ERASED_ID)
+        fields |= {"message_id": event.given_id or erased, "message_role": message.role.value, "speaker": message.name, "tokens": draft.tokens}
         said = message.model_dump(mode="json", exclude_defaults=True, exclude=None if event.given_id else {"id"})
         body["message"] = outlined(said, draft.artifacts)
         if text := found_by(message):

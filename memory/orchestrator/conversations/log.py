@@ -14,7 +14,7 @@ from memory.domain.ids import is_id
 from memory.domain.message import Message
 from memory.orchestrator.collections import MESSAGES
 from memory.orchestrator.conversations.artifacts import Artifacts, chunks_of, completed, large_texts, uploads_of
-from memory.orchestrator.conversations.events import FIRST_PLACE, Draft, Event, EventType, event_of, place_key, record_of
+from memory.orchestrator.conversations.events import ERASED_ID, FIRST_PLACE, Draft, Event, EventType, erased_id, event_of, place_key, record_of
 from memory.orchestrator.conversations.folding import State, is_spoken
 from memory.orchestrator.conversations.life import Life
 from memory.orchestrator.conversations.passages import Passages
@@ -26,7 +26,7 @@ from memory.orchestrator.steps import step
 from memory.orchestrator.turns import Patience
 from memory.orchestrator.versions import version_at
 from memory.ports.pace import paced
-from memory.ports.query import And, Eq, Filter, Ge, Le, Order, Query, within
+from memory.ports.query import And, Eq, Filter, Ge, In, Le, Order, Query, within
 from memory.ports.record import Key, Owed, Record, Stored
 from memory.ports.store import Store
 from memory.ports.writes import Absent, AtVersion, Outcome, Put, Status
@@ -331,6 +331,18 @@ class Log:
                 return [event if event.draft.is_whole else found[event.place] for event in given]
             await patience.wait()
 
+    async def erased(self, message_ids: Iterable[str]) -> set[str]:
+        """Those of the ids under which messages were erased."""
+        hashes = {erased_id(self.life.session_id, name): name for name in message_ids}
+        names, most = list(hashes), self._placement.settings.page
+        found = set[str]()
+        for start in range(0, len(names), most):
+            asked = And((Eq("conversation_id", self.life.session_id), In("message_id", tuple(names[start : start + most]))))
+            query = Query(MESSAGES, within(self.life.partition), asked, limit=most)
+            async for page in self._placement.pages("log.erased", self.store, query):
+                found |= {hashes[str(event.draft.data[ERASED_ID])] for event in self.events_of(page.records) if event.is_redacted}
+        return found
+
     async def first(self, asked: Filter) -> Event | None:
         """The first event of which this holds."""
         of_it = And((Eq("conversation_id", self.life.session_id), asked))
@@ -566,7 +578,7 @@ class Log:
         now = self._placement.now()
         version = version_at(now, event.version)
         owed = (*owed, *self._uploads.dropping(self.life, event.draft.artifacts, (), None, version))
-        return await self._put_over(event, event.redacted(owed, version=version, now=now), erases=True)
+        return await self._put_over(event, event.redacted(owed, self.life.session_id, version=version, now=now), erases=True)
 
     async def _put_over(self, event: Event, new: Event, *, erases: bool = False) -> Event | None:
         self._being_said.pop(event.given_id or "", None)
