@@ -26,7 +26,7 @@ from memory.orchestrator.conversations.compacting import Summarise
 from memory.orchestrator.conversations.conversation import Checkpoint, Conversation
 from memory.orchestrator.conversations.finding import WAYS
 from memory.orchestrator.conversations.history import HistoryAsked
-from memory.orchestrator.conversations.reads import lends_reads
+from memory.orchestrator.conversations.reads import lends_reads, reads_of_caller
 from memory.orchestrator.conversations.sessions import SessionDraft
 from memory.orchestrator.conversations.streaming import Streamed
 from memory.orchestrator.promotion import PromotionReport
@@ -185,7 +185,11 @@ class Session:
         is several writes, what is new first: cut off half-way it leaves what is new behind what was there, and the same list again ends it.
         """
         said = messages_of_each(door.sequence("messages", messages), "messages")
-        return await (await self._conversation()).replace(said, revive=flag("revive", revive))
+        conversation = await self._conversation()
+        if not flag("revive", revive):
+            read = reads_of_caller().get(conversation.log.life.incarnation)
+            said = await conversation.without_erased(said, () if read is None else read.versions)
+        return await conversation.replace(said, revive=revive)
 
     async def checkpoint(self, name: str | None = None) -> Checkpoint:
         """A point to roll back to. One with a name is noted in the log."""

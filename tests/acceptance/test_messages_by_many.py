@@ -228,6 +228,29 @@ async def test_a_replacement_revives_only_where_it_is_told_to(memory: Memory) ->
     assert "zebra" in {m.text for m in (await session.context()).messages}
 
 
+@pytest.mark.parametrize("kind", [*PROVIDERS, "session", "composite"])
+async def test_an_erased_message_is_not_brought_back_by_who_has_not_read_it(memory: Memory, kind: str) -> None:
+    """A list that a process kept elsewhere, or that another part of a composite has."""
+    given = [{"id": name, **user(text)} for name, text in (("m1", "zebra"), ("m2", "stays"))]
+    provider: Any = PROVIDERS[kind](memory) if kind in PROVIDERS else memory.session("n/s", namespace="n")
+    if kind == "composite":
+        provider = CompositeProvider([BufferProvider(memory, namespace="n"), BufferProvider(memory, namespace="slow")])
+    write = provider.replace if kind == "session" else lambda told: provider.write(told, "s")
+    await (provider.append(given) if kind == "session" else write(given))
+    session = memory.session("n/s", create=False)
+    await session.erase("m1")
+    if kind == "composite":
+        await session.erase("m2")
+        await provider.read("s")
+        assert (await session.context()).messages == []
+        return
+    await asyncio.gather(write([*given, {"id": "m3", **user("new")}]))
+    assert [m.text for m in (await session.context()).messages] == ["stays", "new"]
+    await session.append(given[0])
+    await asyncio.gather(write([*given, {"id": "m3", **user("new")}]))
+    assert {m.text for m in (await session.context()).messages} == {"stays", "new", "zebra"}
+
+
 async def test_a_session_cleared_during_a_back_fill_stays_cleared(memory: Memory) -> None:
     class Slow(BufferProvider):
         async def write(self, *args: Any, **kwargs: Any) -> list[str]:

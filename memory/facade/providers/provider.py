@@ -146,6 +146,9 @@ class SessionProvider(TakesTurns):
         held = self._handle(session_id, create=True)
         conversation = await held.session._conversation()
         read = set[str | None]() if new else self._shown_to_caller(conversation)
+        if not new:
+            seen = self._seen(conversation)
+            said = await conversation.without_erased(said, () if seen is None else seen.versions)
         notes = await self._store(held, conversation, said, new)
         await conversation.enter_history([message.id for message in said if message.id is not None and message.id not in read])
         await conversation.describe(described)

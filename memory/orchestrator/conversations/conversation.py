@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any
@@ -158,11 +158,16 @@ class Conversation(Compacting):
         await self._touch()
         return [stored.get(id(message if message.id is None else given[message.id])) for message in messages]
 
+    async def without_erased(self, messages: Sequence[Message], known: Container[str | None] = ()) -> list[Message]:
+        """The messages without those whose ids are of messages that were erased, and not said again since; the `known` ones are not looked up."""
+        names = [message.id for message in messages if message.id is not None and message.id not in known]
+        erased = await self._log.erased(names) if names else set[str]()
+        erased -= {name for name in erased if await self._log.find(name) is not None}
+        return [message for message in messages if message.id not in erased]
+
     async def carry_in(self, messages: Sequence[Message], *, revive: bool) -> int:
         """Append messages of a file, each with an id; how many of them were erased or edited here, and are not written unless `revive`."""
-        erased = set[str]() if revive else await self._log.erased(str(message.id) for message in messages)
-        erased -= {name for name in erased if await self._log.find(name) is not None}  # said again since
-        left = [message for message in messages if message.id not in erased]
+        left = list(messages) if revive else await self.without_erased(messages)
         stored = await self.append_as_read(left, enters=True, keeps_edits=not revive)
         return len(messages) - sum(one is not None and one == message for message, one in zip(left, stored, strict=True))
 
