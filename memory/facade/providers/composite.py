@@ -14,7 +14,7 @@ from memory.domain.message import Message
 from memory.facade.providers.provider import HELD, Messages, Provider, ProviderEntry, SessionProvider, read_asked, spoken, trimmed
 from memory.facade.providers.turn import DEFAULT, TakesTurns, described_as, written_new
 from memory.orchestrator.conversations.events import copy_of
-from memory.orchestrator.conversations.reads import Read, lends_reads, reads_of_caller
+from memory.orchestrator.conversations.reads import Read, lends_reads, reads_of_caller, with_reads
 from memory.policies.aligning import aligned, begins_at, merged
 from memory.policies.answering import best_of, ranks_by_words
 
@@ -119,15 +119,19 @@ class CompositeProvider(TakesTurns):
         door.identifier("session_id", session_id)
         described_as(tags, agent)
         said = await self._named(session_id, spoken(messages), new)
-        self._saw(session_id, [*(self._seen(session_id) or []), *said] if new else said)
+        known = self._seen(session_id)
+        self._saw(session_id, [*(known or []), *said] if new else said)
 
         async def to(part: Any) -> list[str]:
             own = [copy_of(message) for message in said]
             if new:
                 return await written_new(part, own, session_id, tags=tags, agent=agent)
+            if known is not None and isinstance(part, SessionProvider):
+                await part._assume_read(session_id, known)
             return list(await part.write(own, session_id, tags=tags, agent=agent) or [])
 
-        results = await asyncio.gather(*(to(part) for part in self._parts), return_exceptions=True)
+        reads = reads_of_caller()  # each part is written in a task of its own
+        results = await asyncio.gather(*(with_reads(reads, to, part) for part in self._parts), return_exceptions=True)
         self._raise_where("write", results)
         return [note for result in results if not isinstance(result, BaseException) for note in result]
 

@@ -21,7 +21,8 @@ from memory.facade.providers.turn import DEFAULT, TakesTurns, described_as
 from memory.facade.session import Given, Session
 from memory.orchestrator.conversations.conversation import Conversation
 from memory.orchestrator.conversations.events import copy_of
-from memory.orchestrator.conversations.reads import Read, lends_reads, reads_of_caller
+from memory.orchestrator.conversations.places import Places
+from memory.orchestrator.conversations.reads import Read, Version, lends_reads, reads_of_caller
 from memory.policies.answering import best_of
 from memory.policies.reading import ContextAsked
 from memory.policies.window import is_stand_in, newest, with_stand_ins
@@ -118,6 +119,7 @@ class SessionProvider(TakesTurns):
                 self._held.pop(session_id, None)
                 if was_open:
                     continue  # it was cleared by another, and perhaps written again
+                reads_of_caller().put(self._unwritten(session_id), Read())
                 return []
             seen.shown = [message for message in shown if not is_stand_in(message)]
             reads_of_caller().put(conversation.log.life.incarnation, seen)
@@ -145,6 +147,9 @@ class SessionProvider(TakesTurns):
     async def _written(self, session_id: str, said: list[Message], described: Mapping[str, Any], new: bool) -> list[str]:
         held = self._handle(session_id, create=True)
         conversation = await held.session._conversation()
+        reads = reads_of_caller()
+        if self._seen(conversation) is None and reads.get(self._unwritten(session_id)) is not None:
+            reads.put(conversation.log.life.incarnation, Read(shown=[]))  # it has read that there is nothing
         read = set[str | None]() if new else self._shown_to_caller(conversation)
         if not new:
             seen = self._seen(conversation)
@@ -221,6 +226,30 @@ class SessionProvider(TakesTurns):
         """What the calling task knows of the session: its last read, and what it wrote since; None where it did neither."""
         return reads_of_caller().get(conversation.log.life.incarnation)
 
+    async def _assume_read(self, session_id: str, shown: Sequence[Message]) -> None:
+        """Let the calling task have read these messages here, which it read in another part of a composite.
+
+        Those that say something else here count as edited since. A read of this part is kept.
+        """
+        held = self._handle(session_id)
+        try:
+            conversation = await held.session._conversation()
+            seen = self._seen(conversation)
+            if seen is not None and seen.is_read and not seen.is_assumed:
+                return
+            window, now = await self._window(held.session)
+        except NotFound:
+            self._held.pop(session_id, None)
+            return
+        known = {message.id: message for message in shown}
+        there = [message for message in window if message.id in known and message.id in now.versions]
+        versions: dict[str, Version] = {}
+        for message in there:
+            place, edits = now.versions[str(message.id)]
+            versions[str(message.id)] = place, edits if _says(message) == _says(known[message.id]) else -1
+        read = Read(Places.of(place for place, _ in versions.values()), versions, there, is_assumed=True)
+        reads_of_caller().put(conversation.log.life.incarnation, read)
+
     def _shown_to_caller(self, conversation: Conversation) -> set[str | None]:
         """The ids of messages that the calling task hands back, rather than says."""
         seen = self._seen(conversation)
@@ -233,6 +262,10 @@ class SessionProvider(TakesTurns):
         seen = self._seen(conversation) or Read(is_read=False)
         seen.shown = messages if len(messages) <= HELD else None
         reads_of_caller().put(conversation.log.life.incarnation, seen)
+
+    def _unwritten(self, session_id: str) -> str:
+        """Under which a task's read is kept that found no session."""
+        return f"{self._memory.tenant}/{self._key(session_id)}"
 
     def _key(self, session_id: str) -> str:
         named = door.identifier("session_id", session_id)
@@ -273,6 +306,10 @@ class SessionProvider(TakesTurns):
         accessed_at = max((moment for moment in moments if moment is not None), default=None)
         active = sum(tokens for message, tokens in zip(context.messages, context.tokens, strict=True) if not message.is_summary)  # C40
         return ProviderEntry(info.id, session_id, context.messages, info.created_at, accessed_at, info.agent, info.tags, active)
+
+
+def _says(message: Message) -> tuple[object, ...]:
+    return message.role, message.content, message.reasoning, message.tool_calls
 
 
 def read_asked(limit: int | None, query: str | None, tags: Sequence[str]) -> tuple[int | None, str | None, set[str]]:
