@@ -53,7 +53,7 @@ class LogCheck:
 
     def name(self, place: int) -> str:
         row = self.rows[place]
-        return str(row.fields.get("message_id") or row.key.id)
+        return str((None if self.is_redacted(place) else row.fields.get("message_id")) or row.key.id)
 
     def is_redacted(self, place: int) -> bool:
         return bool(_data(self.rows[place]).get("redacted"))
@@ -163,8 +163,12 @@ class LogCheck:
 
     def _may_take(self, taking: Taking, place: int) -> bool:
         begun = self._told.begun(self._life, self.name(place), self._text(self.rows[place]))
-        is_kept = self.name(place) in taking.kept and self.rows[place].fields.get("message_role") != "tool"  # one whose call left is shown to nobody
-        return taking.knew is not None and (begun is None or begun <= taking.knew) and not is_kept
+        if taking.knew is None or (begun is not None and begun > taking.knew):
+            return False
+        if self.rows[place].fields.get("message_role") == "tool":
+            return True  # one whose call left is shown to nobody
+        is_read = taking.read is None or self.name(place) in taking.read or self.is_redacted(place)
+        return is_read and self.name(place) not in taking.kept
 
     def _compacted(self, place: int, row: Record, left: set[int], data: Any) -> None:
         self.compactions += 1
