@@ -6,8 +6,8 @@ Ids, moments and versions are the memory's to choose: they are taken over from i
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
@@ -76,6 +76,19 @@ class Version:
         return end is None or at < end
 
 
+@dataclass(frozen=True, slots=True)
+class Source:
+    """What an entry was made of: another entry, or the messages of which that other entry was noted."""
+
+    entry: str
+    scope: str
+    automatic: bool
+    moved: bool = False
+    """Whether what was made took its place."""
+    is_said: bool = False
+    is_direct: bool = True
+
+
 @dataclass(slots=True)
 class Life:
     """One entry from its birth to its deletion."""
@@ -90,6 +103,8 @@ class Life:
     overrides: dict[str, Any] = field(default_factory=dict)
     noted: bool = False
     """Whether it was made of what was said in a session."""
+    sources: list[Source] = field(default_factory=list)
+    """All that it was made of, with what that was made of."""
 
     @property
     def now(self) -> Version:
@@ -348,6 +363,7 @@ class Model:
             return
         said.equals(life is not None)
         self.bury(tenant, [entry_id], said.ended)
+        self._unmake(tenant, entry_id, said.ended, automatic_only=True)
 
     def erased(self, said: Said, tenant: str, scope: str) -> None:
         if self.holds_any(tenant, scope):
@@ -355,7 +371,31 @@ class Model:
             return
         there = [life.id for life in self.in_scopes(tenant, [scope])]
         said.equals(len(there))
-        self.bury(tenant, there, said.ended)
+        self.erase(tenant, scope, said.ended)
+
+    def erase(self, tenant: str, scope: str, at: datetime) -> None:
+        """A scope goes, with all that was made of what it had, but for what took the place of its sources."""
+        self.bury(tenant, [life.id for life in self.in_scopes(tenant, [scope])], at)
+        self._goes_with(tenant, lambda one: one.scope == scope and not one.moved and (tenant, one.entry) not in self.lives, at)
+
+    def unmake_said(self, tenant: str, noted: Collection[str], at: datetime) -> None:
+        """Messages went of which these entries were noted: with all that was made of them."""
+        self._goes_with(tenant, lambda one: one.is_said and one.entry in noted, at)
+
+    def _goes_with(self, tenant: str, names: Callable[[Source], bool], at: datetime) -> None:
+        for life in [life for life in self.of(tenant) if any(map(names, life.sources))]:
+            if (tenant, life.id) in self.lives and not self.held(tenant, life):
+                self.bury(tenant, [life.id], at)
+                self._unmake(tenant, life.id, at)
+
+    def _unmake(self, tenant: str, entry_id: str, at: datetime, *, automatic_only: bool = False) -> None:
+        """What was made of a deleted entry goes too, or only what no caller asked for."""
+        for life in list(self.of(tenant)):
+            named = [one for one in life.sources if one.entry == entry_id and not one.is_said and not one.moved]
+            stays = not named or (automatic_only and not all(one.automatic for one in named)) or self.held(tenant, life)
+            if not stays and (tenant, life.id) in self.lives:
+                self.bury(tenant, [life.id], at)
+                self._unmake(tenant, life.id, at, automatic_only=automatic_only)
 
     def bury(self, tenant: str, ids: Iterable[str], at: datetime) -> None:
         for entry_id in ids:
@@ -394,6 +434,7 @@ class Model:
             return None
         if copy is None:
             key = self._copy(said, tenant, source, to, overrides, said.given())
+            self.lives[key].sources = _made_of([source], automatic=False, moved=delete_original)
         elif not self._promoted_again(said, copy, source, overrides, delete_original):
             return None
         if delete_original:
@@ -438,8 +479,16 @@ class Model:
             if said.failure is not None:
                 said.refused("Conflict", "NotFound")
             return False
-        self._match(said, plain(said.given()), copy.current())
+        self._made_before(said, copy, [source.id], takes_the_place=delete_original)
         return True
+
+    def _made_before(self, said: Said, made: Life, of: Collection[str], *, takes_the_place: bool) -> None:
+        """What was made before is the answer. If it takes the place of its sources only now, it says so in another version."""
+        if takes_the_place:
+            self._next(said, made, plain(said.given()), {})
+            made.sources = [replace(one, moved=True) if one.is_direct and not one.is_said and one.entry in of else one for one in made.sources]
+        else:
+            self._match(said, plain(said.given()), made.current())
 
     def compacted(
         self, said: Said, tenant: str, ids: Sequence[str], text: str | None, target: str | None, patch: dict[str, Any], *, delete_sources: bool
@@ -473,10 +522,11 @@ class Model:
         if not delete_sources and self._beyond_quotas(said, tenant, [] if there is not None else list(scopes)):
             return None
         if there is not None:
-            self._match(said, plain(said.given()), there.current())
+            self._made_before(said, there, distinct, takes_the_place=delete_sources)
             key = (tenant, there.id)
         else:
             key = self.summaries[identity] = self._begin(said, plain(said.given()), wanted)
+            self.lives[key].sources = _made_of(sources, automatic=False, moved=delete_sources)
         if delete_sources:
             self.bury(tenant, distinct, said.ended)
         else:
@@ -580,6 +630,7 @@ class Model:
         if grave is not None and said.begun - grave.fallen < TOMBSTONE_LIFE:
             said.wrong("copies again what was deleted", repr(found))
         key = self._copy(said, tenant, source, to, {}, found)
+        self.lives[key].sources = _made_of([source], automatic=True)
         self.evict(said, tenant, {to}, [key])
         return key[1]
 
@@ -814,6 +865,7 @@ class Model:
             said, found | {"tier": birth}, wanted | {"metadata": {"created_in_session_id": session}, "expires_at": None, "conversation_id": session}
         )
         self.lives[key].noted = True
+        self.lives[key].sources = [Source(key[1], "", automatic=True, is_said=True)]
         if found["tier"] != birth and (birth, found["tier"]) != ("short", "mid"):
             said.wrong("notes it in another tier", found["tier"])
 
@@ -845,6 +897,11 @@ def _passes(version: Version, asked: Asked) -> bool:
         and (not asked.any_tags or any(tag in fields["tags"] for tag in asked.any_tags))
         and all(name in fields["metadata"] and same(fields["metadata"][name], value) for name, value in asked.metadata)
     )
+
+
+def _made_of(sources: Sequence[Life], *, automatic: bool, moved: bool = False) -> list[Source]:
+    inherited = [replace(one, automatic=one.automatic and automatic, is_direct=False) for life in sources for one in life.sources]
+    return [*(Source(life.id, life.scope, automatic, moved) for life in sources), *inherited]
 
 
 def _is_fact(version: Version) -> bool:
