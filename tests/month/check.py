@@ -348,6 +348,7 @@ async def carried_out(run: Run, said: Said, *, more: bool = False) -> dict[str, 
     """What a sweep has to do, done in the model, in the order of its jobs: what it is to report. `more`: others have been since."""
     model, owing = run.model, sessions.owing(run, said)
     expired, held = model.expired(said)
+    await sessions.owed_ends(run, said)
     deleted, held_by_rule = model.retire(said)
     of_sessions = await sessions.retired(run, said, owing)
     dropped, held_versions = model.let_go(said)

@@ -697,39 +697,62 @@ class Model:
     def planned(self, said: Said) -> None:
         """The plan names what expires and what the rules take, each once, and nothing else; and says of which sessions callbacks are asked."""
         plan, now, wanted = said.given(), said.begun, self._expires(said.begun)
-        over = {(tenant, of) for _, _, tenant, of, *_ in wanted}
-        for (tenant, _), life in self.lives.items():
-            rule = rules.deletes(tenant, life, now)
-            if not self.held(tenant, life) and (tenant, life.id) not in over:
-                versions = ("delete", "entry_versions", tenant, life.scope, "newest" if tenant == "acme" else "past", "", "")
-                wanted += [("delete", "entries", tenant, life.id, rule, life.tier, "")] if rule else [versions] * rules.lets_go(tenant, life, now)
-        for talk in self.talks.all.values():
-            if (rule := talk.taken(now)) is not None and (talk.tenant, f"conversation:{talk.id}") not in over:
-                then = "delete" if talk.status == "ended" else "end"
-                held = then == "delete" and (bool(talk.owed) or self.holds_all(talk.tenant, f"session:{talk.id}"))
-                wanted += [] if held else [(then, "sessions", talk.tenant, f"conversation:{talk.id}", rule, "", "")]
-        gone = {(tenant, entry_id) for then, _, tenant, entry_id, *_ in wanted if then in ("delete", "expire")}
-        ended = [talk for talk in self.talks.all.values() if talk.status != "ended" and talk.taken(now) is not None]
-        ended += [talk for talk in self.talks.all.values() if talk.owes_its_end and not talk.is_over(now)]
-        onward = [key for talk in ended for life in self._goes_on(talk.tenant, talk.id, now) if (key := (talk.tenant, life.id)) not in gone]
-        wanted += [("move", "entries", *key, "facts-last", "short", "long") for key in onward]
-        taken, failing = self.taken(now, without={*gone, *onward})
-        wanted += [("move", "entries", *key, rule, tier, to) for key, (tier, to, rule) in taken.items()]
-        made = [one for talk in ended for one in self._copied_at_end(talk, now) if one[0][2:4] not in gone]
         told: list[tuple[str, ...]] = [
             (one.action, one.collection, one.tenant, one.id, one.rule, one.tier, one.to)
             if one.collection == "entries"
             else (one.action, one.collection, one.tenant, one.scope, one.rule, "", "")
             for one in plan.planned
         ]
-        perhaps = [one for one, surely in made if not surely and one in told]
-        wanted += [one for one, surely in made if surely] + perhaps
+        over = {(tenant, of) for _, _, tenant, of, *_ in wanted}
+        ends = [talk for talk in self.talks.all.values() if talk.owes_its_end and not talk.is_over(now)]
+        wanted += self._planned_ends(ends, wanted, told, now)  # pending steps come before the rules
+        wanted += self._planned_deletions(wanted, now)
+        for talk in self.talks.all.values():
+            if (rule := talk.taken(now)) is not None and (talk.tenant, f"conversation:{talk.id}") not in over:
+                then = "delete" if talk.status == "ended" else "end"
+                held = then == "delete" and (bool(talk.owed) or self.holds_all(talk.tenant, f"session:{talk.id}"))
+                wanted += [] if held else [(then, "sessions", talk.tenant, f"conversation:{talk.id}", rule, "", "")]
+        ends = [talk for talk in self.talks.all.values() if talk.status != "ended" and talk.taken(now) is not None]
+        wanted += self._planned_ends(ends, wanted, told, now)
+        for (tenant, entry_id), life in self.lives.items():
+            if not self.held(tenant, life) and (tenant, entry_id) not in _gone_in(wanted):
+                versions = ("delete", "entry_versions", tenant, life.scope, "newest" if tenant == "acme" else "past", "", "")
+                wanted += [versions] * rules.lets_go(tenant, life, now)
+        taken, failing = self.taken(now, without=_gone_in(wanted) | _moved_in(wanted))
+        wanted += [("move", "entries", *key, rule, tier, to) for key, (tier, to, rule) in taken.items()]
         asked = {talk.id for talk in self.talks.all.values() if talk.owed and not talk.is_over(now)}
         waiting = {line: {session for session in asked if f"of session '{session}'" in line} for line in plan.waiting}
         others = [line for line, sessions in waiting.items() if not sessions]
         if sorted(told) != sorted(wanted) or len(others) != failing or set().union(*waiting.values()) != asked:
             more, less = Counter(told) - Counter(wanted), Counter(wanted) - Counter(told)
             said.wrong("plans otherwise", f"more {more}, less {less}, waiting {plan.waiting}, wanted {failing} and sessions {asked}")
+
+    def _planned_deletions(self, planned: Sequence[tuple[str, ...]], now: datetime) -> list[tuple[str, ...]]:
+        """What rules delete of what is not gone by then."""
+        gone, moved = _gone_in(planned), _moved_in(planned)
+        there = [(key, replace(life, tier="long") if key in moved else life) for key, life in self.lives.items() if key not in gone]
+        free = [(key, life) for key, life in there if not self.held(key[0], life)]
+        return [("delete", "entries", *key, rule, life.tier, "") for key, life in free if (rule := rules.deletes(key[0], life, now))]
+
+    def _planned_ends(
+        self, ends: Sequence[Talk], planned: Sequence[tuple[str, ...]], told: Sequence[tuple[str, ...]], now: datetime
+    ) -> list[tuple[str, ...]]:
+        """What the ends of sessions move and copy, and what quotas evict for the copies."""
+        gone = _gone_in(planned)
+        onward = [(talk.tenant, life.id) for talk in ends for life in self._goes_on(talk.tenant, talk.id, now)]
+        copies = [one for talk in ends for one, surely in self._copied_at_end(talk, now) if one[2:4] not in gone and (surely or one in told)]
+        evicted = [("evict", "entries", *key, quota, self.lives[key].tier, "") for key, quota in self._evicted_for(copies, gone)]
+        return [*(("move", "entries", *key, "facts-last", "short", "long") for key in onward if key not in gone), *copies, *evicted]
+
+    def _evicted_for(self, copies: Sequence[tuple[str, ...]], gone: Collection[Id]) -> list[tuple[Id, str]]:
+        """What goes behind these copies, and for which quota."""
+        evicted: list[tuple[Id, str]] = []
+        for (tenant, to), many in Counter((one[2], one[-1]) for one in copies).items():
+            for quota in _evicting(tenant, [to]):
+                there = [life for life in self.in_scopes(tenant, [to]) if (tenant, life.id) not in gone]
+                going = self._first_to_go(tenant, quota, there)[: max(0, len(there) + many - quota["entries"])]
+                evicted += [((tenant, life.id), quota["name"]) for life in going]
+        return evicted
 
     def _expires(self, now: datetime) -> list[tuple[str, ...]]:
         """What expired a day ago, entries, sessions and what was made of these, as a plan tells it."""
@@ -815,16 +838,17 @@ class Model:
     def evict(self, said: Said, tenant: str, scopes: Collection[str], written: Collection[Id]) -> None:
         """Behind a write: the first in order go, until there are as many as may be. What was written just now stays, what a rule keeps, and what is
         held."""
-        for quota in sorted(rules.QUOTAS, key=lambda quota: str(quota["name"])):
-            for scope in sorted(_places(quota, tenant, list(scopes))) if quota.get("then") == "evict" else ():
+        for scope in sorted(scopes):
+            for quota in _evicting(tenant, [scope]):
                 there = self.in_scopes(tenant, [scope])
-                may = [
-                    life for life in there if (tenant, life.id) not in written and not self.held(tenant, life) and not rules.kept_by(life.now.fields)
-                ]
-                may.sort(key=lambda life: _first_to_go(life, quota.get("evict", "oldest")))
+                may = self._first_to_go(tenant, quota, [life for life in there if (tenant, life.id) not in written])
                 going = may[: max(0, len(there) - quota["entries"])]
                 self.bury(tenant, [life.id for life in going], said.ended)
                 self.evicted[tenant, quota["name"]] += len(going)
+
+    def _first_to_go(self, tenant: str, quota: dict[str, Any], there: Sequence[Life]) -> list[Life]:
+        may = [life for life in there if not self.held(tenant, life) and not rules.kept_by(life.now.fields)]
+        return sorted(may, key=lambda life: _first_to_go(life, quota.get("evict", "oldest")))
 
     # -- legal holds --------------------------------------------------------------------------------------------------
 
@@ -912,6 +936,20 @@ def _places(quota: dict[str, Any], tenant: str, scopes: Sequence[str]) -> Counte
     """What a quota counts together, a scope or the tenant, and how many of these scopes are of it."""
     counted = [scope for scope in scopes if tenant in quota["tenants"] and kind_of(scope) in quota["scope_kinds"]]
     return Counter("" if quota.get("per") == "tenant" else scope for scope in counted)
+
+
+def _evicting(tenant: str, scopes: Sequence[str]) -> list[dict[str, Any]]:
+    """The quotas that evict, of those that count these scopes each for itself."""
+    found = [quota for quota in rules.QUOTAS if quota.get("then") == "evict" and _places(quota, tenant, scopes)]
+    return sorted(found, key=lambda quota: str(quota["name"]))
+
+
+def _gone_in(planned: Iterable[tuple[str, ...]]) -> set[Id]:
+    return {(one[2], one[3]) for one in planned if one[0] in ("delete", "expire", "evict") and one[1] == "entries"}
+
+
+def _moved_in(planned: Iterable[tuple[str, ...]]) -> set[Id]:
+    return {(one[2], one[3]) for one in planned if one[0] == "move"}
 
 
 def _first_to_go(life: Life, order: str) -> tuple[Any, ...]:

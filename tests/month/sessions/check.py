@@ -345,15 +345,19 @@ class Retired:
     perhaps_held: int = 0
 
 
+async def owed_ends(run: Run, said: Said) -> None:
+    """The ends of sessions that are pending are carried out; that comes before the rules."""
+    for talk in [talk for talk in run.talks.all.values() if talk.owes_its_end and not talk.is_over(said.begun)]:
+        talk.end_owed -= 1
+        await session_over(run, said, talk.tenant, talk.id)
+
+
 async def retired(run: Run, said: Said, owing: Owing) -> Retired:
     """Rules end sessions and delete those that have ended and of which nothing is to be noted, each session one of these in a sweep.
 
     Those that are deleted first: what is read of the others' entries, behind the sweep, is pinned to none of them any more.
     """
     done, waits = Retired(), [talk for talk, _ in owing]
-    for talk in [talk for talk in run.talks.all.values() if talk.owes_its_end and not talk.is_over(said.begun)]:
-        talk.end_owed -= 1
-        await session_over(run, said, talk.tenant, talk.id)
     taken = [(rule, talk) for talk in run.talks.all.values() if (rule := talk.taken(said.begun)) is not None]
     for _, talk in sorted(taken, key=lambda one: (one[1].status != "ended", one[0] != "quiet", one[1].created_at)):
         if talk.status != "ended":
