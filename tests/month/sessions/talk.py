@@ -206,7 +206,8 @@ class Talk:
         first = {message["id"]: n for n, message in reversed(list(enumerate(messages)))}
         firsts = [n for n, message in enumerate(messages) if message["id"] is None or (message["id"] not in there and first[message["id"]] == n)]
         new = [n if messages[n]["id"] is None else last[messages[n]["id"]] for n in firsts]
-        if new and self.status != "active":
+        returning = [line for line in there.values() if not line.in_window and line.archived_by is None]
+        if (new or returning) and self.status != "active":
             said.refused("Conflict")
             return []
         answers = said.given()
@@ -218,7 +219,7 @@ class Talk:
         lines = [self.says(messages[n] | {"id": answers[n].id}, refs[n], in_history=in_history) for n in new]
         for name, line in there.items():
             self.says_instead(line, messages[last[name]])
-            if not line.in_window and line.archived_by is None:
+            if line in returning:
                 line.in_window, line.excluded = True, None
         for message, answer in zip(messages, answers, strict=True):
             wanted = message | {"id": answer.id} if message["id"] is None else messages[last[message["id"]]]
