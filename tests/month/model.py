@@ -364,6 +364,9 @@ class Model:
         said.equals(life is not None)
         self.bury(tenant, [entry_id], said.ended)
         self._unmake(tenant, entry_id, said.ended, automatic_only=True)
+        kept = [one.id for one in self.of(tenant) if any(s.entry == entry_id and not s.is_said and not s.moved for s in one.sources)]
+        if life is not None and (sorted(said.value.kept), said.value.is_complete) != (sorted(kept), True):
+            said.wrong("keeps others", f"{said.value!r}, wanted {kept}")
 
     def erased(self, said: Said, tenant: str, scope: str) -> None:
         if self.holds_any(tenant, scope):

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from memory import CompactionError, Entry, EveryTurn, Extraction, Leaving, Memory, MemoryManager, NamedStore, NotFound
+from memory import CompactionError, Entry, EveryTurn, Extraction, Leaving, Memory, MemoryManager, NamedStore, NotFound, StoreUnavailable
 from memory.ports.advisor import Prompt
 
 WORDS = "secretword 555-0199"
@@ -73,8 +73,35 @@ async def test_an_erasure_takes_all_that_was_made_of_the_erased_in_any_scope(tmp
 async def test_deleting_an_entry_takes_what_rules_made_of_it_and_leaves_what_callers_made(tmp_path: Path) -> None:
     async with Memory(url(tmp_path), embedder="none", onward=learn, promotion=RULES) as memory:
         fact = await everything_made(memory)
-        await memory.delete(fact)
+        deleted = await memory.delete(fact)
         assert await entries_in(memory) == {"session:s1", "workspace:w", "workspace:x", "org:o"}  # the compacted entry, and what is no copy by a rule
+        kept = [await memory.get(one) for one in deleted.kept]
+        assert deleted
+        assert deleted.is_complete
+        assert {entry.scope.text for entry in kept if entry is not None} == {"session:s1", "workspace:x", "org:o"}
+        assert not await memory.delete(fact)
+
+
+async def test_a_deletion_names_a_copy_that_is_held_and_says_whether_every_store_was_asked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with Memory(url(tmp_path), embedder="none", promotion=RULES) as memory:
+        await memory.session("s1", user="ada").append({"role": "user", "content": "hello"})
+        entry = await memory.write(WORDS, scope="session:s1", tags=["fact"])
+        other = await memory.write(WORDS, scope="session:s1")
+        await memory.session("s1").end()
+        [copy] = [one for one in await memory.retrieve("user:ada") if one.promoted_from_id == entry.id]
+        await memory.admin.hold("case", reason="a case", scope=copy.scope)
+        assert (await memory.delete(entry.id)).kept == (copy.id,)
+
+        async def away(*_: Any) -> Any:
+            raise StoreUnavailable("default", "is away")
+            yield
+
+        monkeypatch.setattr(memory._engine.derivatives, "found", away)
+        assert not (deleted := await memory.delete(other.id)).is_complete
+        assert deleted.to_dict() == {"deleted": True, "kept": [], "is_complete": False}
+        monkeypatch.undo()
 
 
 @pytest.mark.parametrize("copied_before", [False, True])
