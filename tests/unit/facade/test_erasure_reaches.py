@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Awaitable, Callable
+from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any
 
@@ -61,9 +62,17 @@ async def erase_everything(memory: Memory) -> object:
     ],
     ids=["message", "session", "user", "tenant", "scope"],
 )
-async def test_an_erasure_takes_all_that_was_made_of_the_erased_in_any_scope(tmp_path: Path, act: Act, left: set[str]) -> None:
-    async with Memory(url(tmp_path), embedder="none", onward=learn, promotion=RULES) as memory:
+@pytest.mark.parametrize("carried", [None, "same ids", "new ids"])
+async def test_an_erasure_takes_all_that_was_made_of_the_erased_in_any_scope(tmp_path: Path, act: Act, left: set[str], carried: str | None) -> None:
+    async with AsyncExitStack() as stack:
+        memory = await stack.enter_async_context(Memory(url(tmp_path), embedder="none", onward=learn, promotion=RULES))
         await everything_made(memory)
+        if carried is not None:
+            tenant = memory.tenant if carried == "same ids" else "elsewhere"
+            there = await stack.enter_async_context(Memory(f"sqlite:///{tmp_path}/there.db", tenant=tenant, embedder="none"))
+            assert (await there.admin.import_(memory.admin.export(), same_ids=carried == "same ids")).problems == []
+            assert await entries_in(there) == await entries_in(memory)
+            memory = there
         other = await memory.write("something else", scope="user:bob")
         await act(memory)
         assert await entries_in(memory) == left
@@ -82,9 +91,7 @@ async def test_deleting_an_entry_takes_what_rules_made_of_it_and_leaves_what_cal
         assert not await memory.delete(fact)
 
 
-async def test_a_deletion_names_a_copy_that_is_held_and_says_whether_every_store_was_asked(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_deletion_names_a_copy_that_is_held_and_says_whether_every_store_was_asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     async with Memory(url(tmp_path), embedder="none", promotion=RULES) as memory:
         await memory.session("s1", user="ada").append({"role": "user", "content": "hello"})
         entry = await memory.write(WORDS, scope="session:s1", tags=["fact"])
@@ -219,6 +226,19 @@ async def test_an_advisors_note_does_not_outlive_the_entry_that_it_speaks_of(tmp
         assert told.supersede is not None
         assert "secretstreet" not in str(told.supersede.note)
         assert not [line async for line in memory.admin.export() if "secretstreet" in str(line)]
+
+
+async def test_an_imported_note_goes_with_the_entry_that_it_speaks_of(tmp_path: Path) -> None:
+    def advise(prompt: Prompt) -> str:
+        return "home" if "tags" in prompt.system else "1\nMoved away from secretstreet 5."
+
+    async with Memory(url(tmp_path), embedder="none", advisor=advise) as memory, Memory(f"sqlite:///{tmp_path}/there.db", embedder="none") as there:
+        old = await memory.write("Bob lives in secretstreet 5", scope="user:bob")
+        await memory.write("Bob lives in Porto", scope="user:bob", auto_supersede=True)
+        await memory._engine.enriching.asked()
+        await there.admin.import_(memory.admin.export(), same_ids=True)
+        await there.delete(old.id)
+        assert not [line async for line in there.admin.export() if "secretstreet" in str(line)]
 
 
 @pytest.mark.parametrize(("act", "stands"), [("user", False), ("session", False), ("message", True)])
