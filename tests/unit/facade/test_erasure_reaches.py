@@ -12,6 +12,7 @@ import pytest
 
 from memory import CompactionError, Entry, EveryTurn, Extraction, Leaving, Memory, MemoryManager, NamedStore, NotFound, StoreUnavailable
 from memory.ports.advisor import Prompt
+from tests.acceptance.support import HOUR, Clock
 
 WORDS = "secretword 555-0199"
 RULES = [{"name": "known", "on": "session_end", "to_scope": "user", "when": {"tag": "fact"}}]
@@ -270,3 +271,38 @@ async def test_a_fork_that_is_about_to_be_stored_has_nothing_that_was_erased(
                 await session.fork(session_id="f")
             assert (await ours.sessions.list()).sessions == []
         assert await other.search_messages("secretword") == []
+
+
+@pytest.mark.parametrize("gone", ["deleted", "expired"])
+async def test_a_fork_outlives_the_session_that_it_forked_off_from(tmp_path: Path, gone: str) -> None:
+    clock = Clock()
+    async with Memory(url(tmp_path), embedder="none", clock=clock) as memory, Memory(url(tmp_path), embedder="none", clock=clock) as other:
+        session = memory.session("s", user="ada", expires_at=HOUR)
+        await session.append({"role": "user", "content": WORDS})
+        fork = await session.fork(session_id="f")
+        await other.sessions.list()
+        clock.advance(2 * HOUR)
+        if gone == "deleted":
+            await other.sessions.delete("s")
+        for each in (memory, other):
+            await each.sessions.list()
+            await each.admin.sweep()
+        assert [message.text for message in (await fork.context()).messages] == [WORDS]
+
+
+async def test_a_fork_whose_writer_died_outlives_the_expiry_of_its_session(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = Clock()
+    async with Memory(url(tmp_path), embedder="none", clock=clock) as memory:
+        session = memory.session("s", user="ada", expires_at=HOUR)
+        await session.append({"role": "user", "content": WORDS})
+
+        async def dies(*_: Any) -> None:
+            raise StoreUnavailable("default", "is dead")
+
+        monkeypatch.setattr(memory._engine.conversations.redaction, "confirm_fork", dies)
+        with pytest.raises(StoreUnavailable):
+            await session.fork(session_id="f")
+        monkeypatch.undo()
+        clock.advance(2 * HOUR)
+        await memory.admin.sweep()
+        assert [message.text for message in (await memory.session("f").context()).messages] == [WORDS]
