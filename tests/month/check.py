@@ -354,6 +354,7 @@ async def carried_out(run: Run, said: Said, *, more: bool = False) -> dict[str, 
     dropped, held_versions = model.let_go(said)
     moved, failing = model.move_on(said)
     moved += await _crowded_beside(run, said, await sessions.noted(run, said, owing, more=more))
+    await sessions.ended_at_once(run, said)
     held += held_by_rule + held_versions + of_sessions.held
     return {
         "still_owed": sum(len(owed) for _, owed in owing),
