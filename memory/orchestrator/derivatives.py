@@ -58,6 +58,21 @@ class _Check:
     """The source that was deleted or edited since; the derived entry was deleted then."""
 
 
+def naming(*references: str) -> Filter:
+    """Entries that name one of these as a source."""
+    return Or(tuple(Has(DERIVED_FROM, reference) for reference in references))
+
+
+async def find_derived(placement: Placement, tenant: str, asked: Filter) -> AsyncIterator[Record]:
+    """The entries of a tenant for which this holds, retired ones too, in every store."""
+    for store in placement.topology.homes:
+        query = Query(ENTRIES, Tenant(tenant), asked, limit=placement.settings.page, roles=BROWSED)
+        async for page in placement.pages("derived.find", store, query):
+            for row in page.records:
+                if isinstance(row, Record):
+                    yield row
+
+
 class Derivatives:
     """Finds and deletes what was made of what is gone."""
 
@@ -136,23 +151,13 @@ class Derivatives:
             kept = self._kept.pop(key)
         return DeletedEntry(is_deleted, sorted(set(kept or ())), is_complete=kept is not None or not is_deleted)
 
-    async def found(self, tenant: str, *references: str) -> AsyncIterator[Record]:
-        """The entries that name one of these as a source, retired ones too."""
-        asked: Filter = Or(tuple(Has(DERIVED_FROM, reference) for reference in references))
-        for store in self._placement.topology.homes:
-            query = Query(ENTRIES, Tenant(tenant), asked, limit=self._placement.settings.page, roles=BROWSED)
-            async for page in self._placement.pages("derived.find", store, query):
-                for row in page.records:
-                    if isinstance(row, Record):
-                        yield row
-
     async def _unmake(self, pending: Pending, owed: Owed) -> bool:
         """An entry was deleted: so is what was made of it, or what was made of it automatically; notes about it say nothing any more."""
         key, mode = pending.owner.key, owed.data["mode"]
         if isinstance(pending.owner, Record):
             return True
         kept: list[str] = []
-        async for record in self.found(key.tenant, entry_reference(key.id), note_reference(key.id)):
+        async for record in find_derived(self._placement, key.tenant, naming(entry_reference(key.id), note_reference(key.id))):
             named = [one for one in sources_of(record) if isinstance(one, EntrySource) and one.entry_id == key.id and not one.moved]
             if named and (mode == "all" or all(one.automatic for one in named)):
                 kept += [] if await self._goes(record.key, mode) else [record.key.id]
@@ -196,7 +201,7 @@ class Derivatives:
 
     async def _gone_with(self, partition: Partition, generation: int) -> None:
         """A scope was erased: so is what was made of the entries that it had."""
-        async for record in self.found(partition.tenant, scope_reference(partition.tenant, partition.scope)):
+        async for record in find_derived(self._placement, partition.tenant, naming(scope_reference(partition.tenant, partition.scope))):
             here = [s for s in sources_of(record) if isinstance(s, EntrySource) and s.scope == partition.scope and s.generation < generation]
             named = [source for source in here if not source.moved]
             located = await self._placement.locate_many(ENTRIES, [Key(partition.tenant, one.entry_id) for one in named]) if named else []

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from memory import CompactionError, Entry, EveryTurn, Extraction, Leaving, Memory, MemoryManager, NamedStore, NotFound, StoreUnavailable
+from memory.orchestrator import derivatives
 from memory.ports.advisor import Prompt
 from tests.acceptance.support import HOUR, Clock
 
@@ -106,7 +107,7 @@ async def test_a_deletion_names_a_copy_that_is_held_and_says_whether_every_store
             raise StoreUnavailable("default", "is away")
             yield
 
-        monkeypatch.setattr(memory._engine.derivatives, "found", away)
+        monkeypatch.setattr(derivatives, "find_derived", away)
         assert not (deleted := await memory.delete(other.id)).is_complete
         assert deleted.to_dict() == {"deleted": True, "kept": [], "is_complete": False}
         monkeypatch.undo()
