@@ -111,13 +111,20 @@ async def test_one_thing_alone_is_told_whatever_it_is_due_for(store: Store) -> N
         (delete(3, discard_at=T0), _expected(3, 100, Why.DISCARD), Purge(SAMPLES, key_of(3), 100)),
         (delete(4, owed=STEP), _expected(4, 100, Why.OWES), Annotate(SAMPLES, key_of(4), at=100, settle=("1",))),
         (release(5, discard_at=T0), _expected(5, 1, Why.DISCARD), Purge(SAMPLES, key_of(5), 1)),
+        ((put(record(7)), release(7), _ends(7, 1)), _expected(7, 1, Why.DISCARD), Purge(SAMPLES, key_of(7), 1)),
+        ((delete(8), _ends(8, 100)), _expected(8, 100, Why.DISCARD), Purge(SAMPLES, key_of(8), 100)),
+        ((delete(9, discard_at=NOW), _ends(9, 100)), _expected(9, 100, Why.DISCARD), Annotate(SAMPLES, key_of(9), 100, discard_at=NOW)),
     ):
-        await done(store, write)
+        await done(store, *(write if isinstance(write, tuple) else (write,)))
         assert await _told(store) == [told]
         await done(store, seen_to)
         assert await _told(store) == []
     await done(store, put(record(6, expires_at=T0)))
     assert await _told(store, expired={PLAIN: NOW, SAMPLES: NOW}) == [_expected(6, 1, Why.EXPIRED)]
+
+
+def _ends(n: int, version: int) -> Annotate:
+    return Annotate(SAMPLES, key_of(n), version, discard_at=T0)
 
 
 @clause("due.exact")
