@@ -112,6 +112,9 @@ class QdrantEdge(InAFolder):
         assert await copying.wait() == 0
         return self._store(left)
 
+    def files(self, store: Store) -> Sequence[Path]:
+        return [self.folder]
+
     async def damage(self, store: Store, collection: Collection, key: Key) -> None:
         """Through the engine: what its files look like is its own affair."""
         from memory.adapters.qdrant.keys import record_point
