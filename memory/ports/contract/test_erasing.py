@@ -165,9 +165,12 @@ async def test_deleting_what_matches_takes_no_notice_of_the_limit_and_keeps_to_t
 @needs("tenant_wide")
 @pytest.mark.asyncio
 async def test_a_whole_tenant_is_deleted_and_no_other(store: Store) -> None:
-    await done(store, put(record(1)), put(record(2, ELSEWHERE)), put(record(3, FOREIGN)))
+    await done(store, put(record(1)), put(record(2, ELSEWHERE, texts={"content": "lantern"})), put(record(3, FOREIGN)))
     assert await store.delete_matching(Query(SAMPLES, Tenant("acme")), 50) == 2
     await live(store, 3, FOREIGN)
+    if store.capabilities.lexical:
+        await done(store, put(record(2, ELSEWHERE, version=60, texts={"content": "harbour"})))
+        assert await hit_ids(store, "lantern", Tenant("acme")) == set(), "what is written again is not found by what was erased"
 
 
 @clause("delete.stays")

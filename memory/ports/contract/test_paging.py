@@ -73,7 +73,7 @@ ORDERS: list[tuple[Order, ...]] = [
     (Order("valid_from", True), Order("confidence")),
     (Order("updated_at", True),),
     (Order("updated_at", True), Order("id")),
-    (Order("version"), Order("expires_at", True), Order("type")),
+    (Order("version"), Order("expires_at", True), Order("valid_from"), Order("confidence", True), Order("type")),
 ]
 
 
