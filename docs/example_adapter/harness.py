@@ -1,6 +1,8 @@
 """How the contract gets hold of the example's store: pytest --pyargs memory.ports.contract --memory-harness harness:OneFile"""
 
 import json
+from collections.abc import Sequence
+from pathlib import Path
 
 from file_store import FileStore
 
@@ -20,6 +22,9 @@ class OneFile(Harness):
 
     async def restart(self, store: Store) -> Store:
         return FileStore(self.folder / "store.json")
+
+    def files(self, store: Store) -> Sequence[Path]:
+        return [self.folder / "store.json"]
 
     async def damage(self, store: Store, collection: Collection, key: Key) -> None:
         file = self.folder / "store.json"

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import timedelta
+from pathlib import Path
 from typing import Any, ClassVar
 
 from memory.adapters.file.store import FileStore
@@ -51,6 +52,12 @@ class File(InAFolder):
     async def client(self, store: Store) -> Store:
         return self._store()
 
+    def address(self, store: Store) -> tuple[str, Mapping[str, JsonValue]]:
+        return f"file://{self.folder / 'data'}", self.options
+
+    def files(self, store: Store) -> Sequence[Path]:
+        return [self.folder]
+
     async def restart(self, store: Store) -> Store:
         """Another process on what is in the folder; the old one says nothing more. One that is killed in earnest is in `test_file_killed.py`."""
         return self._store()
@@ -72,6 +79,9 @@ class FileUnsynced(File):
     primary = "file"
     claims = replace(File.claims, durable=False, loss_window=timedelta(seconds=35))
     options: ClassVar[Mapping[str, JsonValue]] = {"fsync": False}
+
+    async def outlast_loss_window(self, store: Store) -> None:
+        """No machine ends here."""
 
     async def restart(self, store: Store) -> Store:
         """The machine starts again: what it held may be lost, and here is not."""

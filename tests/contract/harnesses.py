@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import replace
 from datetime import timedelta
+from pathlib import Path
 from typing import ClassVar
 from uuid import UUID
 
@@ -18,7 +19,7 @@ from memory.ports.capabilities import Capabilities
 from memory.ports.collections import Collection
 from memory.ports.contract.collections import DECLARED
 from memory.ports.contract.harness import Harness
-from memory.ports.record import Key
+from memory.ports.record import JsonValue, Key
 from memory.ports.store import Store
 from memory.ports.writes import Put
 from tests.contract.in_a_folder import InAFolder
@@ -181,6 +182,12 @@ class Sqlite(InAFolder):
 
     async def client(self, store: Store) -> Store:
         return self._store()
+
+    def address(self, store: Store) -> tuple[str, Mapping[str, JsonValue]]:
+        return f"sqlite:///{self.folder / 'memory.db'}", {}
+
+    def files(self, store: Store) -> Sequence[Path]:
+        return [self.folder]
 
     async def restart(self, store: Store) -> Store:
         return self._store()

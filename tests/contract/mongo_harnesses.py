@@ -12,7 +12,7 @@ from memory.ports.capabilities import Capabilities
 from memory.ports.collections import Collection
 from memory.ports.contract.collections import DECLARED, SAMPLES
 from memory.ports.contract.support import key_of
-from memory.ports.record import Key, Partition
+from memory.ports.record import JsonValue, Key, Partition
 from memory.ports.store import Store
 from memory.ports.writes import Purge, Put
 from tests.contract.served import OneSchema
@@ -73,6 +73,9 @@ class MongoAlone(OneSchema):
             turns=1,
         )
         return self.store(thresholds=small)
+
+    def address(self, store: Store) -> tuple[str, Mapping[str, JsonValue]]:
+        return self.running().url(DATABASE), {}
 
     async def emptied(self) -> None:
         mongo_servers.emptied(self.running(), DATABASE)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 from urllib.parse import quote
 from uuid import UUID
 
 from memory.ports.capabilities import Capabilities
 from memory.ports.collections import Collection
-from memory.ports.record import Key
+from memory.ports.record import JsonValue, Key
 from memory.ports.store import Store
 from tests.contract.served import HURRY, OneSchema
 from tests.support import mysql_servers
@@ -79,6 +80,9 @@ class MariaDb(OneSchema):
 
     async def begin(self) -> None:
         await self.running().fresh(DATABASE)
+
+    def address(self, store: Store) -> tuple[str, Mapping[str, JsonValue]]:
+        return self.running().url(DATABASE), {}
 
     async def emptied(self) -> None:
         await self.running().emptied(DATABASE)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Mapping
 from typing import Any
 from urllib.parse import quote
 
@@ -10,7 +11,7 @@ from memory.ports.capabilities import Capabilities
 from memory.ports.collections import Collection
 from memory.ports.contract.collections import DECLARED
 from memory.ports.contract.harness import Harness
-from memory.ports.record import Key
+from memory.ports.record import JsonValue, Key
 from memory.ports.store import Store
 from tests.contract.served import HURRY, ROOM, OneSchema
 from tests.support import postgres_servers
@@ -75,6 +76,9 @@ class Postgresql(OneSchema):
         )
         store: Store = PostgresStore(self.running().url(statement_cache_size=1), name=self.name, thresholds=small)
         return store
+
+    def address(self, store: Store) -> tuple[str, Mapping[str, JsonValue]]:
+        return self.running().url(), {}
 
     async def emptied(self) -> None:
         await self._run(_EMPTY)

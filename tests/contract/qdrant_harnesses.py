@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 from unittest.mock import patch
 
+from memory.ports.base import BaseStore
 from memory.ports.capabilities import Capabilities
 from memory.ports.collections import Collection
 from memory.ports.contract.collections import DECLARED
@@ -48,6 +49,7 @@ class QdrantEdge(InAFolder):
         fenced=True,
         max_vector_dims=65_535,
     )
+    _deaths: ClassVar[Iterator[int]] = itertools.count()
     megabytes = 200  # of which 128 are kept free, and each index takes two
 
     def _store(self, name: str, **options: Any) -> Store:
@@ -103,9 +105,15 @@ class QdrantEdge(InAFolder):
 
         A process that is killed in earnest is in `tests/unit/adapters/qdrant/test_edge_killed.py`.
         """
-        copying = await asyncio.create_subprocess_exec("cp", "-a", "--sparse=always", str(self.folder / "data"), str(self.folder / "left"))
+        assert isinstance(store, BaseStore)
+        assert store.path is not None
+        left = f"left-{next(self._deaths)}"
+        copying = await asyncio.create_subprocess_exec("cp", "-a", "--sparse=always", str(store.path), str(self.folder / left))
         assert await copying.wait() == 0
-        return self._store("left")
+        return self._store(left)
+
+    def files(self, store: Store) -> Sequence[Path]:
+        return [self.folder]
 
     async def damage(self, store: Store, collection: Collection, key: Key) -> None:
         """Through the engine: what its files look like is its own affair."""

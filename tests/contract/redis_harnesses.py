@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, ClassVar
 
 from memory.ports.capabilities import Capabilities
 from memory.ports.collections import Collection
-from memory.ports.record import Key
+from memory.ports.record import JsonValue, Key
 from memory.ports.store import Store
 from tests.contract.served import Served
 from tests.support import redis_servers
@@ -78,6 +78,9 @@ class Redis(Served):
 
     async def client(self, store: Store) -> Store:
         return await self.make()
+
+    def address(self, store: Store) -> tuple[str, Mapping[str, JsonValue]]:
+        return f"{self.scheme}://127.0.0.1:{self.server.port}", {"prefix": self.prefix}
 
     async def restart(self, store: Store) -> Store:
         self.server.kill()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from datetime import timedelta
 from pathlib import Path
@@ -13,7 +14,7 @@ from memory.ports.adapter import Adapter
 from memory.ports.capabilities import Capabilities
 from memory.ports.collections import Collection
 from memory.ports.contract.depth import FULL, Depth
-from memory.ports.record import Key
+from memory.ports.record import JsonValue, Key
 from memory.ports.store import Store
 from memory.ports.writes import Put
 
@@ -116,6 +117,26 @@ class Harness:
         this event loop, which may be another. Implement it where making a store takes long: tests lend it each other.
         """
         raise NotImplementedError(f"{type(self).__name__} makes each store anew")
+
+    @classmethod
+    def has_files(cls) -> bool:
+        return cls.files is not Harness.files
+
+    def files(self, store: Store) -> Sequence[Path]:
+        """The files and folders in which the store keeps its data, where the test can read them."""
+        raise NotImplementedError(f"{type(self).__name__} names no files")
+
+    @classmethod
+    def has_address(cls) -> bool:
+        return cls.address is not Harness.address
+
+    def address(self, store: Store) -> tuple[str, Mapping[str, JsonValue]]:
+        """The URL and the options by which another process opens the same data, by the adapter that is installed for the URL's scheme."""
+        raise NotImplementedError(f"{type(self).__name__} has no address")
+
+    async def outlast_loss_window(self, store: Store) -> None:
+        """Wait until the death of the server may cost nothing written so far. Override it where `restart` is a death that costs nothing anyway."""
+        await asyncio.sleep((store.capabilities.loss_window or timedelta()).total_seconds())
 
     async def reopen(self, store: Store) -> Store:
         """Close the store in good order and return an unopened one on the same data."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Awaitable, Callable, Iterator, Sequence
-from dataclasses import dataclass, fields, is_dataclass, replace
+from dataclasses import dataclass, field, fields, is_dataclass, replace
 from datetime import datetime, timedelta
 from enum import Enum
 from typing import Any
@@ -17,7 +17,7 @@ from typing import Any
 from memory.ports.candidates import Candidates, Measured
 from memory.ports.capabilities import Capabilities
 from memory.ports.collections import Collection
-from memory.ports.contract.collections import DECLARED, MORE_SAMPLES, SAMPLES
+from memory.ports.contract.collections import DECLARED, MORE_SAMPLES, PLAIN, SAMPLES
 from memory.ports.contract.harness import STEMMING, Harness
 from memory.ports.contract.random_work import IDS, PLACES, RandomWork
 from memory.ports.contract.support import T0
@@ -58,6 +58,18 @@ class Reopen:
 
 
 @dataclass(frozen=True, slots=True)
+class Restart:
+    """Process and server die without a goodbye, and are there again."""
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """Writes to several collections in one call."""
+
+    writes: tuple[Write, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class LookAtAll:
     """Everything that stands, and what the store derives from it."""
 
@@ -92,12 +104,12 @@ class Named:
     limit: int
 
 
-Step = Write | Erase | Ask | Find | Measure | Reopen | LookAtAll | Tidy | Pages | Waiting | Named
+Step = Write | Batch | Erase | Ask | Find | Measure | Reopen | Restart | LookAtAll | Tidy | Pages | Waiting | Named
 
 
-def history(seed: int, claims: Capabilities, writes: int, *, revives: bool = True) -> Iterator[Step]:
+def history(seed: int, claims: Capabilities, writes: int, *, revives: bool = True, restarts: bool = False) -> Iterator[Step]:
     """Busy stretches, with questions and all else between the writes, and quiet ones of writes alone: what an adapter puts off until somebody asks
-    (words, statistics, caches) is put off for long there. `revives` is the harness's.
+    (words, statistics, caches) is put off for long there. `revives` is the harness's. With `restarts` a durable store dies now and then.
     """
     work, chance = RandomWork(seed, claims), random.Random(f"steps of {seed}")  # noqa: S311
     wider = _Wider(seed, claims)
@@ -111,6 +123,12 @@ def history(seed: int, claims: Capabilities, writes: int, *, revives: bool = Tru
             if turn % 4 == 0:
                 write = wider.write()
             yield write if revives else upward(write)
+            if turn % 12 == 0:
+                batch = tuple(wider.write() for _ in range(6))
+                yield Batch(batch if revives else tuple(map(upward, batch)))
+            if restarts and claims.durable and turn % 70 == 50:
+                yield Restart()
+                yield LookAtAll()
             if not quiet:
                 yield from _between(work, chance, turn)
                 if turn % 10 == 0:
@@ -133,7 +151,9 @@ class _Wider:
             put, self._last = self._last, None
             return self._upon(put.collection, put.record)
         made = replace(self._work.record(), owed=tuple(chance.sample(_STEPS, chance.randrange(len(_STEPS)))))
-        collection = chance.choice((SAMPLES, MORE_SAMPLES))
+        collection = chance.choice((SAMPLES, MORE_SAMPLES, PLAIN))
+        if collection is PLAIN:
+            made = replace(made, fields={}, texts={}, vector=None)
         if self._claims.conditional and chance.random() < 0.5:
             return self._upon(collection, made)
         settles = frozenset(chance.sample(_SETTLED, chance.randrange(4)))
@@ -165,7 +185,7 @@ class _Wider:
             return
         asked: list[Step] = [Named(chance.choice((Everywhere(), Tenant("acme"))), chance.choice(("", "user:", "o")), limit)]
         left = frozenset(chance.choice(({RowType.MARK}, {RowType.TOMBSTONE}, set(RowType))))
-        asked.append(Pages(Query(chance.choice((SAMPLES, MORE_SAMPLES)), Everywhere(), limit=limit, types=left, roles=frozenset(Role))))
+        asked.append(Pages(Query(chance.choice(DECLARED), Everywhere(), limit=limit, types=left, roles=frozenset(Role))))
         if claims.filter:
             yield Waiting(moment, chance.choice((T0, moment)), limit)
             part = chance.choice((Lt("discard_at", moment), Ge("discard_at", moment), Not(Eq("owing", True)), IsNull("discard_at")))
@@ -224,6 +244,8 @@ class Play:
     harness: Harness
     store: Store
     specification: Store
+    died: list[Store] = field(default_factory=list)
+    """What restarts left behind, for whoever closes it."""
 
     async def run(self, steps: Sequence[Step], seconds: float = 1e9) -> int | None:
         """The number of the first step on which they part, None where they never do. What comes after so many seconds is left out."""
@@ -242,12 +264,19 @@ class Play:
         except Exception:  # noqa: BLE001
             return False
 
+    async def _begin_again(self, *, dies: bool) -> None:
+        if dies:
+            self.died.append(self.store)
+        self.store = await (self.harness.restart if dies else self.harness.reopen)(self.store)
+        await self.store.open(DECLARED)
+
     async def _taken(self, step: Step) -> bool:
         match step:
-            case Reopen():
-                self.store = await self.harness.reopen(self.store)
-                await self.store.open(DECLARED)
+            case Reopen() | Restart():
+                await self._begin_again(dies=isinstance(step, Restart))
                 return True
+            case Batch(writes):
+                return await self._alike(lambda s: s.apply(writes))
             case Tidy():
                 theirs = set(await self.specification.idle_partitions())
                 idle = [one for one in await self.store.idle_partitions() if one in theirs]
@@ -316,7 +345,7 @@ async def _due(store: Store, asked: Waiting) -> object:
     rows: list[tuple[str, Key, int, str, str]] = []
     cursor: str | None = None
     while True:
-        page = await store.due(asked.now, asked.limit, cursor, expired={SAMPLES: asked.expired, MORE_SAMPLES: asked.expired})
+        page = await store.due(asked.now, asked.limit, cursor, expired=dict.fromkeys(DECLARED, asked.expired))
         rows += [(row.collection.name, row.key, row.version, row.why, row.tier) for row in page.rows]
         if (cursor := page.cursor) is None:
             return sorted(rows)
@@ -333,7 +362,7 @@ async def _partitions(store: Store, asked: Named) -> object:
 
 
 async def _all(store: Store, wide: bool) -> object:
-    seen: list[object] = [await store.get(collection, KEYS) for collection in (SAMPLES, MORE_SAMPLES)]
+    seen: list[object] = [await store.get(collection, KEYS) for collection in DECLARED]
     if wide:
         page = await store.query(Query(SAMPLES, Everywhere(), limit=MAX_LIMIT, roles=frozenset(Role), types=frozenset(RowType)))
         seen.append(sorted(s.key for s in page.records))

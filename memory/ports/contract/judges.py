@@ -76,6 +76,18 @@ def derived(test: Test) -> Test:
     return mark(test)
 
 
+def in_files(test: Test) -> Test:
+    """The test runs for harnesses that name the files of their store."""
+    mark: Callable[[Test], Test] = getattr(pytest.mark, MARK)(files=True)
+    return mark(test)
+
+
+def addressed(test: Test) -> Test:
+    """The test runs for harnesses that tell another process where their store is."""
+    mark: Callable[[Test], Test] = getattr(pytest.mark, MARK)(address=True)
+    return mark(test)
+
+
 def fits(mark: pytest.Mark, harness: type[Harness]) -> bool:
     """Whether a test so marked runs for this harness."""
     wanted, unwanted = mark.kwargs.get("claimed", ()), mark.kwargs.get("unclaimed", ())
@@ -85,6 +97,8 @@ def fits(mark: pytest.Mark, harness: type[Harness]) -> bool:
         "cramped": harness.can_be_cramped(),
         "tiny": harness.can_be_tiny(),
         "derived": harness.can_damage_derived(),
+        "files": harness.has_files(),
+        "address": harness.has_address(),
     }
     if any(mark.kwargs.get(what) and not has for what, has in asked.items()):
         return False
@@ -118,7 +132,7 @@ def _judge(registry: dict[str, list[str]], names: tuple[str, ...], mark: Callabl
 
 
 def _marked(side: str, names: tuple[str, ...]) -> Callable[[Test], Test]:
-    known = (*capabilities.FLAGS, *capabilities.LIMITS)
+    known = (*capabilities.FLAGS, *capabilities.LIMITS, "loss_window")
     if unknown := [name for name in names if name not in known]:
         raise UnknownCapability(f"no capability is called {', '.join(map(repr, unknown))}; there are: {', '.join(known)}")
     mark: Callable[[Test], Test] = getattr(pytest.mark, MARK)(**{side: names})

@@ -53,7 +53,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line(
         "markers",
-        "memory_contract(claimed, unclaimed, remote, built, cramped, tiny, derived): runs for harnesses that claim these or not, or have these hooks",
+        "memory_contract(claimed, unclaimed, remote, built, cramped, tiny, derived, files, address): "
+        "runs for harnesses that claim these or not, or have these hooks",
     )
     config.addinivalue_line(
         "markers", "memory_clause(*ids, since): the clauses of the contract that this test proves; see memory.ports.contract.clauses"

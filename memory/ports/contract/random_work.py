@@ -150,7 +150,7 @@ class RandomWork:
         settles = chance.choice(SETTLED)
         writes: list[Write] = [
             Put(SAMPLES, made, self._when(version), settles),
-            Put(SAMPLES, made, Newer(), settles),
+            Put(SAMPLES, made, Newer(), settles, erases=len(settles) == 1),
             Put(MORE_SAMPLES, made, Absent()),
             Delete(SAMPLES, made.key, version, chance.choice((Newer(), AtVersion(version))), made.owed, {"k": [version]}, T0, settles),
             Release(SAMPLES, made.key, version, chance.choice(("mid", "long")), made.owed, T0, settles),

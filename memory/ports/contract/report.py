@@ -37,6 +37,8 @@ _HOOKS = {
     "cramped": "implement `cramped` and `make_room`",
     "derived": "implement `damage_derived`, if the store derives anything",
     "tiny": "implement `tiny`, if the adapter puts anything off",
+    "files": "implement `files`, if the store keeps its data in files",
+    "address": "implement `address`, if processes may share the store",
 }
 """What a harness gives so that more of its store is judged."""
 
@@ -159,6 +161,8 @@ def hooks_missing(harness: type[Harness]) -> list[str]:
         "cramped": harness.can_be_cramped(),
         "derived": harness.can_damage_derived(),
         "tiny": harness.can_be_tiny(),
+        "files": harness.has_files(),
+        "address": harness.has_address(),
     }
     return [hook for hook, given in has.items() if not given]
 
@@ -187,7 +191,7 @@ def _found_askable(harness: type[Harness]) -> frozenset[str]:
         marks = getattr(test, "pytestmark", ()) if name.startswith("test_") else ()
         if all(fits(mark, harness) for mark in marks if mark.name == MARK):
             asked |= {i for mark in marks if mark.name == CLAUSE_MARK for i in mark.args}
-    unclaimed = {flag for flag in FLAGS if not getattr(harness.claims, flag)}
+    unclaimed = {flag for flag in (*FLAGS, "loss_window") if not getattr(harness.claims, flag)}
     return frozenset(i for i in asked if CLAUSES[i].needs not in unclaimed)
 
 

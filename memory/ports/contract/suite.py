@@ -27,6 +27,7 @@ from memory.ports.contract.test_damage import *
 from memory.ports.contract.test_declarations import *
 from memory.ports.contract.test_departures import *
 from memory.ports.contract.test_due import *
+from memory.ports.contract.test_erased_text import *
 from memory.ports.contract.test_erasing import *
 from memory.ports.contract.test_exact_values import *
 from memory.ports.contract.test_filters import *
@@ -45,6 +46,7 @@ from memory.ports.contract.test_meaning import *
 from memory.ports.contract.test_names import *
 from memory.ports.contract.test_paging import *
 from memory.ports.contract.test_partitions import *
+from memory.ports.contract.test_processes import *
 from memory.ports.contract.test_refusals import *
 from memory.ports.contract.test_round_trips import *
 from memory.ports.contract.test_servers import *

@@ -193,7 +193,11 @@ async def test_a_whole_tenant_is_asked_as_its_scopes_are(store: Store) -> None:
 @needs("filter", "conditional")
 @pytest.mark.asyncio
 async def test_candidates_follow_every_write_at_once(store: Store) -> None:
-    said = [record(n, texts={"content": "lantern " * n}, vector=pack_vector([n, 1]), fields={"conversation_id": "c", "number": n}) for n in (1, 2, 3)]
+    times = {1: 1, 2: 2, 3: 300}  # more than a byte counts
+    said = [
+        record(n, texts={"content": "lantern " * times[n]}, vector=pack_vector([n, 1]), fields={"conversation_id": "c", "number": n})
+        for n in (1, 2, 3)
+    ]
     asked = Candidates(SAMPLES, within(HERE), "lantern", pack_vector([1, 0]), 1, around=BESIDE, counted=("lantern", "harbour"), select=SELECT)
     await done(store, *map(put, said))
     assert set((await _judged(store, asked, said)).ids) == {id_of(1), id_of(2), id_of(3)}

@@ -69,6 +69,7 @@ async def _fill(store: Store) -> list[Told]:
         delete(15),
         put(record(16, role=Role.CACHED, expires_at=T0, cached_at=T0)),
         put(record(17, expires_at=T0, owed=STEP), collection=PLAIN),
+        *[delete(n, collection=collection, discard_at=T0) for collection in (MORE_SAMPLES, PLAIN) for n in (19, 20, 21)],
         put(record(18, FOREIGN, owed=STEP), collection=MORE_SAMPLES),
     )
     foreign = key_of(18, FOREIGN)
@@ -82,6 +83,7 @@ async def _fill(store: Store) -> list[Told]:
         _expected(12, 100, Why.OWES),
         _expected(13, 7, Why.DISCARD),
         _expected(17, 1, Why.OWES, collection=PLAIN),
+        *[_expected(n, 100, Why.DISCARD, collection=collection) for collection in (MORE_SAMPLES, PLAIN) for n in (19, 20, 21)],
         (MORE_SAMPLES.name, foreign.tenant, foreign.id, 1, Why.OWES, ""),
     ]
 
@@ -111,13 +113,20 @@ async def test_one_thing_alone_is_told_whatever_it_is_due_for(store: Store) -> N
         (delete(3, discard_at=T0), _expected(3, 100, Why.DISCARD), Purge(SAMPLES, key_of(3), 100)),
         (delete(4, owed=STEP), _expected(4, 100, Why.OWES), Annotate(SAMPLES, key_of(4), at=100, settle=("1",))),
         (release(5, discard_at=T0), _expected(5, 1, Why.DISCARD), Purge(SAMPLES, key_of(5), 1)),
+        ((put(record(7)), release(7), _ends(7, 1)), _expected(7, 1, Why.DISCARD), Purge(SAMPLES, key_of(7), 1)),
+        ((delete(8), _ends(8, 100)), _expected(8, 100, Why.DISCARD), Purge(SAMPLES, key_of(8), 100)),
+        ((delete(9, discard_at=NOW), _ends(9, 100)), _expected(9, 100, Why.DISCARD), Annotate(SAMPLES, key_of(9), 100, discard_at=NOW)),
     ):
-        await done(store, write)
+        await done(store, *(write if isinstance(write, tuple) else (write,)))
         assert await _told(store) == [told]
         await done(store, seen_to)
         assert await _told(store) == []
     await done(store, put(record(6, expires_at=T0)))
     assert await _told(store, expired={PLAIN: NOW, SAMPLES: NOW}) == [_expected(6, 1, Why.EXPIRED)]
+
+
+def _ends(n: int, version: int) -> Annotate:
+    return Annotate(SAMPLES, key_of(n), version, discard_at=T0)
 
 
 @clause("due.exact")
@@ -139,10 +148,10 @@ async def test_what_has_been_seen_to_is_due_no_longer(store: Store) -> None:
 @pytest.mark.asyncio
 async def test_pages_of_what_is_due_are_together_what_is_told_at_once(store: Store, limit: int) -> None:
     await _fill(store)
-    await done(store, *[put(record(n, owed=STEP), collection=collection) for n in range(20, 24) for collection in DECLARED])
+    await done(store, *[put(record(n, owed=STEP), collection=collection) for n in range(22, 26) for collection in DECLARED])
     at_once = await _told(store, expired={SAMPLES: NOW})
     assert sorted(await _told(store, limit, expired={SAMPLES: NOW})) == sorted(at_once)
-    assert len(at_once) == 23
+    assert len(at_once) == 29
 
 
 @clause("due.pages")

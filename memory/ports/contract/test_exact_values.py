@@ -180,7 +180,7 @@ async def test_a_value_is_found_by_itself_and_by_nothing_else(harness: Harness, 
     drawn = values.values[kind]
     fields = [f for f in EVERY_TYPE.fields if f.type is kind]
     wrong: list[str] = []
-    for n, value in enumerate(drawn[:4] if kind is FieldType.BOOLEAN else drawn[: values.hard[kind] + harness.depth.examples]):
+    for n, value in enumerate(drawn[:4] if kind is FieldType.BOOLEAN else drawn[: values.hard[kind] + harness.depth.examples // 2]):
         for part, holds in _asked_by(fields[n % len(fields)], n, value):
             wanted = {i for i, other in enumerate(drawn) if holds(other)}
             if (got := await _found(exact, part)) != wanted:

@@ -40,12 +40,14 @@ async def _specification() -> Store:
 
 async def _holds(harness: Harness, store: Store, request: pytest.FixtureRequest, *, with_tiny: bool) -> None:
     writes, seed = _length_and_seed(request.config, harness.depth)
+    # a server takes seconds to start again, and is killed in other tests; what `restart` returns has no tiny thresholds
     request.node.user_properties.append(("memory_history_seed", f"{harness.name}{' (tiny)' if with_tiny else ''}: {seed}, {writes} writes"))
-    steps: list[Step] = list(history(seed, store.capabilities, writes, revives=harness.revives))
+    steps: list[Step] = list(history(seed, store.capabilities, writes, revives=harness.revives, restarts=not with_tiny and not harness.remote))
     play = Play(harness, store, await _specification())
     parted = await play.run(steps, SECONDS)
-    if play.store is not store:
-        await play.store.close()
+    for stale in (*play.died, play.store):
+        if stale is not store:
+            await stale.close()
     if parted is None:
         return
     folders = iter(range(10**6))
@@ -57,7 +59,11 @@ async def _holds(harness: Harness, store: Store, request: pytest.FixtureRequest,
         made = await (again.tiny() if with_tiny else again.make())
         try:
             await made.open(DECLARED)
-            return await Play(again, made, await _specification()).run(some) is not None
+            replay = Play(again, made, await _specification())
+            parted = await replay.run(some)
+            for stale in (*replay.died, replay.store):
+                await stale.close()
+            return parted is not None
         finally:
             await again.dispose(made)
 

@@ -97,6 +97,30 @@ async def test_everything_stands_after_the_death_of_a_durable_store_as_it_stood_
         await again.open(DECLARED)
         assert await _seen(again) == before
         await _goes_on(again)
+        await done(again, put(record(0, version=60, generation=2, body={"n": "anew"})), put(record(21)))
+        await again.delete_matching(Query(MORE_SAMPLES, within(HERE)), 99, LATER)
+        before, last = await _seen(again), await harness.restart(again)
+    finally:
+        await again.close()
+    try:
+        await last.open(DECLARED)
+        assert await _seen(last) == before, "what came after the first death survives the second"
+    finally:
+        await last.close()
+
+
+@clause("loss.window")
+@needs("loss_window")
+@pytest.mark.asyncio
+async def test_what_was_acknowledged_before_the_loss_window_survives_a_death(harness: Harness, store: Store) -> None:
+    await _furnish(store)
+    before = [await store.get(collection, KEYS) for collection in DECLARED]
+    await harness.outlast_loss_window(store)
+    again = await harness.restart(store)
+    try:
+        await again.open(DECLARED)
+        assert [await again.get(collection, KEYS) for collection in DECLARED] == before
+        assert (await one(again, RaiseGeneration(HERE, 0))).number == 2
     finally:
         await again.close()
 

@@ -154,6 +154,7 @@ async def test_what_was_acknowledged_is_seen_by_the_next_call(store: Store) -> N
 # -- many at once -----------------------------------------------------------------------------------------------------
 
 WRITERS = 64
+CALLS_AT_ONCE = 500
 COUNTING = 24
 """Each round of these costs a read and a write of all that are left."""
 
@@ -220,10 +221,12 @@ async def test_reads_and_writes_at_once_disturb_no_one(store: Store) -> None:
     async def work(n: int) -> None:
         await done(store, put(record(n, body={"n": n})))
         assert dict((await live(store, n)).body) == {"n": n}
-        assert id_of(n) in await asked(store)
+        if n < 20:
+            assert id_of(n) in await asked(store)
 
-    await asyncio.gather(*(work(n) for n in range(40)))
-    assert len(await asked(store)) == 40
+    async with asyncio.timeout(120):
+        await asyncio.gather(*(work(n) for n in range(CALLS_AT_ONCE)))
+    assert await asked(store) == [id_of(n) for n in range(CALLS_AT_ONCE)]
 
 
 @clause("shared.decides")

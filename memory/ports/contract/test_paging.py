@@ -73,7 +73,7 @@ ORDERS: list[tuple[Order, ...]] = [
     (Order("valid_from", True), Order("confidence")),
     (Order("updated_at", True),),
     (Order("updated_at", True), Order("id")),
-    (Order("version"), Order("expires_at", True), Order("type")),
+    (Order("version"), Order("expires_at", True), Order("valid_from"), Order("confidence", True), Order("type")),
 ]
 
 
@@ -140,6 +140,19 @@ async def test_a_cursor_still_works_when_its_record_is_gone(store: Store) -> Non
     await done(store, delete(3))
 
     assert await asked(store, order=order, cursor=first.cursor) == [id_of(n) for n in (2, 1, 0)]
+
+
+@clause("query.pages", since=2)
+@needs("order")
+@pytest.mark.asyncio
+async def test_a_cursor_goes_on_from_where_its_record_stood_when_that_has_moved(store: Store) -> None:
+    """Only the record that moved may come again, where it stands now."""
+    await done(store, *[put(record(n)) for n in range(6)])
+    order = (Order("updated_at"),)
+    first = await store.query(Query(SAMPLES, within(HERE), order=order, limit=3))
+    for seconds, rest in ((-9, (3, 4, 5)), (4, (3, 2, 4, 5)), (9, (3, 4, 5, 2)), (0, (3, 4, 5))):
+        await done(store, put(record(2, updated_at=T0 + timedelta(seconds=seconds))))
+        assert await asked(store, order=order, cursor=first.cursor) == [id_of(n) for n in rest]
 
 
 @clause("query.pages")

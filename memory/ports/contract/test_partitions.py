@@ -128,13 +128,15 @@ async def test_pages_lose_and_repeat_nothing_while_partitions_come_and_go(store:
     places = [Partition("acme", f"user:{n:03}") for n in range(60)]
     await done(store, *[put(record(1, at), collection=DECLARED[n % 3]) for n, at in enumerate(places)])
     assert await _walked(store, ACME, 1) == await _walked(store, ACME, 59) == [(at, 0) for at in places]
-    first = await store.partitions(ACME, limit=20)
+    first = await store.partitions(ACME, limit=19)
+    everywhere = await store.partitions(Everywhere(), limit=19)
     assert first.cursor is not None
     await store.delete_matching(Query(SAMPLES, within(*places)), 9)
     await done(store, put(record(1, Partition("acme", "user:0001"))), put(record(1, Partition("acme", "user:0451"))))
-    rest = await store.partitions(ACME, cursor=first.cursor)
-    kept = [at for n, at in enumerate(places) if n >= 20 and n % 3] + [Partition("acme", "user:0451")]
-    assert (first.partitions, rest.partitions) == (tuple((at, 0) for at in places[:20]), tuple((at, 0) for at in sorted(kept)))
+    kept = tuple((at, 0) for at in sorted([*[at for n, at in enumerate(places) if n >= 19 and n % 3], Partition("acme", "user:0451")]))
+    for where, before in ((ACME, first), (Everywhere(), everywhere)):  # the last of the page is one that is gone
+        rest = await store.partitions(where, cursor=before.cursor)
+        assert (before.partitions, rest.partitions) == (tuple((at, 0) for at in places[:19]), kept)
 
 
 @clause("partitions.exact", "damage.erased")

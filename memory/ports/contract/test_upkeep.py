@@ -157,9 +157,11 @@ async def test_upkeep_keeps_what_is_past_its_time(store: Store, upkeep: str) -> 
     assert await _pictured(store) == before
 
 
-@clause("upkeep.audit", "life.at-once")
+@clause("upkeep.audit", "upkeep.vacuum", "life.at-once")
 @pytest.mark.asyncio
 async def test_an_audit_beside_writers_takes_their_writes_for_no_damage(store: Store) -> None:
+    """Nor does a vacuum lose one."""
+
     async def write(n: int) -> None:
         for version in range(1, 6):
             await done(store, put(record(n, version=version, texts={"content": f"lantern turn{version}"})))
@@ -167,9 +169,13 @@ async def test_an_audit_beside_writers_takes_their_writes_for_no_damage(store: S
                 await store.delete_matching(Query(SAMPLES, within(ELSEWHERE)), 60)
 
     writers = asyncio.gather(*(write(n) for n in range(10)))
-    audits = [await store.audit() for _ in range(3)] + [await store.audit(repair=True)]
+    audits = [await store.audit(), await store.audit(repair=True)]
+    await store.vacuum()
+    audits.append(await store.audit())
+    await store.vacuum()
     await writers
-    assert [audit.problems for audit in (*audits, await store.audit())] == [()] * 5
+    assert [audit.problems for audit in (*audits, await store.audit())] == [()] * 4
+    assert [(await live(store, n)).version for n in range(10)] == [5] * 10
     if store.capabilities.lexical:
         assert (await hit_ids(store, "turn5"), await hit_ids(store, "turn4")) == ({id_of(n) for n in range(10)}, set())
 

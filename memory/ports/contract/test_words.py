@@ -240,6 +240,10 @@ async def test_the_index_follows_every_write_at_once(store: Store) -> None:
     assert await hit_ids(store, "puffin") == set()
     await done(store, put(text(1, "puffin", version=200), AtVersion(100)))
     assert await hit_ids(store, "puffin") == {id_of(1)}
+    for n, part in enumerate(SAMPLES.weights, start=300):  # one part alone changes, and has the word no more
+        both = {"content": "gannet", "title": "gannet", part: "walrus"}
+        await done(store, put(record(2, version=2 * n, texts=both)), put(record(2, version=2 * n + 1, texts=both | {part: "penguin"})))
+        assert (await hit_ids(store, "walrus"), await hit_ids(store, "penguin")) == (set(), {id_of(2)}), part
 
 
 @clause("query.roles")

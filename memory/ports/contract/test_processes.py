@@ -1,0 +1,70 @@
+"""Processes that share a store, in earnest: what stores of one process keep in common does not help them here."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import sys
+from asyncio.subprocess import PIPE, Process
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+
+from memory.ports.contract.clauses import clause
+from memory.ports.contract.harness import Harness
+from memory.ports.contract.judges import addressed, needs
+from memory.ports.contract.other_process import COUNTED, change, increment, seen
+from memory.ports.contract.support import done, live, put, record
+from memory.ports.store import Store
+
+SECONDS = 120
+TIMES = 15
+
+
+@asynccontextmanager
+async def _another(harness: Harness, store: Store) -> AsyncIterator[Process]:
+    url, options = harness.address(store)
+    command = (sys.executable, "-m", "memory.ports.contract.other_process", url, json.dumps(dict(options)))
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    process = await asyncio.create_subprocess_exec(*command, stdin=PIPE, stdout=PIPE, env=environment)
+    try:
+        yield process
+        assert process.stdin is not None
+        process.stdin.close()
+        assert await process.wait() == 0
+    finally:
+        if process.returncode is None:
+            process.kill()
+            await process.wait()
+
+
+async def _told(process: Process, what: str, number: int = 0) -> Any:
+    """What the other process sees when it has done what it is told."""
+    assert process.stdin is not None
+    assert process.stdout is not None
+    process.stdin.write(f"{json.dumps([what, number])}\n".encode())
+    line = await process.stdout.readline()
+    assert line, "the other process ended: see what it wrote to the standard error"
+    return json.loads(line)
+
+
+@clause("shared.processes")
+@addressed
+@needs("shared", "conditional")
+@pytest.mark.asyncio
+async def test_two_processes_see_each_others_writes_at_once_and_lose_none(harness: Harness, store: Store) -> None:
+    async with asyncio.timeout(SECONDS), _another(harness, store) as other:
+        await done(store, put(record(COUNTED, body={"n": 0})))
+        assert await _told(other, "look") == await seen(store)
+        for turn in (1, 2, 3, 4):
+            if turn % 2:
+                await change(store, turn)
+                assert await _told(other, "look") == await seen(store)
+            else:
+                assert await _told(other, "change", turn) == await seen(store)
+        await asyncio.gather(increment(store, TIMES), _told(other, "increment", TIMES))
+        assert dict((await live(store, COUNTED)).body) == {"n": 2 * TIMES}
+        assert await _told(other, "look") == await seen(store)
