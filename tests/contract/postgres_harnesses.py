@@ -6,6 +6,7 @@ import asyncio
 from typing import Any
 from urllib.parse import quote
 
+from memory.adapters.sql.naming import DEFAULT_PREFIX, LONGEST_PREFIX
 from memory.ports.capabilities import Capabilities
 from memory.ports.collections import Collection
 from memory.ports.contract.collections import DECLARED
@@ -18,8 +19,8 @@ from tests.support.postgres_servers import Postgres
 
 _EMPTY = """DO $$ DECLARE name text; BEGIN
 PERFORM pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'memory-tiers' AND pid <> pg_backend_pid();
-FOR name IN SELECT tablename FROM pg_tables WHERE schemaname = 'memory' AND tablename NOT IN ('memory_schema_version', 'memory_collections')
-LOOP EXECUTE 'DELETE FROM memory.' || quote_ident(name); END LOOP; END $$"""
+FOR name IN SELECT tablename FROM pg_tables WHERE schemaname = '{0}' AND tablename NOT IN ('{1}schema_version', '{1}collections')
+LOOP EXECUTE 'DELETE FROM {0}.' || quote_ident(name); END LOOP; END $$"""
 
 
 class Postgresql(OneSchema):
@@ -42,6 +43,7 @@ class Postgresql(OneSchema):
     )
     secrets = (postgres_servers.PASSWORD, quote(postgres_servers.PASSWORD, safe=""))
     hurry = HURRY
+    schema, prefix = "memory", DEFAULT_PREFIX
 
     def running(self) -> Postgres:
         return postgres_servers.container()
@@ -77,7 +79,7 @@ class Postgresql(OneSchema):
         return store
 
     async def emptied(self) -> None:
-        await self._run(_EMPTY)
+        await self._run(_EMPTY.format(self.schema, self.prefix))
 
     async def _run(self, statement: str, *values: object) -> str:
         """Behind every store's back. Returns what the server says of it."""
@@ -91,7 +93,7 @@ class Postgresql(OneSchema):
             await connection.close()
 
     async def damage(self, store: Store, collection: Collection, key: Key) -> None:
-        changed = f'UPDATE memory.{collection.name} SET body = \'{{"not": "said"}}\' WHERE tenant = $1 AND id = $2'  # noqa: S608
+        changed = f'UPDATE {self.schema}.{self.prefix}{collection.name} SET body = \'{{"not": "said"}}\' WHERE tenant = $1 AND id = $2'  # noqa: S608
         assert await self._run(changed, key.tenant, key.id) == "UPDATE 1"
 
     async def cramped(self) -> Store:
@@ -106,6 +108,17 @@ class Postgresql(OneSchema):
 
     async def make_room(self, store: Store) -> None:
         postgres_servers.with_small_tables().make_room()
+
+
+class PostgresqlPrefixed(Postgresql):
+    """Its tables have the longest prefix there is."""
+
+    name = "postgresql_prefixed"
+    primary = "postgresql"
+    schema, prefix = "prefixed", "p" * LONGEST_PREFIX
+
+    def store(self, **options: Any) -> Store:
+        return super().store(schema=self.schema, prefix=self.prefix, **options)
 
 
 class PostgresqlWithVectors(Postgresql):

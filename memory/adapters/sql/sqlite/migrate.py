@@ -8,7 +8,8 @@ from collections.abc import Mapping, Sequence
 import sqlalchemy as sa
 
 from memory.adapters.sql.declared import Comparison
-from memory.adapters.sql.migrate import REGISTRY, VERSION_TABLE, Schema
+from memory.adapters.sql.migrate import Schema
+from memory.adapters.sql.naming import BARE_FORM, IN_A_FILE
 from memory.adapters.sql.sqlite.audit import reindex
 from memory.adapters.sql.sqlite.errors import is_of_a_table
 from memory.adapters.sql.sqlite.log import mark_commit
@@ -18,14 +19,16 @@ from memory.adapters.sql.sqlite.table import table_of
 from memory.ports.collections import Collection
 
 _THERE = "SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = ?"
-_FORM = f"SELECT version_num FROM {VERSION_TABLE}"  # noqa: S608
-_DECLARED = f"SELECT name, declaration FROM {REGISTRY}"  # noqa: S608
-_DOUBTED = f"SELECT name FROM {REGISTRY} WHERE indexed_to IS NOT NULL"  # noqa: S608
+_FORM = f"SELECT version_num FROM {IN_A_FILE.version}"  # noqa: S608
+_DECLARED = f"SELECT name, declaration FROM {IN_A_FILE.registry}"  # noqa: S608
+_DOUBTED = f"SELECT name FROM {IN_A_FILE.registry} WHERE indexed_to IS NOT NULL"  # noqa: S608
 
 
 class SqliteSchema(Schema):
+    forms = (BARE_FORM,)
+
     def __init__(self, store: str) -> None:
-        super().__init__(store, "the file", "file")
+        super().__init__(store, "the file", "file", IN_A_FILE)
 
     def system(self) -> Sequence[sa.Table]:
         metadata = sa.MetaData()
@@ -58,7 +61,7 @@ def make_ready(session: Session, store: str, collections: Sequence[Collection]) 
 
 def look(session: Session, store: str, collections: Sequence[Collection]) -> Comparison | None:
     """What there is; None where there is nothing yet."""
-    if session.row(_THERE, (VERSION_TABLE,)) is None:
+    if session.row(_THERE, (IN_A_FILE.version,)) is None:
         return None
     row = session.row(_FORM)
     return SqliteSchema(store).compared(str(row and row[0]), dict(session.rows(_DECLARED)), collections)

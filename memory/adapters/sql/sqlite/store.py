@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, ClassVar, TypeVar
 
 from memory.adapters.sql import reading
-from memory.adapters.sql.migrate import FORM
+from memory.adapters.sql.naming import BARE_FORM
 from memory.adapters.sql.sqlite.audit import audit
 from memory.adapters.sql.sqlite.batch import carry_out
 from memory.adapters.sql.sqlite.candidates import candidates
@@ -98,7 +98,7 @@ class SqliteStore(SqlStore[Session, SqliteTable]):
             return Health(ok=False, detail=str(ours), epoch=self.epoch, facts=facts)
         facts |= {"schema": form, "bytes": pages * size, "synchronous": self._config.synchronous}
         facts |= {"read_only": True} if self._driver.is_read_only else {}
-        return Health(form == str(FORM), str(path or "in memory"), f"SQLite {version}", self.epoch, facts, in_quarantine)
+        return Health(form == str(BARE_FORM), str(path or "in memory"), f"SQLite {version}", self.epoch, facts, in_quarantine)
 
     # -- work ---------------------------------------------------------------------------------------------------------
 
