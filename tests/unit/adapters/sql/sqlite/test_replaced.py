@@ -18,6 +18,7 @@ from memory.adapters.sql.sqlite.store import SqliteStore
 from memory.ports.contract.collections import SAMPLES
 from memory.ports.contract.support import done, key_of, put, record
 from memory.ports.record import Record
+from tests.support.rights import as_anybody
 
 pytestmark = pytest.mark.backend("sqlite")
 SUFFIXES = ("", "-wal", "-shm")
@@ -201,16 +202,6 @@ def test_what_cannot_be_opened_to_read_only_says_why(tmp_path: Path) -> None:
         with pytest.raises(ConfigError, match=name):
             BlockingMemory(f"{url(tmp_path / name)}?mode=ro", embedder="none").open()
     assert not (tmp_path / "missing.db").exists()
-
-
-def as_anybody() -> list[str]:
-    """The beginning of a command that runs without root's right to write everything."""
-    if os.geteuid() != 0:
-        return []
-    if shutil.which("setpriv") is None:
-        pytest.skip("root may write everything, and setpriv is not here")
-    rights = "-dac_override,-dac_read_search"
-    return ["setpriv", f"--bounding-set={rights}", f"--inh-caps={rights}"]
 
 
 @pytest.mark.skipif(not hasattr(os, "geteuid"), reason="this platform has other permissions")
