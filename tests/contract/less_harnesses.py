@@ -5,7 +5,7 @@ A test that uses a capability without `@needs` fails here. Little is drawn: what
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 from typing import Any, ClassVar
 
@@ -17,7 +17,7 @@ from memory.ports.candidates import Candidates, Measured
 from memory.ports.capabilities import FLAGS
 from memory.ports.contract.depth import Depth
 from memory.ports.contract.harness import Harness
-from memory.ports.contract.judges import MARK, fits
+from memory.ports.contract.judges import fits
 from memory.ports.store import Store
 from memory.ports.writes import Put
 from tests.contract.harnesses import InMemory, InMemoryPlain, InMemoryServer, Split
@@ -78,11 +78,10 @@ _ASKED_BEFORE: tuple[type[Harness], ...] = (InMemory, InMemoryPlain, Split)
 """They lack capabilities too. The first is asked whatever it claims; the others, its variants, in `make nightly` alone what it is asked."""
 
 
-def is_asked_of_another(item: pytest.Item, harness: type[Harness]) -> bool:
+def is_asked_of_another(marks: Sequence[pytest.Mark], harness: type[Harness]) -> bool:
     """Whether, for each capability that this harness lacks, one before it that lacks it as well is asked this test."""
     if not issubclass(harness, _Less):
         return False
-    marks = list(item.iter_markers(MARK))
     asked = _ASKED_BEFORE if NIGHTLY or not all(fits(mark, InMemory) for mark in marks) else _ASKED_BEFORE[:1]
     before = [one for one in (*asked, *WITHOUT[: WITHOUT.index(harness)]) if all(fits(mark, one) for mark in marks)]
     return all(any(not getattr(one.claims, flag) for one in before) for flag in harness.lacks)

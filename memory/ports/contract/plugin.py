@@ -8,7 +8,7 @@ from __future__ import annotations
 import importlib
 import os
 import sys
-from collections.abc import Generator
+from collections.abc import Callable, Generator, Sequence
 from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 FIXTURE = "contract_harness"
 """Every contract test depends on this fixture, by way of `harness`."""
 HARNESSES: pytest.StashKey[list[type[Harness]]] = pytest.StashKey()
+ASKED: pytest.StashKey[Callable[[Sequence[pytest.Mark], type[Harness]], bool]] = pytest.StashKey()
+"""Of a test's marks and a harness that it concerns: whether this run asks it. Without, all are asked."""
 _verdicts: list[pytest.TestReport] = []
 _NO_HARNESS = "no harness: name one with --memory-harness package.module:Class (several are allowed)"
 
@@ -82,7 +84,8 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     if not harnesses:
         raise pytest.Collector.CollectError(_NO_HARNESS)
     marks = list(metafunc.definition.iter_markers(MARK))
-    concerned = [h for h in harnesses if all(fits(mark, h) for mark in marks)]
+    asked = metafunc.config.stash.get(ASKED, lambda _marks, _harness: True)
+    concerned = [h for h in harnesses if all(fits(mark, h) for mark in marks) and asked(marks, h)]
     nobody = pytest.param(None, id="nobody", marks=pytest.mark.memory_unasked)
     metafunc.parametrize(FIXTURE, [pytest.param(h, id=h.name) for h in concerned] or [nobody])
 
