@@ -46,7 +46,7 @@ class SqliteDriver:
     def __init__(self, name: str, config: SqliteConfig) -> None:
         self._name = name
         self._config = config
-        self._tables = Tables(lambda _: {})
+        self._tables = Tables(lambda _: {}, lambda _: None)
         self._writer: ConnectionThread | None = None
         self._reader: ConnectionThread | None = None
 
@@ -55,10 +55,13 @@ class SqliteDriver:
         """Whether it was opened to read only."""
         return self._reader is not None and self._writer is None
 
-    async def open(self, prepare: Look, look: Look) -> None:
-        """Connect, and make the schema ready with `prepare`; `look` is how to see what tables have become. Both tell the collections as these are."""
+    async def open(self, prepare: Look, look: Look, complete: Callable[[Session], None]) -> None:
+        """Connect, and make the schema ready with `prepare`; `look` is how to see what tables have become. Both tell the collections as these are.
+
+        A connection that only reads gets what tables lack by `complete`.
+        """
         self._check_path()
-        self._tables = Tables(look)
+        self._tables = Tables(look, complete)
         if self._config.path is not None and opens_read_only(self._config.path, self._config.mode):
             await self._open_read_only(look)
             return
@@ -159,8 +162,9 @@ class SqliteDriver:
 class Tables:
     """What the tables of the file are made for, and how to look at it again."""
 
-    def __init__(self, look: Look) -> None:
+    def __init__(self, look: Look, complete: Callable[[Session], None]) -> None:
         self.declared = Declared()
+        self.complete = complete
         self._look = look
 
     def have_changed(self, session: Session, since: Mapping[str, Collection]) -> bool:
@@ -202,6 +206,8 @@ class ConnectionThread:
         """Connect to a file that is only read, which may lie where nothing can be written."""
         self._engine = sa.create_engine("sqlite://", creator=self._connect_read_only, poolclass=NullPool, isolation_level="AUTOCOMMIT")
         self._session = Session(self._engine.connect(), self._config.thresholds, self._tables.declared)
+        self._tables.complete(self._session)
+        self._session.run("PRAGMA query_only = ON")
 
     def _connect_read_only(self) -> sqlite3.Connection:
         """A connection that writes nothing.
@@ -233,7 +239,6 @@ class ConnectionThread:
         place, patience = f"file:{quote(str(path.absolute()))}?{how}", self._config.busy_timeout
         raw = sqlite3.connect(place, uri=True, timeout=patience, isolation_level=None, check_same_thread=False, cached_statements=512)
         try:
-            raw.execute("PRAGMA query_only = ON")
             raw.execute("PRAGMA cache_size = -16384")
             raw.execute("PRAGMA temp_store = MEMORY")
             raw.execute("SELECT count(*) FROM sqlite_master").fetchone()

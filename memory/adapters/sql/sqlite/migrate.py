@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 
 import sqlalchemy as sa
 
+from memory.adapters.sql.columns import checksum_column
 from memory.adapters.sql.declared import Comparison
 from memory.adapters.sql.migrate import Schema
 from memory.adapters.sql.naming import BARE_FORM, IN_A_FILE
@@ -71,6 +72,25 @@ def tables_there(session: Session, store: str, collections: Sequence[Collection]
     """The collections as their tables have become since the file was opened."""
     found = look(session, store, collections)
     return {} if found is None else found.tables
+
+
+def complete(session: Session, store: str, collections: Sequence[Collection]) -> None:
+    """Let a session that only reads see tables as they will be once the file is opened to write.
+
+    A file of an earlier release lacks fields and collections. Views of this session stand before such tables: no record has a value there.
+    """
+    found = look(session, store, collections)
+    if found is None:
+        return
+    schema = SqliteSchema(store)
+    for growth in found.grown:
+        was, now = schema.of(growth.was)[0], schema.of(growth.collection)[0]
+        there = {c.name: f'"{c.name}"' for c in was.c} | {checksum_column(growth.collection): f'"{checksum_column(growth.was)}"'}
+        columns = ", ".join([f'{there.get(c.name, "NULL")} AS "{c.name}"' for c in now.c])
+        session.run(f"CREATE TEMP VIEW {now.name} AS SELECT {columns} FROM main.{now.name}")  # noqa: S608
+    for table in [table for collection in found.new for table in schema.of(collection)]:
+        columns = ", ".join([f'NULL AS "{c.name}"' for c in table.c])
+        session.run(f"CREATE TEMP VIEW {table.name} AS SELECT {columns} WHERE 0")
 
 
 def _doubted(session: Session, collections: Sequence[Collection]) -> list[Collection]:

@@ -17,7 +17,7 @@ from memory.adapters.sql.sqlite.config import CLAIMS, THRESHOLDS, Thresholds, pa
 from memory.adapters.sql.sqlite.connection import SqliteDriver
 from memory.adapters.sql.sqlite.errors import is_damage, translate
 from memory.adapters.sql.sqlite.members import MemberCache
-from memory.adapters.sql.sqlite.migrate import make_ready, tables_there
+from memory.adapters.sql.sqlite.migrate import complete, make_ready, tables_there
 from memory.adapters.sql.sqlite.partitions import SqliteDirectory
 from memory.adapters.sql.sqlite.search import search
 from memory.adapters.sql.sqlite.session import Session
@@ -78,7 +78,9 @@ class SqliteStore(SqlStore[Session, SqliteTable]):
         if self._config.path is None:
             self._run = secrets.token_hex(8)
         await self._driver.open(
-            lambda session: make_ready(session, self.name, collections), lambda session: tables_there(session, self.name, collections)
+            lambda session: make_ready(session, self.name, collections),
+            lambda session: tables_there(session, self.name, collections),
+            lambda session: complete(session, self.name, collections),
         )
 
     async def _close(self) -> None:
