@@ -88,6 +88,7 @@ class ClientEngine:
         self._dimensions = found.dimensions
         self.exact_statistics = found.exact_statistics
         self._queries_at_once = found.queries_at_once or MOST_VALUES
+        self.conditions = ClientConditions(found.values_in_one, found.conditions_in_one)
         if local:
             self.epoch = self.epoch or secrets.token_hex(8)
 

@@ -72,6 +72,9 @@ class EdgeConditions:
     def none(self, parts: Sequence[Condition]) -> Condition:
         return edge.Filter(must_not=list(parts))
 
+    def fits(self, condition: Condition) -> bool:
+        return True
+
 
 class EdgeEngine:
     """One shard in one folder, open in one process at a time."""

@@ -48,6 +48,10 @@ class Conditions(Protocol):
 
     def none(self, parts: Sequence[Condition]) -> Condition: ...
 
+    def fits(self, condition: Condition) -> bool:
+        """Whether a filter may hold all this beside where it looks. What does not is applied to what comes back."""
+        ...
+
 
 @dataclass(frozen=True, slots=True)
 class Sparse:
