@@ -76,7 +76,7 @@ quick: $(DEV)
 
 nightly: $(DEV)
 	MEMORY_NIGHTLY=1 $(PYTEST) tests/simulation tests/month tests/faults tests/topologies
-	MEMORY_NIGHTLY=1 $(PYTEST) tests/acceptance tests/unit -m nightly
+	MEMORY_NIGHTLY=1 $(PYTEST) tests/acceptance tests/unit tests/contract/test_example_adapter.py tests/contract/test_installed.py -m nightly
 	MEMORY_NIGHTLY=1 $(PYTEST) tests/contract/test_built_ins.py --contract-depth quick
 	MEMORY_REQUIRE= $(BIN)/python $(RUN_TESTS) --numprocesses 1 tests/unit -m processor
 	$(MAKE) branches

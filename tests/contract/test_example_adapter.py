@@ -38,7 +38,7 @@ def _run(programs: Path, folder: Path, *arguments: str) -> subprocess.CompletedP
     return subprocess.run(command, cwd=folder, env=wheels.environment(), capture_output=True, text=True, timeout=300)
 
 
-@pytest.mark.thorough
+@pytest.mark.nightly
 def test_the_example_passes_the_whole_contract(programs: Path, folder: Path, tmp_path: Path) -> None:
     options = ("-q", "-p", "no:cacheprovider", "--tb=line", f"--basetemp={tmp_path / 'tests'}", "-rp")
     result = _run(programs, folder, "-m", "pytest", *options, "--pyargs", "memory.ports.contract", "--memory-harness", "harness:OneFile")

@@ -37,7 +37,7 @@ def run(programs: Path, tmp_path: Path) -> Run:
     return contract
 
 
-@pytest.mark.thorough
+@pytest.mark.nightly
 def test_the_installed_contract_passes_honest_stores_side_by_side(run: Run) -> None:
     result = run("-rpfE", "--contract-depth", "quick", "--memory-harness", "example:Mine", "--memory-harness", "harnesses:Sqlite")
     assert result.returncode == 0, "\n".join(line for line in result.stdout.splitlines() if not line.startswith("PASSED"))[-3000:] + result.stderr

@@ -77,7 +77,7 @@ async def test_many_processes_write_one_file(tmp_path: Path) -> None:
 
 @pytest.mark.behaviour("D130")
 @pytest.mark.backend("sqlite")
-@pytest.mark.thorough
+@pytest.mark.nightly
 async def test_many_processes_append_to_one_scratchpad(tmp_path: Path) -> None:
     """Each append is of 41 bytes with its header: some find no room any more, and are told so."""
     url, room = f"sqlite:///{tmp_path / 'memory.db'}", WRITERS * EACH * 3 // 4

@@ -128,7 +128,7 @@ ALONE = 20
 """A seed that has nothing done at once in the beginning: in what order that is done, another run may do otherwise."""
 
 
-@pytest.mark.thorough
+@pytest.mark.nightly
 def test_a_run_that_was_interrupted_is_taken_up_where_it_was_put_away(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The stores as well: what they were asked to do since is done again."""
     topology, done = TOPOLOGIES["default"], list[int]()

@@ -19,10 +19,10 @@ FIRST_SEED = int(os.environ.get("SIMULATION_FIRST") or (secrets.randbelow(10**9)
 
 
 def drawn(in_full: int, quick: int = 20, proof: int | None = None) -> int:
-    """The number of examples, histories or processes for this run; CI takes at most five times as many as everyone's run."""
+    """The number of examples, histories or processes for this run; CI takes at most three times as many as everyone's run."""
     if PROVING and proof is not None:
         return proof
-    return in_full if NIGHTLY else min(in_full, 5 * quick if THOROUGH else quick)
+    return in_full if NIGHTLY else min(in_full, 3 * quick if THOROUGH else quick)
 
 
 def seeds(ci: int, quick: int, nightly: int) -> range:
