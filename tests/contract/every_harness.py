@@ -8,7 +8,8 @@ from tests.contract.harnesses import EMBEDDED, Sqlite
 from tests.contract.less_harnesses import WITHOUT
 from tests.contract.mongo_harnesses import MongoAlone, MongoReplicaSet
 from tests.contract.mysql_harnesses import MariaDb, MySql
-from tests.contract.postgres_harnesses import Postgresql, PostgresqlPrefixed, PostgresqlWithVectors
+from tests.contract.postgres_harnesses import Postgresql, PostgresqlWithVectors
+from tests.contract.prefixed import PostgresqlPrefixed
 from tests.contract.qdrant_harnesses import QdrantEdge, QdrantLocal, QdrantServer
 from tests.contract.redis_harnesses import Redis, RedisCluster, RedisVolatile
 from tests.contract.wrapped_harnesses import WrappedInMemory, WrappedRedis

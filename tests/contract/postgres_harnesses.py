@@ -6,7 +6,7 @@ import asyncio
 from typing import Any
 from urllib.parse import quote
 
-from memory.adapters.sql.naming import DEFAULT_PREFIX, LONGEST_PREFIX
+from memory.adapters.sql.naming import DEFAULT_PREFIX
 from memory.ports.capabilities import Capabilities
 from memory.ports.collections import Collection
 from memory.ports.contract.collections import DECLARED
@@ -108,17 +108,6 @@ class Postgresql(OneSchema):
 
     async def make_room(self, store: Store) -> None:
         postgres_servers.with_small_tables().make_room()
-
-
-class PostgresqlPrefixed(Postgresql):
-    """Its tables have the longest prefix there is."""
-
-    name = "postgresql_prefixed"
-    primary = "postgresql"
-    schema, prefix = "prefixed", "p" * LONGEST_PREFIX
-
-    def store(self, **options: Any) -> Store:
-        return super().store(schema=self.schema, prefix=self.prefix, **options)
 
 
 class PostgresqlWithVectors(Postgresql):
