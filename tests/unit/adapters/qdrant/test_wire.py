@@ -19,7 +19,7 @@ import pytest_asyncio
 from qdrant_client import AsyncQdrantClient
 
 from memory import Memory
-from memory.adapters.qdrant.keys import record_point
+from memory.adapters.qdrant.keys import generation_point, record_point
 from memory.adapters.qdrant.store import QdrantStore
 from memory.domain.errors import ConfigError, NotOpen, StoreError, StoreFull, StoreTimeout, StoreUnavailable
 from memory.ports.base import record_bytes
@@ -82,6 +82,16 @@ async def test_a_new_record_is_inserted_only_where_nothing_is(server: StandIn, s
     assert batch.parameters == {"wait": ["true"], "ordering": ["strong"]}
     assert (await live(store)).vector == pack_vector([0.6, 0.8])
     assert dict((await live(store)).body) == {"big": 2**63 - 1}
+
+
+async def test_a_write_takes_three_requests(server: StandIn, store: QdrantStore) -> None:
+    """One that reads, one that writes, and one that tells whether the write was made and whether the generation is still the one read."""
+    await done(store, put(record(1)))
+    server.requests.clear()
+    await done(store, put(record(2)))
+    assert [request.path for request in server.requests] == ["/points", "/points/batch", "/points"]
+    assert server.requests[0].body["ids"] == sorted([record_point("samples", key_of(2)), generation_point(HERE)])
+    assert server.requests[2].body["ids"] == [record_point("samples", key_of(2)), generation_point(HERE)]
 
 
 async def test_whatever_changes_a_record_is_conditional_on_its_token(server: StandIn, store: QdrantStore) -> None:
