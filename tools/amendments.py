@@ -12,6 +12,10 @@ AMENDED = {
     "A81": "If the merged metadata are beyond the limits of an entry, the metadata given are taken alone. Without any, and for tags, it is "
     "refused before the callback is called: a model's work is not thrown away.",
     "A111": "Tokens are estimated by classes of characters. A quarter of a token a character was a third of the truth for Hindi.",
+    "B24": "A message for the window only that is appended again without `in_history=False` enters the history. It keeps its place and gets the "
+    "next number: else what was said would be in no history.",
+    "B52": "A roll-back restores exactly the window at the checkpoint: what was excluded, cleared or replaced since comes back too, and what "
+    "was restored since leaves. Erased messages stay gone. The earlier rule kept what was excluded since out.",
     "B43": "`keep_last` of `Threshold` is None by default: what is kept is chosen by tokens. The last 40 messages may cost more than the limit.",
     "B45": "Chinese costs 1.45 tokens a character, kana 1.15, Korean 1.3; digits and punctuation cost more than a quarter. Measured by cl100k.",
     "B46": "By tokens, messages behind the last user message leave too where they have no room. Else no window of an agent's run gets shorter.",

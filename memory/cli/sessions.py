@@ -164,11 +164,13 @@ async def import_messages(
     session_id: Annotated[
         str | None, typer.Option("--id", metavar="ID", help="The session; by default the file's name. Needed for standard input.")
     ] = None,
+    revive: Annotated[bool, typer.Option("--revive", help="Write also what was erased, edited or deleted since.")] = False,
 ) -> int:
     """Append the messages of a file to a session: OpenAI's, Anthropic's, LangChain's, plain {role, content}, or our own.
 
     Every line is checked before the first is written. The same file again, or when it has grown, adds only what is not there yet. Where there is no
-    such session it is created, and a system message at the beginning is its own. Ends with 1 where the file holds no message.
+    such session it is created, and a system message at the beginning is its own. Messages that were erased or edited in the session stay so, and a
+    session that was deleted stays deleted, unless --revive. Ends with 1 where the file holds no message.
     """
     from memory.domain.errors import InvalidInput
     from memory.facade.said import carry_in, read_messages
@@ -179,7 +181,7 @@ async def import_messages(
     with opened(file) as stream:
         messages = read_messages(stream, name)
     if not messages:
-        cli.emit({"session_id": session_id, "messages": 0, "new": 0}, lambda _out: cli.say(f"{name} holds no message"))
+        cli.emit({"session_id": session_id, "messages": 0, "new": 0, "left_out": 0}, lambda _out: cli.say(f"{name} holds no message"))
         return 1
     async with cli.memory() as memory:
         with progress(cli) as advance:
@@ -188,9 +190,10 @@ async def import_messages(
                 advance(done, total)
                 cli.kept[:] = [f"{done} of {total} messages are kept; import the same file again for the rest, nothing is said twice"]
 
-            result = await carry_in(memory, session_id or Path(file).stem, messages, told)
-    there = result.messages - result.new
+            result = await carry_in(memory, session_id or Path(file).stem, messages, told, revive=revive)
+    there = result.messages - result.new - result.left_out
     said = f"{name}: {result.new} messages added to session {result.session_id}" + (f"; {there} were there already" if there else "")
+    said += f"; {result.left_out} erased or edited since, not written again (--revive does)" if result.left_out else ""
     cli.emit(result.to_dict(), lambda out: out.print(said, markup=False, soft_wrap=True))
     return 0
 

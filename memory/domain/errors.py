@@ -68,8 +68,15 @@ class SessionOwnerMismatch(Conflict):
     `field` names what differs. What is stored is not told: it is the owner's.
     """
 
-    def __init__(self, session_id: str, field: str, given: str) -> None:
-        if field == "system":
+    def __init__(self, session_id: str, field: str, given: str | None, file: str | None = None) -> None:
+        """`file` is the name of an import whose session has this id."""
+        if file is not None:
+            whose = f"that of the file {'belongs to none' if given is None else f'is of {given!r}'}"
+            problem = (
+                f"{field}: session '{session_id}' exists and belongs to another {field}, and {whose}; nothing was imported from {file}. "
+                "Delete the session here, or leave that of the file out (skip_bad, on the command line --skip-bad)"
+            )
+        elif field == "system":
             problem = (
                 f"system: session '{session_id}' has another system message. "
                 "Omit system= to keep it, or change it with memory.sessions.update(session_id, system=…)"

@@ -213,13 +213,14 @@ class Admin:
         """Import what `export` wrote, or a conversation as objects {role, content, time?, id?, name?, session_id?}: a path, an open file, or lines.
 
         Every line is checked before the first is written; a bad one is a `BadLine`, unless bad lines are to be left out (`skip_bad`). An import that
-        was cut off can be repeated: nothing is written twice, and nothing again that was deleted since, but for entries with `revive`. So can one
-        that came to a quota (`QuotaExceeded`): what stands before in the file is imported.
+        was cut off can be repeated: nothing is written twice, and nothing again that was deleted here since it was exported or imported, but for
+        entries with `revive`. So can one that came to a quota (`QuotaExceeded`): what stands before in the file is imported.
 
         Exported entries go to their scope and messages to `messages_to`, or all to `scope`. Entries get new ids, and what names them in the file
         follows; their kept versions are left out. With `same_ids` they keep their ids, versions and moments, and their kept versions come along:
         for a store that has none of them. Sessions keep their ids in any case. A line whose id is taken by something else, or belongs to
-        another tenant or scope, is refused alone.
+        another tenant or scope, is refused alone. A session of another owner than that of the same id here raises `SessionOwnerMismatch` before
+        anything is written, or with `skip_bad` is refused alone.
 
         Artifacts are put under their paths, within quotas and limits, and get new ids in any case; `artifact_id` of entries follows. What stands
         under a path stays. An artifact whose bytes are torn or damaged in the file is a bad line, and nothing of it is stored; an entry whose

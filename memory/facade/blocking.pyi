@@ -32,6 +32,7 @@ from memory.domain.scope import Scope
 from memory.domain.session import (
     Compaction,
     Context,
+    DeletedEntry,
     ErasedScope,
     ErasedTenant,
     ErasedUser,
@@ -62,7 +63,10 @@ from memory.facade.manager.spool import Spool
 from memory.facade.manager.stores import NamedStore, StoreEntry
 from memory.facade.manager.tools import AddTool, SearchTool
 from memory.facade.memory import AdviseFunction, CountFunction, EmbedFunction, ScoreFunction
-from memory.facade.providers.provider import Messages, ProviderEntry
+from memory.facade.providers.provider import (
+    Messages,
+    ProviderEntry,
+)
 from memory.facade.providers.summarizing import Summariser
 from memory.facade.providers.turn import Emit, Turn
 from memory.facade.reports import Copy, Stats, StoreAudit, StoreReport, Vacuumed
@@ -212,7 +216,7 @@ class BlockingMemory:
         expires_at: Moment | timedelta | None = ...,
         consistency: Consistency | None = ...,
     ) -> Entry: ...
-    def delete(self, entry_id: str) -> bool: ...
+    def delete(self, entry_id: str) -> DeletedEntry: ...
     def get(self, entry_id: str, *, as_of: Moment | None = ..., known_at: Moment | None = ...) -> Entry | None: ...
     def retrieve(
         self,

@@ -13,14 +13,15 @@ import sys
 import tempfile
 from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Callable, Container, Iterable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from hashlib import sha256
 from itertools import islice
 from pathlib import Path
 from typing import IO, Any, TypeAlias, TypeVar
 
-from memory.domain.entry import Entry
-from memory.domain.errors import Conflict, InvalidInput, PartialWrite, QuotaExceeded, Refused
+from memory.domain.entry import Entry, ImportedDraft
+from memory.domain.errors import Conflict, InvalidInput, PartialWrite, QuotaExceeded, Refused, SessionOwnerMismatch
+from memory.domain.ids import is_id
 from memory.domain.scope import Scope
 from memory.domain.shown import Shown
 from memory.domain.time import micros
@@ -30,7 +31,9 @@ from memory.facade.transfer import BadLine, Foreign, Ids, Item, Link, Message, P
 from memory.orchestrator.collections import ARTIFACTS, ENTRIES, MANIFESTS, MESSAGES, SESSIONS
 from memory.orchestrator.conversations.artifacts import Chunk
 from memory.orchestrator.conversations.carried_artifacts import restore_artifact
+from memory.orchestrator.conversations.sessions import OWNER, other_owner
 from memory.orchestrator.transfer import Fate, Restored
+from memory.ports.record import Key, Record
 
 BATCH = 200
 """Lines that are written together."""
@@ -118,6 +121,8 @@ class Import:
         self._total = self._done = 0
         self._last_early = self._first_entry = self._last_entry = self._first_other = 0
         self._sequences = Sequences()
+        self._owners: list[Record] = []
+        """The sessions of the file: whose they are."""
         self._artifacts: dict[str, str] = {}
         """The artifacts of the file that stand here, by their old ids."""
         self._misplaced: set[tuple[int, int]] = set()
@@ -128,6 +133,7 @@ class Import:
         """Check all, then write all: artifacts, behind their sessions; entries and their kept versions; then what may name any of them."""
         start = await asyncio.to_thread(stream.tell)
         await self._check(self._items(stream))
+        await self._check_owners()
         try:
             await self._write(stream, start)
         except QuotaExceeded as error:
@@ -180,6 +186,9 @@ class Import:
             else:
                 self._first_entry, self._last_entry = self._first_entry or item.line, item.line
             self._ids.note(item)
+            if isinstance(item, Row) and item.kind.collection is SESSIONS:
+                record = self._ids.row(item).record
+                self._owners.append(replace(record, body={"incarnation": record.body["incarnation"]}))
             if self._ids.lacking(item) is not None:
                 waiting.append(item)
         first = self._in_sequence(None, first)
@@ -195,6 +204,18 @@ class Import:
         self._report.skipped_lines.sort()
         if first is not None and not self._skip_bad:
             raise BadFile(self._name, first.line, first.problem, self._report.problems)
+
+    async def _check_owners(self) -> None:
+        """Raise `SessionOwnerMismatch` where a session of the file has the id of another's; with `skip_bad` it is refused alone later."""
+        archive = self._engine.placement.topology.archive
+        for start in range(0, 0 if self._skip_bad else len(self._owners), BATCH):
+            part = self._owners[start : start + BATCH]
+            for here, there in zip(part, await archive.get(SESSIONS, [one.key for one in part]), strict=True):
+                if not isinstance(there, Record) or there.body["incarnation"] == here.body["incarnation"]:
+                    continue
+                if (field := other_owner(there, here)) is not None:
+                    given = here.fields.get(OWNER[field])
+                    raise SessionOwnerMismatch(str(here.fields["session_id"]), field, None if given is None else str(given), self._name)
 
     def _in_sequence(self, item: Item | None, first: BadLine | None) -> BadLine | None:
         """Note what is bad of artifacts now that this item comes next; the first bad line of all by number."""
@@ -328,6 +349,7 @@ class Import:
         self._report.messages += len(messages)
         self._report.already_there += sum(message.again for message in messages)
         fresh = [self._ids.message(message) for message in await self._linked([message for message in messages if not message.again])]
+        fresh = await self._not_deleted(fresh)
         await self._write_drafts([message for message in fresh if message.as_it_was is None])
         await self._restore_entries([message for message in fresh if message.as_it_was is not None])
         versions = [item for item in batch if isinstance(item, Version)]
@@ -335,6 +357,17 @@ class Import:
             await self._restore_versions(await self._linked(versions))
         else:
             self._report.versions_left_out += len(versions)
+
+    async def _not_deleted(self, messages: list[Message]) -> list[Message]:
+        """The messages without the entries of this store that were deleted since they were exported, unless these are to be revived."""
+        names = {message.line: str(message.draft.key) for message in messages if isinstance(message.draft, ImportedDraft)}
+        keys = [Key(self._tenant, name) for name in dict.fromkeys(names.values()) if is_id(name)]
+        if self._revive or self._same_ids or not keys:
+            return messages
+        placement = self._engine.placement
+        gone = {at.key.id for at in await placement.locate_many(ENTRIES, keys) if at.record is None and at.tombstone is not None}
+        self._report.deleted_earlier += sum(name in gone for name in names.values())
+        return [message for message in messages if names.get(message.line) not in gone]
 
     async def _write_drafts(self, messages: list[Message]) -> None:
         started = micros(self._engine.placement.now())  # versions are moments: what is older was here before

@@ -35,11 +35,15 @@ _IN_IDS = ("at", "time", None)
 
 @dataclass(frozen=True, slots=True, repr=False)
 class CarriedIn(Shown):
-    """What became of a file: messages read, and how many of them the session did not have yet."""
+    """What became of a file: messages read, and how many of them the session did not have yet.
+
+    `left_out` are those that were erased or edited in the session, or whose session was deleted: `revive` writes them.
+    """
 
     session_id: str
     messages: int
     new: int
+    left_out: int = 0
 
 
 def read_messages(stream: IO[bytes], name: str) -> list[Message]:
@@ -62,22 +66,30 @@ def read_messages(stream: IO[bytes], name: str) -> list[Message]:
     return list(found.values())
 
 
-async def carry_in(memory: Memory, session_id: str, messages: Sequence[Message], told: Callable[[int, int], None]) -> CarriedIn:
+async def carry_in(
+    memory: Memory, session_id: str, messages: Sequence[Message], told: Callable[[int, int], None], *, revive: bool = False
+) -> CarriedIn:
     """Append what of the messages the session does not have. Where there is none it is created, and a system message at the beginning is its own.
 
-    What has an id that the session has, and says something else, replaces it there. `told` hears after each batch how many are safe, and of how many.
+    What has an id that the session has, and says something else, replaces it there. Messages that were erased or edited in the
+    session stay so, and a session that was deleted is not created again, unless `revive`. `told` hears after each batch how many are
+    safe, and of how many.
     """
     first = messages[0] if messages else None
     system = first.content if first is not None and first.role is Role.SYSTEM and isinstance(first.content, str) and first.content else None
     session = memory.session(session_id, system=system)
-    before = (await session.info()).message_count if await memory.sessions.get(session_id) is not None else 0
+    is_there = await memory.sessions.get(session_id) is not None
+    if not is_there and not revive and await memory._access.engine.conversations.sessions.is_deleted(memory._access.tenant, session_id):
+        return CarriedIn(session_id, len(messages), 0, len(messages))
+    before = (await session.info()).message_count if is_there else 0
     stands = (await session.history(ids=[SYSTEM])).items if system is not None else []
     rest = messages[1:] if stands and stands[0].message.text == system else messages
+    left_out = 0
     for start in range(0, len(rest), BATCH):
-        await session.append(list(rest[start : start + BATCH]))
+        left_out += await (await session._conversation()).carry_in(rest[start : start + BATCH], revive=revive)
         told(min(start + BATCH, len(rest)), len(rest))
     new = (await session.info()).message_count - before
-    return CarriedIn(session_id, len(messages), new)
+    return CarriedIn(session_id, len(messages), new, left_out)
 
 
 async def all_said(session: Session) -> AsyncIterator[HistoryItem]:

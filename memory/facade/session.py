@@ -26,7 +26,7 @@ from memory.orchestrator.conversations.compacting import Summarise
 from memory.orchestrator.conversations.conversation import Checkpoint, Conversation
 from memory.orchestrator.conversations.finding import WAYS
 from memory.orchestrator.conversations.history import HistoryAsked
-from memory.orchestrator.conversations.reads import lends_reads
+from memory.orchestrator.conversations.reads import lends_reads, reads_of_caller
 from memory.orchestrator.conversations.sessions import SessionDraft
 from memory.orchestrator.conversations.streaming import Streamed
 from memory.orchestrator.promotion import PromotionReport
@@ -105,7 +105,10 @@ class Session:
         64 KiB, such as images in base64, and 1 MiB of all else. One whose `id` the session has replaces what that message said, where it stands: so a
         streamed answer is one message however often it is told (B20 to B23), and a call that failed can be repeated. So can one without ids where
         this process appends nothing else to the session in between, and what is given is kept together (one message; several where the store is
-        `atomic`); else it is said twice. With `in_history=False` a message is in the window only (B24).
+        `atomic`); else it is said twice.
+
+        With `in_history=False` a message is in the window only (B24). Appended again without that, it enters the history: it
+        keeps its place and gets the next number.
 
         Values beside what a model is sent, such as parsed output, artifacts and metadata, may be datetimes, dates, UUIDs, decimals,
         enums, dataclasses and pydantic models, and are stored as JSON. For any other value a placeholder with the type's name is
@@ -182,16 +185,25 @@ class Session:
         is several writes, what is new first: cut off half-way it leaves what is new behind what was there, and the same list again ends it.
         """
         said = messages_of_each(door.sequence("messages", messages), "messages")
-        return await (await self._conversation()).replace(said, revive=flag("revive", revive))
+        conversation = await self._conversation()
+        if not flag("revive", revive):
+            read = reads_of_caller().get(conversation.log.life.incarnation)
+            said = await conversation.without_erased(said, () if read is None else read.versions)
+        return await conversation.replace(said, revive=revive)
 
     async def checkpoint(self, name: str | None = None) -> Checkpoint:
         """A point to roll back to. One with a name is noted in the log."""
         return await (await self._conversation()).checkpoint(None if name is None else door.identifier("name", name))
 
     async def roll_back(self, checkpoint: Checkpoint, reason: str = "manual") -> int:
-        """Take what was said since the checkpoint out of the window; the history keeps it (B52). How many messages left it.
+        """Restore exactly the window that stood at the checkpoint (B52).
 
-        What a compaction since has taken out of the window comes back, as it was at the checkpoint; what was excluded since does not.
+        Messages added or restored since leave the window; the history keeps them, with this reason. Messages that were
+        excluded, cleared, replaced or compacted since come back; erased ones do not. Edited messages keep their new
+        text. What others write while the call runs stays.
+
+        Returns:
+            How many messages left the window.
         """
         if not isinstance(checkpoint, Checkpoint):
             raise InvalidInput("checkpoint", f"must be one that `checkpoint` returned, not {type(checkpoint).__name__}")

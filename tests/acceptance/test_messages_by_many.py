@@ -7,14 +7,16 @@ import multiprocessing
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from memory import (
+    BlockingBufferProvider,
+    BlockingCompositeProvider,
     BlockingMemory,
     BlockingSlidingWindowProvider,
+    BlockingSummarizingProvider,
     BufferProvider,
     CompositeProvider,
     Conflict,
@@ -25,12 +27,15 @@ from memory import (
     SummarizingProvider,
 )
 
-WRITERS, TURNS = 8, 3
+WRITERS, MANY, TURNS = 8, 16, 3
 PROVIDERS: dict[str, Callable[[Memory], Any]] = {
     "buffer": lambda memory: BufferProvider(memory, namespace="n", max_messages=500),
     "sliding": lambda memory: SlidingWindowProvider(memory, namespace="n", max_turns=200, max_tokens=None),
     "summarizing": lambda memory: SummarizingProvider(memory, lambda asked: "sum", namespace="n", active_tokens=100_000),
     "semantic": lambda memory: SemanticProvider(memory, namespace="n", last=500),
+}
+ALL = {name: kind for name, kind in PROVIDERS.items() if name != "semantic"} | {
+    "composite": lambda memory: CompositeProvider([BufferProvider(memory, namespace=name, max_messages=500) for name in ("n", "slow")])
 }
 
 
@@ -42,32 +47,51 @@ def answer(text: str) -> dict[str, str]:
     return {"role": "assistant", "content": text}
 
 
-def said_by(writers: int) -> set[str]:
-    return {f"{writer}{kind}{turn}" for writer in range(writers) for turn in range(TURNS) for kind in "qr"}
+def said_by(writers: int, turns: int = TURNS) -> set[str]:
+    return {f"{writer}{kind}{turn}" for writer in range(writers) for turn in range(turns) for kind in "qr"}
 
 
-async def take_turns(provider: Any, writer: int) -> None:
-    for turn in range(TURNS):
+async def take_turns(provider: Any, writer: int, turns: int = TURNS) -> None:
+    for turn in range(turns):
         async with provider.turn(f"{writer}q{turn}", "s") as run:
             run.add(answer(f"{writer}r{turn}"))
 
 
-async def hand_back_lists(provider: Any, writer: int) -> None:
-    for turn in range(TURNS):
+async def hand_back_lists(provider: Any, writer: int, turns: int = TURNS) -> None:
+    for turn in range(turns):
         await provider.write([*await provider.read("s"), user(f"{writer}q{turn}"), answer(f"{writer}r{turn}")], "s")
 
 
 @pytest.mark.behaviour("C22", "C33")
 @pytest.mark.parametrize("write", [take_turns, hand_back_lists])
-@pytest.mark.parametrize("kind", PROVIDERS)
+@pytest.mark.parametrize("kind", [*PROVIDERS, "composite"])
 @pytest.mark.parametrize("instances", [1, WRITERS])
 async def test_every_message_of_many_writers_is_shown(memory: Memory, kind: str, write: Any, instances: int) -> None:
     """The parent has read the session too, and its children do not share its read."""
-    providers = [PROVIDERS[kind](memory) for _ in range(instances)]
+    providers = [(PROVIDERS | ALL)[kind](memory) for _ in range(instances)]
     await providers[0].write(user("first"), "s", new=True)
     await providers[0].read("s")
     await asyncio.gather(*(write(providers[writer % instances], writer) for writer in range(WRITERS)))
     assert {message.text for message in await providers[0].read("s")} == said_by(WRITERS) | {"first"}
+
+
+@pytest.mark.behaviour("C33")
+@pytest.mark.parametrize("kind", ALL)
+async def test_who_has_read_that_there_is_nothing_removes_nothing(memory: Memory, kind: str) -> None:
+    """Two begin a session at once: each has read that there is none."""
+    providers, read = [ALL[kind](memory) for _ in range(2)], asyncio.Barrier(2)
+
+    async def begin(provider: Any, text: str, waits: bool) -> None:
+        assert await provider.read("s") == []
+        await read.wait()
+        if waits:
+            await first.wait()
+        await provider.write([user(text)], "s")
+        first.set()
+
+    first = asyncio.Event()
+    await asyncio.gather(*(begin(provider, text, waits) for provider, text, waits in zip(providers, ("a", "b"), (False, True), strict=True)))
+    assert {message.text for message in await providers[0].read("s")} == {"a", "b"}
 
 
 @pytest.mark.behaviour("C22", "C33")
@@ -113,36 +137,78 @@ async def test_a_task_that_has_read_nothing_replaces_the_window_as_it_is(memory:
     assert [message.text for message in (await session.context()).messages] == ["alone"]
 
 
-def _in_a_process(url: str, first: int) -> None:
+async def replace_beside_appends(memory: Memory, writer: int) -> None:
+    """Every other writer hands back the window with its own messages behind it."""
+    session = memory.session("n/s", namespace="n")
+    for turn in range(2):
+        said = [user(f"{writer}q{turn}"), answer(f"{writer}r{turn}")]
+        await (session.replace([*(await session.context()).messages, *said]) if writer % 2 else session.append(said))
+
+
+async def _write_every_way(memory: Memory, writers: range) -> None:
+    kinds = [kind(memory.for_tenant(name)) for name, kind in ALL.items()]
+    writes = (hand_back_lists, take_turns)
+    provided = [writes[writer % 2](provider, writer, 2) for provider in kinds for writer in writers]
+    replaced = [replace_beside_appends(memory.for_tenant("replace"), writer) for writer in writers]
+    await asyncio.gather(*provided, *replaced)
+
+
+async def _shown_every_way(memory: Memory) -> dict[str, set[str]]:
+    """What each kind of provider shows, in each of its parts."""
+    shown = {name: {m.text for m in await kind(memory.for_tenant(name)).read("s")} for name, kind in ALL.items()}
+    for name, of in (("composite", "slow"), ("replace", "n")):
+        messages = (await memory.for_tenant(name).session(f"{of}/s", create=False).context()).messages
+        shown[f"{name}/{of}"] = {m.text for m in messages}
+    return shown
+
+
+def _in_a_process(config: dict[str, Any], first: int, writers: int) -> None:
     async def run() -> None:
-        async with Memory(url, embedder="none") as memory:
-            provider = PROVIDERS["buffer"](memory)
-            await asyncio.gather(*(hand_back_lists(provider, writer) for writer in range(first, first + 4)))
+        async with Memory(config) as memory:
+            await _write_every_way(memory, range(first, first + writers))
 
     asyncio.run(run())
 
 
-def test_threads_and_processes_lose_no_message(tmp_path: Path) -> None:
-    url = f"sqlite:///{tmp_path}/m.db"
-    with BlockingMemory(url, embedder="none") as memory:
-        provider = BlockingSlidingWindowProvider(memory, namespace="threads", max_turns=200, max_tokens=None)
-
-        def run(writer: int) -> None:
-            for turn in range(TURNS):
-                provider.write([*provider.read("s"), user(f"{writer}q{turn}"), answer(f"{writer}r{turn}")], "s")
-
-        with ThreadPoolExecutor(WRITERS) as pool:
-            list(pool.map(run, range(WRITERS)))
-        assert {message.text for message in provider.read("s")} == said_by(WRITERS)
-        memory.sessions.create("n/s", namespace="n")
-    processes = [multiprocessing.get_context("spawn").Process(target=_in_a_process, args=(url, first)) for first in (0, 4)]
-    for process in processes:
+@pytest.mark.behaviour("C22", "C33")
+@pytest.mark.parametrize("processes", [2, pytest.param(4, marks=pytest.mark.nightly)])
+async def test_processes_lose_no_message(config: dict[str, Any], processes: int) -> None:
+    """Sixteen writers of each kind of provider, and of `replace` beside appends."""
+    each = MANY // processes
+    config = config | {"embedder": "none"}
+    spawned = [multiprocessing.get_context("spawn").Process(target=_in_a_process, args=(config, first, each)) for first in range(0, MANY, each)]
+    for process in spawned:
         process.start()
-    for process in processes:
-        process.join()
-    assert [process.exitcode for process in processes] == [0, 0]
-    with BlockingMemory(url, embedder="none") as memory:
-        assert {message.text for message in memory.session("n/s").context().messages} == said_by(8)
+    for process in spawned:
+        await asyncio.to_thread(process.join)
+    assert [process.exitcode for process in spawned] == [0] * processes
+    async with Memory(config) as memory:
+        for name, texts in (await _shown_every_way(memory)).items():
+            assert texts == said_by(MANY, 2), name
+
+
+BLOCKING: dict[str, Callable[[BlockingMemory], Any]] = {
+    "buffer": lambda memory: BlockingBufferProvider(memory, max_messages=500),
+    "sliding": lambda memory: BlockingSlidingWindowProvider(memory, max_turns=200, max_tokens=None),
+    "summarizing": lambda memory: BlockingSummarizingProvider(memory, lambda asked: "sum", active_tokens=100_000),
+    "composite": lambda memory: BlockingCompositeProvider([BlockingBufferProvider(memory, namespace=name, max_messages=500) for name in "ab"]),
+}
+
+
+@pytest.mark.behaviour("C22", "C33")
+@pytest.mark.parametrize("instances", [1, pytest.param(MANY, marks=pytest.mark.nightly)])
+def test_threads_lose_no_message(config: dict[str, Any], instances: int) -> None:
+    with BlockingMemory(config | {"embedder": "none"}) as memory, ThreadPoolExecutor(MANY) as pool:
+        for name, kind in BLOCKING.items():
+            providers = [kind(memory.for_tenant(name)) for _ in range(instances)]
+
+            def run(writer: int, providers: list[Any] = providers) -> None:
+                provider = providers[writer % instances]
+                for turn in range(2):
+                    provider.write([*provider.read("s"), user(f"{writer}q{turn}"), answer(f"{writer}r{turn}")], "s")
+
+            list(pool.map(run, range(MANY)))
+            assert {message.text for message in providers[0].read("s")} == said_by(MANY, 2), name
 
 
 @pytest.mark.behaviour("B67")
@@ -228,6 +294,29 @@ async def test_a_replacement_revives_only_where_it_is_told_to(memory: Memory) ->
     assert "zebra" in {m.text for m in (await session.context()).messages}
 
 
+@pytest.mark.parametrize("kind", [*PROVIDERS, "session", "composite"])
+async def test_an_erased_message_is_not_brought_back_by_who_has_not_read_it(memory: Memory, kind: str) -> None:
+    """A list that a process kept elsewhere, or that another part of a composite has."""
+    given = [{"id": name, **user(text)} for name, text in (("m1", "zebra"), ("m2", "stays"))]
+    provider: Any = PROVIDERS[kind](memory) if kind in PROVIDERS else memory.session("n/s", namespace="n")
+    if kind == "composite":
+        provider = CompositeProvider([BufferProvider(memory, namespace="n"), BufferProvider(memory, namespace="slow")])
+    write = provider.replace if kind == "session" else lambda told: provider.write(told, "s")
+    await (provider.append(given) if kind == "session" else write(given))
+    session = memory.session("n/s", create=False)
+    await session.erase("m1")
+    if kind == "composite":
+        await session.erase("m2")
+        await provider.read("s")
+        assert (await session.context()).messages == []
+        return
+    await asyncio.gather(write([*given, {"id": "m3", **user("new")}]))
+    assert [m.text for m in (await session.context()).messages] == ["stays", "new"]
+    await session.append(given[0])
+    await asyncio.gather(write([*given, {"id": "m3", **user("new")}]))
+    assert {m.text for m in (await session.context()).messages} == {"stays", "new", "zebra"}
+
+
 async def test_a_session_cleared_during_a_back_fill_stays_cleared(memory: Memory) -> None:
     class Slow(BufferProvider):
         async def write(self, *args: Any, **kwargs: Any) -> list[str]:
@@ -274,3 +363,22 @@ async def test_an_ended_session_takes_no_excluded_message(memory: Memory, over: 
             with pytest.raises(Conflict, match="resume"):
                 await session.append({"id": name, **user(text)})
     assert [(item.message.text, item.excluded) for item in (await session.history()).items] == [("one", "manual"), ("two", None)]
+
+
+@pytest.mark.behaviour("B24")
+@pytest.mark.parametrize("kind", PROVIDERS)
+@pytest.mark.parametrize("new", [True, False])
+async def test_a_message_for_the_window_only_enters_the_history_when_a_provider_is_told_it(memory: Memory, kind: str, new: bool) -> None:
+    provider = PROVIDERS[kind](memory)
+    await provider.write(user("first"), "s")
+    session = memory.session("n/s", create=False)
+    await session.append([{"id": name, **user(name)} for name in ("told", "read")], in_history=False)
+    first = (await session.history()).items[0].message
+    told = {"id": "told", **user("told")}
+    await provider.write(told if new else [first, told], "s", new=new)
+    assert [item.message.text for item in (await session.history()).items] == ["first", "told"]
+    await session.append({"id": "read", **user("read")}, in_history=False)
+    read = await provider.read("s")
+    await provider.write([*read, user("next")], "s")
+    assert [item.message.text for item in (await session.history()).items] == ["first", "told", "next"]
+    assert {message.text for message in await provider.read("s")} >= {"first", "told", "read", "next"}

@@ -120,6 +120,43 @@ async def test_a_buffer_that_is_asked_shows_what_answers_only(memory: Memory) ->
     assert await provider.read(query="nothing of it") == []
 
 
+@pytest.mark.behaviour("C4", "C11")
+@pytest.mark.parametrize("kind", [*EACH, "merge", "first-hit"])
+async def test_a_limited_answer_is_the_best_of_what_the_read_may_show(memory: Memory, kind: str) -> None:
+    """Not the newest, and nothing that left the window: that would answer better."""
+    told = [q("the red heron nests by the river"), calls("c1"), found("c1"), r("a heron"), q("tea at noon"), r("the red kite"), q("herons, perhaps")]
+    if kind in EACH:
+        provider: Any = EACH[kind](memory)
+        sessions = [memory.session(f"{provider.namespace}/s1", create=False)]
+        await provider.write(told, "s1")
+    else:
+        provider = CompositeProvider([BufferProvider(memory, namespace=name) for name in ("a", "b")], read=kind)  # type: ignore[arg-type]
+        sessions = [memory.session(f"{name}/s1", create=False) for name in ("a", "b")]
+        await provider.write(told, "s1")
+    for limit in (1, 2):
+        assert texts(await provider.read("s1", query="red heron nests", limit=limit))[0] == told[0]["content"]
+    if kind == "semantic":
+        return  # it finds however old, and nothing leaves its window
+    for session in sessions:
+        await session.replace((await session.context()).messages[1:])
+    shown = texts(await provider.read("s1", query="red heron nests", limit=2))
+    assert len(shown) == 2
+    assert set(shown) <= {"a heron", "the red kite", "herons, perhaps"}
+
+
+@pytest.mark.behaviour("C24", "C31")
+@pytest.mark.parametrize("kind", ["buffer", "sliding"])
+async def test_where_few_tokens_fit_the_best_answers_are_shown(memory: Memory, kind: str) -> None:
+    few: Any = {
+        "buffer": lambda: BufferProvider(memory, namespace="n", max_tokens=20),
+        "sliding": lambda: SlidingWindowProvider(memory, namespace="n", max_tokens=20),
+    }[kind]()
+    await few.write([q("the red heron nests"), r("so"), *[q(f"a heron, number {n}, stands there") for n in range(6)]])
+    shown = texts(await few.read(query="red heron nests"))
+    assert shown[0] == "the red heron nests"
+    assert len(shown) < 4
+
+
 @pytest.mark.behaviour("C12", "AC-C07")
 @each_provider
 async def test_what_was_read_is_a_copy(memory: Memory, kind: str) -> None:

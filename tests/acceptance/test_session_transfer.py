@@ -9,7 +9,7 @@ from unittest.mock import patch
 
 import pytest
 
-from memory import InvalidInput, Leaving, Memory, NotFound, StoreUnavailable
+from memory import InvalidInput, Leaving, Memory, NotFound, SessionOwnerMismatch, StoreUnavailable
 from memory.facade.importing import Imported
 from memory.orchestrator.steps import current_step
 from tests.acceptance.support import HOUR, Clock, stores_of
@@ -226,3 +226,61 @@ async def test_what_is_to_go_onward_goes_onward_where_it_is_imported_and_nothing
         for wrong in ({**debt, "owes": ["redact"]}, {**next(line for line in lines if line.get("kind") == "sessions"), "owes": ["leave"]}):
             with pytest.raises(InvalidInput, match="owes: is not as an export writes it"):
                 await other.admin.import_([wrong])
+
+
+@pytest.mark.parametrize("same_ids", [True, False])
+@pytest.mark.parametrize("gone", ["delete", "erase", "erase_user", "erase_message"])
+async def test_an_export_brings_back_nothing_that_was_erased_since_unless_told_to(
+    config: dict[str, Any], clock: Clock, gone: str, same_ids: bool
+) -> None:
+    async with Memory(config, clock=clock, onward=lambda leaving: [m.text for m in leaving.messages]) as memory:
+        session = memory.session("s", user="ada")
+        await session.append([user("zebra", "m1")])
+        await session.end()
+        own = await memory.write("zebra of ada", scope="user:ada")
+        exported = [line async for line in memory.admin.export()]
+        await session.erase("m1")
+        if gone == "delete":
+            await memory.delete(own.id)
+        elif gone != "erase_message":
+            await getattr(memory.admin, gone)("user:ada" if gone == "erase" else "ada")
+        left = ["zebra of ada"] if gone == "erase_message" else []
+        for _ in range(2):
+            report = await memory.admin.import_(exported, same_ids=same_ids)
+            assert report.deleted_earlier == (1 if left else 2)
+            texts = [entry.content for entry in await memory.retrieve("user:ada")]
+            assert set(texts) == set(left)
+            assert not list(await memory.search_messages("zebra"))
+        if not same_ids:
+            await memory.admin.import_(exported, revive=True)
+            assert {"zebra", "zebra of ada"} <= {entry.content for entry in await memory.retrieve("user:ada")}
+
+
+async def test_exports_keep_whose_a_session_is_and_that_it_is_shared(memory: Memory, other: Memory) -> None:
+    await memory.session("ada's", user="ada", agent="a", namespace="n").append(user("secret", "m1"))
+    await memory.session("both", user="ada", shared=True).append(user("hello", "m1"))
+    exported = [line async for line in memory.admin.export()]
+    report = await other.admin.import_(exported)
+    assert (report.sessions, report.refused_lines) == (2, [])
+    info = await other.session("ada's", user="ada", agent="a", namespace="n").info()
+    assert (info.user, info.agent, info.namespace) == ("ada", "a", "n")
+    with pytest.raises(SessionOwnerMismatch):
+        await other.session("ada's", user="bob").info()
+    assert [m.text for m in (await other.session("both", user="bob").context()).messages] == ["hello"]
+    assert (await other.session("both").info()).user == "ada"
+
+
+@pytest.mark.parametrize("field", ["user", "agent", "namespace"])
+async def test_an_export_is_not_imported_into_a_session_of_another_owner(memory: Memory, other: Memory, field: str) -> None:
+    await memory.session("s", **{field: "ada"}).append(user("secret", "m1"))  # type: ignore[arg-type]
+    exported = [line async for line in memory.admin.export()]
+    there = await other.sessions.create("s", **{field: "bob"})  # type: ignore[arg-type]
+    await there.append(user("mine", "x"))
+    with pytest.raises(SessionOwnerMismatch, match=field) as raised:
+        await other.admin.import_([*exported, user("also", "a")], messages_to="user:ada")
+    assert "bob" not in str(raised.value)
+    assert await other.retrieve("user:ada") == []
+    report = await other.admin.import_(exported, skip_bad=True)
+    assert (report.sessions, report.events, len(report.refused_lines)) == (0, 0, 2)
+    assert [m.text for m in (await there.context()).messages] == ["mine"]
+    assert not await other.search_messages("secret")

@@ -108,6 +108,52 @@ async def test_a_message_for_the_window_only_is_no_message_of_the_history(memory
     assert (await session.info()).message_count == 1
 
 
+@pytest.mark.behaviour("B24", "B25")
+@pytest.mark.parametrize("meanwhile", ["nothing", "exclude", "compact", "stream"])
+async def test_a_message_for_the_window_only_enters_the_history_when_it_is_appended_again(memory: Memory, meanwhile: str) -> None:
+    session = memory.session("s1", system=SYSTEM)
+    await session.append([user("tea at noon", "n"), user("other hint", "o")], in_history=False)
+    await session.append(user("u1", "u1"))
+    if meanwhile == "exclude":
+        await session.exclude("n")
+    elif meanwhile == "compact":
+        await session.compact(summary("sum"), keep_last=1)
+    if meanwhile == "stream":
+        async with session.stream(role="user", message_id="n") as stream:
+            await stream.write("coffee at noon")
+    else:
+        await session.append([user("coffee at noon", "n"), user("u2", "u2"), user("coffee at noon", "n")])
+    for handle in (session, memory.session("s1")):
+        await handle.append(user("coffee at noon", "n"))
+        told = {item.message.id: (item.number, item.message.text) for item in (await handle.history()).items}
+        number = {"compact": 5, "stream": 3}.get(meanwhile, 4)
+        assert told["n"] == (number, "coffee at noon")
+        assert "o" not in told
+        assert [item.message.id for item in (await handle.history(ids=["n", "o"])).items] == ["n"]
+        assert sorted(number for number, _ in told.values()) == list(range(1, len(told) + 1))
+        assert (await handle.info()).message_count == len(told)
+        assert ("n" in await window(handle)) == (meanwhile != "compact")
+        assert [hit.message.id for hit in await handle.search("coffee", by="words")] == ["n"]
+    await session.append(user("coffee at noon", "n"), in_history=False)
+    assert "n" in await history(session)
+    await session.erase("n")
+    assert "" in [item.message.text for item in (await session.history(first=number, last=number)).items]
+
+
+@pytest.mark.behaviour("B24", "B20")
+async def test_many_who_append_a_message_for_the_window_only_give_it_one_number(memory: Memory) -> None:
+    handles = [memory.session("s1") for _ in range(8)]
+    await handles[0].append(user("n", "n"), in_history=False)
+    await asyncio.gather(*(handle.append([user(f"m{at}", f"m{at}"), user("n", "n")]) for at, handle in enumerate(handles)))
+    items = (await handles[0].history()).items
+    assert sorted(item.number for item in items) == list(range(1, 10))
+    assert (await handles[0].info()).message_count == 9
+    await handles[0].append(user("late", "late"), in_history=False)
+    await handles[0].end()
+    with pytest.raises(Conflict, match="resume"):
+        await handles[1].append(user("late", "late"))
+
+
 @pytest.mark.behaviour("B26", "AC-B13")
 async def test_an_update_changes_window_and_history_together(memory: Memory) -> None:
     session = memory.session("s1", system=SYSTEM)
@@ -465,21 +511,16 @@ async def test_a_roll_back_over_a_compaction_brings_back_what_was_in_the_window_
     before = (await session.info()).version or 0
     assert await session.roll_back(here, "branch") == 1
     for handle in (session, memory.session("s1")):
-        assert await window(handle) == ["system", "sum1", "m2", "m3", "m5"]
+        assert await window(handle) == ["system", "sum1", "m2", "m3", "m4", "m5"]
         told = {item.message.id: (item.excluded, item.archived_by) for item in (await handle.history()).items}
-        assert {name: told[name] for name in ("m1", "sum1", "m2", "m5")} == {
-            "m1": (None, first.id),
-            "sum1": (None, None),
-            "m2": (None, None),
-            "m5": (None, None),
-        }
-        assert told["m4"] == ("invalid_response", None)
+        assert told["m1"] == (None, first.id)
+        assert {told[name] for name in ("sum1", "m2", "m4", "m5")} == {(None, None)}
         assert {told[name] for name in ("m6", "m7", "sum2", "sum3")} == {("branch", None)}
         assert [await history(handle, archived_by=made.id) for made in (first, second, third)] == [["m1"], [], []]
         assert [made.id for made in await handle.compactions()] == [first.id, second.id, third.id]
     assert ((await session.info()).version, (await session.info()).message_count) == (before + 1, 11)
     assert await session.roll_back(here) == 0
-    assert await window(session) == ["system", "sum1", "m2", "m3", "m5"]
+    assert await window(session) == ["system", "sum1", "m2", "m3", "m4", "m5"]
     await session.append(assistant("m8", "m8"))
     await session.compact(summary("sum4"), keep_last=1)
     assert await window(session) == ["system", "sum4", "m8"]

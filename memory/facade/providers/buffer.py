@@ -9,10 +9,9 @@ from typing import ClassVar
 from memory.domain import door
 from memory.domain.message import Message
 from memory.facade.memory import Memory
-from memory.facade.providers.provider import Held, Messages, SessionProvider, spoken, trimmed
+from memory.facade.providers.provider import Held, Messages, SessionProvider, costs_of, spoken, trimmed
 from memory.facade.session import Session
 from memory.orchestrator.conversations.conversation import Conversation
-from memory.policies.reading import ContextAsked
 from memory.policies.window import fitted, newest, with_stand_ins
 
 
@@ -61,8 +60,11 @@ class BufferProvider(SessionProvider):
         await super()._before()
         await self._sow()
 
-    async def _shown(self, held: Held, window: list[Message], query: str | None) -> list[Message]:
-        messages = trimmed(await super()._shown(held, window, query), self._max_messages)  # of writers at once each keeps what the others said
+    def _kept(self, window: list[Message]) -> list[Message]:
+        return trimmed(window, self._max_messages)
+
+    async def _shown(self, held: Held, window: list[Message]) -> list[Message]:
+        messages = self._kept(window)
         return messages if self._max_tokens is None else await fitting(held.session, messages, self._max_tokens)
 
     async def _store(self, held: Held, conversation: Conversation, messages: list[Message], new: bool) -> list[str]:
@@ -76,7 +78,6 @@ class BufferProvider(SessionProvider):
 
 async def fitting(session: Session, messages: Sequence[Message], budget: int) -> list[Message]:
     """The newest of the messages that fit, as the session counts them, whole blocks, up to the first that does not (C17 to C19)."""
-    context, _ = await (await session._conversation()).read(ContextAsked(completes=True))
-    costs = dict(zip([message.id for message in context.messages], context.tokens, strict=True))
+    costs = await costs_of(session)
     there = [message for message in with_stand_ins(messages) if message.id in costs]
     return [there[at] for at in fitted(there, [costs[message.id] for message in there], budget, keep_last_user=False).kept]

@@ -14,8 +14,9 @@ from memory.domain.message import Message
 from memory.facade.providers.provider import HELD, Messages, Provider, ProviderEntry, SessionProvider, read_asked, spoken, trimmed
 from memory.facade.providers.turn import DEFAULT, TakesTurns, described_as, written_new
 from memory.orchestrator.conversations.events import copy_of
-from memory.orchestrator.conversations.reads import Read, lends_reads, reads_of_caller
+from memory.orchestrator.conversations.reads import Read, lends_reads, reads_of_caller, with_reads
 from memory.policies.aligning import aligned, begins_at, merged
+from memory.policies.answering import best_of, ranks_by_words
 
 log = logging.getLogger(__name__)
 
@@ -23,9 +24,10 @@ log = logging.getLogger(__name__)
 class CompositeProvider(TakesTurns):
     """Several providers, each any object with `read` and `write`: written to all, read from the first that has something, or from all.
 
-    With `read="first-hit"` what an earlier part lacks is written to it when a later one has it (C47, C51). With `read="merge"` their messages come
-    behind each other, each once (C48, C49). Messages get their ids here, so that the parts agree on which is which; a list without ids that begins
-    as what was last read or written here is known again by that.
+    With `read="first-hit"` what an earlier part lacks is written to it when a later one has it (C47, C51). With `read="merge"`
+    their messages come behind each other, each once (C48, C49); with a `query` and a `limit` the best of them by words.
+    Messages get their ids here, so that the parts agree on which is which; a list without ids that begins as what was last
+    read or written here is known again by that.
     """
 
     type: ClassVar[str] = "composite"
@@ -59,6 +61,10 @@ class CompositeProvider(TakesTurns):
             results = await asyncio.gather(*(part.read(session_id, **asked) for part in self._parts), return_exceptions=True)
             self._raise_where("read", results, all_of_them=True)
             together = merged([result for result in results if not isinstance(result, BaseException)])
+            if limit is not None and query is not None and len(together) > limit:
+                ranks = ranks_by_words(together, query)
+                others = {at: 2 * len(together) - at for at in range(len(together))}  # found by other means than words
+                return best_of(together, others | ranks, most=limit)
             return together if limit is None else trimmed(together, limit)
         failed: list[BaseException | None] = []
         for number, part in enumerate(self._parts):
@@ -113,15 +119,19 @@ class CompositeProvider(TakesTurns):
         door.identifier("session_id", session_id)
         described_as(tags, agent)
         said = await self._named(session_id, spoken(messages), new)
-        self._saw(session_id, [*(self._seen(session_id) or []), *said] if new else said)
+        known = self._seen(session_id)
+        self._saw(session_id, [*(known or []), *said] if new else said)
 
         async def to(part: Any) -> list[str]:
             own = [copy_of(message) for message in said]
             if new:
                 return await written_new(part, own, session_id, tags=tags, agent=agent)
+            if known is not None and isinstance(part, SessionProvider):
+                await part._assume_read(session_id, known)
             return list(await part.write(own, session_id, tags=tags, agent=agent) or [])
 
-        results = await asyncio.gather(*(to(part) for part in self._parts), return_exceptions=True)
+        reads = reads_of_caller()  # each part is written in a task of its own
+        results = await asyncio.gather(*(with_reads(reads, to, part) for part in self._parts), return_exceptions=True)
         self._raise_where("write", results)
         return [note for result in results if not isinstance(result, BaseException) for note in result]
 

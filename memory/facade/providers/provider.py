@@ -21,8 +21,11 @@ from memory.facade.providers.turn import DEFAULT, TakesTurns, described_as
 from memory.facade.session import Given, Session
 from memory.orchestrator.conversations.conversation import Conversation
 from memory.orchestrator.conversations.events import copy_of
-from memory.orchestrator.conversations.reads import Read, lends_reads, reads_of_caller
-from memory.policies.window import blocks, is_stand_in, newest, with_stand_ins
+from memory.orchestrator.conversations.places import Places
+from memory.orchestrator.conversations.reads import Read, Version, lends_reads, reads_of_caller
+from memory.policies.answering import best_of
+from memory.policies.reading import ContextAsked
+from memory.policies.window import is_stand_in, newest, with_stand_ins
 
 HELD = 1_000
 """Sessions whose handles an instance keeps, and messages of each that it knows again without asking."""
@@ -78,6 +81,8 @@ class SessionProvider(TakesTurns):
     type: ClassVar[str] = "session"
     takes_new: ClassVar[bool] = True
     """Whether `write` takes `new`."""
+    _max_tokens: int | None = None
+    """How many tokens a read has room for."""
 
     def __init__(self, memory: Memory, *, namespace: str | None = None, user: str | None = None) -> None:
         self.namespace = door.identifier("namespace", self.type if namespace is None else namespace)
@@ -91,7 +96,8 @@ class SessionProvider(TakesTurns):
     async def read(self, session_id: str = DEFAULT, *, limit: int | None = None, query: str | None = None, tags: Sequence[str] = ()) -> list[Message]:
         """The messages of a session; none where there is none, or where it has not all of the tags (C3, C11).
 
-        With `limit` the newest so many, at most, a call never without its results. With `query` those that answer it, by words.
+        With `limit` the newest so many, at most, a call never without its results. With `query` those that answer it, by
+        words, and with both the best of these; in the order in which they were said.
         """
         most, asked, wanted = read_asked(limit, query, tags)
         await self._before()
@@ -102,16 +108,19 @@ class SessionProvider(TakesTurns):
                 if wanted and not wanted <= set((await held.session.info()).tags):
                     return []
                 window, seen = await self._window(held.session)
-                messages = await self._shown(held, window, asked)
+                if asked is None:
+                    shown = with_stand_ins(await self._shown(held, window))
+                    shown = shown if most is None else trimmed(shown, most)
+                else:
+                    shown = await self._best(held, window, asked, most)
                 conversation = await held.session._conversation()
                 held.accessed_at = await conversation.note_access()
             except NotFound:
                 self._held.pop(session_id, None)
                 if was_open:
                     continue  # it was cleared by another, and perhaps written again
+                reads_of_caller().put(self._unwritten(session_id), Read())
                 return []
-            shown = with_stand_ins(messages)
-            shown = shown if most is None else trimmed(shown, most)
             seen.shown = [message for message in shown if not is_stand_in(message)]
             reads_of_caller().put(conversation.log.life.incarnation, seen)
             return [copy_of(message) for message in shown]
@@ -138,7 +147,15 @@ class SessionProvider(TakesTurns):
     async def _written(self, session_id: str, said: list[Message], described: Mapping[str, Any], new: bool) -> list[str]:
         held = self._handle(session_id, create=True)
         conversation = await held.session._conversation()
+        reads = reads_of_caller()
+        if self._seen(conversation) is None and reads.get(self._unwritten(session_id)) is not None:
+            reads.put(conversation.log.life.incarnation, Read(shown=[]))  # it has read that there is nothing
+        read = set[str | None]() if new else self._shown_to_caller(conversation)
+        if not new:
+            seen = self._seen(conversation)
+            said = await conversation.without_erased(said, () if seen is None else seen.versions)
         notes = await self._store(held, conversation, said, new)
+        await conversation.enter_history([message.id for message in said if message.id is not None and message.id not in read])
         await conversation.describe(described)
         return notes
 
@@ -175,9 +192,22 @@ class SessionProvider(TakesTurns):
         """Before any call."""
         self._memory._access.check_process()
 
-    async def _shown(self, held: Held, window: list[Message], query: str | None) -> list[Message]:
-        """What a read shows of the window, the newest last."""
-        return window if query is None else await answering(held.session, window, query)
+    def _kept(self, window: list[Message]) -> list[Message]:
+        """What of the window this provider keeps: of writers at once each keeps what the others said."""
+        return window
+
+    async def _shown(self, held: Held, window: list[Message]) -> list[Message]:
+        """What a read without a query shows of the window, the newest last."""
+        return self._kept(window)
+
+    async def _best(self, held: Held, window: list[Message], query: str, most: int | None) -> list[Message]:
+        """What a read shows that answers the query, no more than `most` messages, or than have room."""
+        kept = with_stand_ins(self._kept(window))
+        ranks = await ranks_of(held.session, kept, query)
+        if self._max_tokens is None or not ranks:
+            return best_of(kept, ranks, most=most)
+        costs = await costs_of(held.session)
+        return best_of(kept, ranks, most=most, costs=[costs.get(message.id, 0) for message in kept], budget=self._max_tokens)
 
     async def _store(self, held: Held, conversation: Conversation, messages: list[Message], new: bool) -> list[str]:
         """Store what was written; what could not be kept to."""
@@ -196,11 +226,46 @@ class SessionProvider(TakesTurns):
         """What the calling task knows of the session: its last read, and what it wrote since; None where it did neither."""
         return reads_of_caller().get(conversation.log.life.incarnation)
 
+    async def _assume_read(self, session_id: str, shown: Sequence[Message]) -> None:
+        """Let the calling task have read these messages here, which it read in another part of a composite.
+
+        Those that say something else here count as edited since. A read of this part is kept.
+        """
+        held = self._handle(session_id)
+        try:
+            conversation = await held.session._conversation()
+            seen = self._seen(conversation)
+            if seen is not None and seen.is_read and not seen.is_assumed:
+                return
+            window, now = await self._window(held.session)
+        except NotFound:
+            self._held.pop(session_id, None)
+            return
+        known = {message.id: message for message in shown}
+        there = [message for message in window if message.id in known and message.id in now.versions]
+        versions: dict[str, Version] = {}
+        for message in there:
+            place, edits = now.versions[str(message.id)]
+            versions[str(message.id)] = place, edits if _says(message) == _says(known[message.id]) else -1
+        read = Read(Places.of(place for place, _ in versions.values()), versions, there, is_assumed=True)
+        reads_of_caller().put(conversation.log.life.incarnation, read)
+
+    def _shown_to_caller(self, conversation: Conversation) -> set[str | None]:
+        """The ids of messages that the calling task hands back, rather than says."""
+        seen = self._seen(conversation)
+        if seen is None:
+            return set()
+        return set(seen.versions) if seen.shown is None else {message.id for message in seen.shown}
+
     def _knows(self, conversation: Conversation, messages: list[Message]) -> None:
         """Let the calling task know these messages, in order, after it wrote. What it has read stays what it has read."""
         seen = self._seen(conversation) or Read(is_read=False)
         seen.shown = messages if len(messages) <= HELD else None
         reads_of_caller().put(conversation.log.life.incarnation, seen)
+
+    def _unwritten(self, session_id: str) -> str:
+        """Under which a task's read is kept that found no session."""
+        return f"{self._memory.tenant}/{self._key(session_id)}"
 
     def _key(self, session_id: str) -> str:
         named = door.identifier("session_id", session_id)
@@ -243,6 +308,10 @@ class SessionProvider(TakesTurns):
         return ProviderEntry(info.id, session_id, context.messages, info.created_at, accessed_at, info.agent, info.tags, active)
 
 
+def _says(message: Message) -> tuple[object, ...]:
+    return message.role, message.content, message.reasoning, message.tool_calls
+
+
 def read_asked(limit: int | None, query: str | None, tags: Sequence[str]) -> tuple[int | None, str | None, set[str]]:
     """What a read is asked, checked: how many messages, what they answer, which tags their session has."""
     most = None if limit is None else door.whole_limit(limit, default=0)
@@ -257,17 +326,21 @@ def spoken(messages: Messages) -> list[Message]:
     return [said for said in given if said.role is not Role.SYSTEM and not is_stand_in(said)]
 
 
-async def answering(session: Session, messages: Sequence[Message], query: str) -> list[Message]:
-    """Those of the messages that answer the query, in order, each with what it cannot be shown without."""
-    conversation, most, shown = await session._conversation(), PAGE, {message.id for message in messages}
+async def ranks_of(session: Session, messages: Sequence[Message], query: str) -> dict[int, int]:
+    """The ranks of those of the messages that answer the query, by position."""
+    conversation, most, places = await session._conversation(), PAGE, {message.id: at for at, message in enumerate(messages)}
     while True:  # archived messages are found too, and must not take the places of those that can be shown
         hits = await conversation.search(query, most, "words")
-        found = {hit.message.id for hit in hits} & shown
-        if len(hits) < most or len(found) == len(shown):
-            break
+        found = [places[hit.message.id] for hit in hits if hit.message.id in places]
+        if len(hits) < most or len(found) == len(places):
+            return {at: rank for rank, at in enumerate(found)}
         most *= 4
-    answers = [block for block in blocks(messages) if any(messages[at].id in found for at in block)]
-    return [messages[at] for block in answers for at in block]
+
+
+async def costs_of(session: Session) -> dict[str | None, int]:
+    """What each message of the window takes in tokens, as the session counts them, by id."""
+    context, _ = await (await session._conversation()).read(ContextAsked(completes=True))
+    return dict(zip([message.id for message in context.messages], context.tokens, strict=True))
 
 
 def trimmed(messages: Sequence[Message], most: int) -> list[Message]:

@@ -12,13 +12,15 @@ from memory.orchestrator.conversations.conversation import Conversation
 from memory.orchestrator.conversations.reads import Read
 from memory.orchestrator.conversations.replacing import AT_ONCE
 from memory.policies.aligning import behind
-from memory.policies.window import arranged, newest
+from memory.policies.answering import best_of
+from memory.policies.window import newest, with_stand_ins
 
 
 class SemanticProvider(SessionProvider):
     """A read with a query shows the `found` messages that answer it best, however old, and the `last` ones, in the order in which they were said.
 
-    Without a query the last ones only. What is written comes behind what is there, as a sliding window takes it; nothing leaves.
+    Without a query the last ones only. With a `limit` those found come first, the best of them before the others. What is
+    written comes behind what is there, as a sliding window takes it; nothing leaves.
     """
 
     type: ClassVar[str] = "semantic"
@@ -28,15 +30,17 @@ class SemanticProvider(SessionProvider):
         self._last = door.whole("last", last)
         self._found = door.whole("found", found)
 
-    async def _shown(self, held: Held, window: list[Message], query: str | None) -> list[Message]:
-        last = [window[at] for at in newest(window, self._last)]
-        if not query or not self._found:
-            return last
-        hits = await held.session.search(query, limit=self._found)
+    def _kept(self, window: list[Message]) -> list[Message]:
+        return [window[at] for at in newest(window, self._last)]
+
+    async def _best(self, held: Held, window: list[Message], query: str, most: int | None) -> list[Message]:
+        last = with_stand_ins(self._kept(window))
+        hits = await held.session.search(query, limit=self._found) if query and self._found else []
         known = {message.id for message in last}
         earlier = [hit.item for hit in hits if hit.message.id not in known and not hit.message.tool_calls]
         shown = [item.message for item in sorted(earlier, key=lambda item: item.number)] + last
-        return [shown[at] for at in arranged(shown).order]
+        found = {hit.message.id: rank for rank, hit in enumerate(hits)}
+        return best_of(shown, {at: found.get(message.id, len(hits) + len(shown) - at) for at, message in enumerate(shown)}, most=most)
 
     async def _store(self, held: Held, conversation: Conversation, messages: list[Message], new: bool) -> list[str]:
         read = self._seen(conversation)

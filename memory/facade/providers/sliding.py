@@ -35,10 +35,12 @@ class SlidingWindowProvider(SessionProvider):
         entries = await self.entries(session_id)
         return {"turns": len(turns(entries[0].messages)), "estimated_tokens": entries[0].token_count or 0} if entries else None
 
-    async def _shown(self, held: Held, window: list[Message], query: str | None) -> list[Message]:
-        messages = await super()._shown(held, window, query)
-        units = turns(messages)  # of writers at once each keeps what the others said
-        messages = [messages[at] for unit in units[max(0, len(units) - self._max_turns) :] for at in unit]
+    def _kept(self, window: list[Message]) -> list[Message]:
+        units = turns(window)
+        return [window[at] for unit in units[max(0, len(units) - self._max_turns) :] for at in unit]
+
+    async def _shown(self, held: Held, window: list[Message]) -> list[Message]:
+        messages = self._kept(window)
         if self._max_tokens is None:
             return messages
         context, _ = await (await held.session._conversation()).read(ContextAsked(self._max_tokens, by="turns", completes=True))
@@ -51,9 +53,7 @@ class SlidingWindowProvider(SessionProvider):
         known = there if seen is None or seen.shown is None else seen.shown
         more = messages if new else behind(messages, known)
         together = with_changes(there, messages, now, seen or now) + more
-        units = turns(together)
-        kept = [at for unit in units[max(0, len(units) - self._max_turns) :] for at in unit]
-        stored = await conversation.replace([together[at] for at in kept], by_content=False, read=now)
+        stored = await conversation.replace(self._kept(together), by_content=False, read=now)
         if seen is not None or not new:
             fresh = [message for message in stored if message.id not in now.versions]
             self._knows(conversation, [*known, *more[: max(0, len(more) - len(fresh))], *fresh])

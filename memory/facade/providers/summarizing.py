@@ -77,10 +77,12 @@ class SummarizingProvider(SessionProvider):
         entries = await self.entries(session_id)
         return next((message.text for entry in entries for message in entry.messages if message.is_summary), None)
 
-    async def _shown(self, held: Held, window: list[Message], query: str | None) -> list[Message]:
-        summaries = [Message(id=m.id, role=Role.SYSTEM, content=HEADING + m.text, is_summary=True) for m in window if m.is_summary]
-        messages = await super()._shown(held, window, query)
-        return [*summaries, *(message for message in messages if not message.is_summary)]
+    async def _shown(self, held: Held, window: list[Message]) -> list[Message]:
+        return [*_headed(window), *(message for message in window if not message.is_summary)]
+
+    async def _best(self, held: Held, window: list[Message], query: str, most: int | None) -> list[Message]:
+        shown = [*_headed(window), *await super()._best(held, window, query, most)]
+        return [message for message in shown if not message.is_summary] if most is not None and len(shown) > most else shown
 
     async def _store(self, held: Held, conversation: Conversation, messages: list[Message], new: bool) -> list[str]:
         window, now = await self._window(held.session)
@@ -131,3 +133,8 @@ class SummarizingProvider(SessionProvider):
         if isinstance(text, str) and not text.strip():
             raise ValueError("the summary says nothing")  # then all stays as it is (C42), rather than under the earlier summary (B48)
         return text[: self._summary_tokens * CHARACTERS] if isinstance(text, str) else text
+
+
+def _headed(window: Sequence[Message]) -> list[Message]:
+    """The summaries of the window, as messages of the system that say what they are."""
+    return [Message(id=m.id, role=Role.SYSTEM, content=HEADING + m.text, is_summary=True) for m in window if m.is_summary]

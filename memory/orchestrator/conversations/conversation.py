@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any
@@ -12,9 +12,10 @@ from memory.domain.errors import Conflict, InvalidInput, NotFound, StoreUnavaila
 from memory.domain.ids import is_id
 from memory.domain.message import SYSTEM, Message, Role
 from memory.domain.session import Context, FoundMessages, HistoryPage
+from memory.orchestrator.collections import MESSAGES
 from memory.orchestrator.conversations.artifacts import large_texts
 from memory.orchestrator.conversations.compacting import Compacting
-from memory.orchestrator.conversations.events import FIRST_PLACE, Draft, Event, EventType, copy_of
+from memory.orchestrator.conversations.events import ENTERS, FIRST_PLACE, Draft, Event, EventType, copy_of
 from memory.orchestrator.conversations.finding import By, Finding
 from memory.orchestrator.conversations.folding import State, left_by
 from memory.orchestrator.conversations.history import HistoryAsked
@@ -31,7 +32,7 @@ from memory.policies.reading import ContextAsked, read_out
 from memory.policies.tokens import message_tokens, tools_tokens
 from memory.policies.window import is_pinned, is_stand_in, stand_in, stand_in_id
 from memory.ports.pace import paced
-from memory.ports.query import within
+from memory.ports.query import And, Eq, Gt, Query, within
 from memory.ports.record import JsonValue, Owed, Record
 
 EVERYTHING = ContextAsked()
@@ -109,15 +110,26 @@ class Conversation(Compacting):
     # -- messages -----------------------------------------------------------------------------------------------------
 
     async def append(self, messages: Sequence[Message], *, in_history: bool = True) -> list[Message]:
-        """The messages as stored: new ones at the end, in order; one whose id is there replaces what it said, where it stands (B20 to B23)."""
-        return [message for message in await self.append_as_read(messages, in_history=in_history) if message is not None]
+        """The messages as stored: new ones at the end, in order; one whose id is there replaces what it said, where it stands (B20 to B23).
+
+        One that was in the window only enters the history under the next number, unless it is given with `in_history=False` again.
+        """
+        stored = await self.append_as_read(messages, in_history=in_history, enters=in_history)
+        return [message for message in stored if message is not None]
 
     async def append_as_read(
-        self, messages: Sequence[Message], *, in_history: bool = True, versions: Mapping[str, Version] = NONE_READ
+        self,
+        messages: Sequence[Message],
+        *,
+        in_history: bool = True,
+        enters: bool = False,
+        versions: Mapping[str, Version] = NONE_READ,
+        keeps_edits: bool = False,
     ) -> list[Message | None]:
         """The same. Messages that the caller has read, in these `versions`, are not written again where they were edited or erased since.
 
-        In the answer an edited one is as it is now, and an erased one is None.
+        In the answer an edited one is as it is now, and an erased one is None. Those that are there already and in the window only stay
+        so, unless `enters`. With `keeps_edits` no message that was ever edited is written again.
         """
         messages = [copy_of(message) for message in messages]
         given = {message.id: message for message in messages if message.id is not None}  # of one id several times the last, where the first stands
@@ -138,12 +150,26 @@ class Conversation(Compacting):
                 stored = {id(message): event.message for message, event in zip(new, appended, strict=True)}
                 for message_id, event in found.items():
                     if event is not None:
-                        stored[id(given[message_id])] = await self._replaced(event, given[message_id], versions.get(message_id))
+                        version = versions.get(message_id, (event.place, 0) if keeps_edits else None)
+                        stored[id(given[message_id])] = await self._replaced(event, given[message_id], version, enters=enters)
                 break
             except _SeenSince:
                 await patience.wait()
         await self._touch()
         return [stored.get(id(message if message.id is None else given[message.id])) for message in messages]
+
+    async def without_erased(self, messages: Sequence[Message], known: Container[str | None] = ()) -> list[Message]:
+        """The messages without those whose ids are of messages that were erased, and not said again since; the `known` ones are not looked up."""
+        names = [message.id for message in messages if message.id is not None and message.id not in known]
+        erased = await self._log.erased(names) if names else set[str]()
+        erased -= {name for name in erased if await self._log.find(name) is not None}
+        return [message for message in messages if message.id not in erased]
+
+    async def carry_in(self, messages: Sequence[Message], *, revive: bool) -> int:
+        """Append messages of a file, each with an id; how many of them were erased or edited here, and are not written unless `revive`."""
+        left = list(messages) if revive else await self.without_erased(messages)
+        stored = await self.append_as_read(left, enters=True, keeps_edits=not revive)
+        return len(messages) - sum(one is not None and one == message for message, one in zip(left, stored, strict=True))
 
     async def _stand_ins(self, messages: Sequence[Message]) -> dict[str, int | None]:
         """The results that are made up for calls which these messages answer after all, by their ids: their places, None where none was made up."""
@@ -185,16 +211,70 @@ class Conversation(Compacting):
         if seen.state.after.status != "active":
             raise Conflict(f"session '{self.id}' is {seen.state.after.status}; resume it first", self.id)
 
-    async def _replaced(self, event: Event, message: Message, version: Version | None = None) -> Message | None:
+    async def enter_history(self, message_ids: Sequence[str]) -> None:
+        """Let these messages be in the history, those that are in the window only so far."""
+        seen = self._log.seen or await self._log.load()
+        known = {event.draft.message.id: event for event in seen.events.values() if event.draft.message is not None}
+        for message_id in message_ids:
+            event = known.get(message_id) or await self._log.find(message_id)
+            if event is not None:
+                await self._entered(event)
+
+    async def _entered(self, event: Event) -> Event:
+        """The message once it is in the history: it keeps its place, and an event at the end of the log gives it the next number.
+
+        Where that event was stored and the message not, the number that it gave is found again.
+        """
+        patience = Patience(self._placement, self.id)
+        while not event.draft.is_in_history and not event.is_redacted:
+            known = (await self._log.load()).state.place
+            number = await self._number_given(event.place)
+            try:
+                if number is None:
+                    (given,) = await self._log.append(self._giving_number(event, known))
+                    number = given.after.number
+                (whole,) = await self._log.whole([event], strict=True)
+                if not whole.is_redacted and (entered := await self._log.enter(whole, number)) is not None:
+                    return entered
+            except _SeenSince:
+                pass
+            await patience.wait()
+            there = (await self._log.at([event.place])).get(event.place)
+            if there is None:
+                raise NotFound(event.given_id or event.key.id, "message")
+            event = there
+        return event
+
+    def _giving_number(self, event: Event, looked_up: int) -> Callable[[Seen], list[Draft]]:
+        def decide(seen: Seen) -> list[Draft]:
+            if any(place > looked_up and _gives_number(other, event.place) for place, other in seen.events.items()):
+                raise _SeenSince
+            self._refuse_if_not_active(seen)
+            return [Draft(EventType.EDITED, data={"place": event.place, "version": event.version, ENTERS: True})]
+
+        return decide
+
+    async def _number_given(self, place: int) -> int | None:
+        """The number that an event gave to the message at this place; None where none did."""
+        life = self._log.life
+        asked = And((Eq("conversation_id", life.session_id), Eq("event", EventType.EDITED.value), Gt("place", place)))
+        query = Query(MESSAGES, within(life.partition), asked, limit=self._placement.settings.page)
+        pages = self._placement.pages("history.numbers", self._log.store, query)
+        events = [event async for page in pages for event in self._log.events_of(page.records)]
+        return next((event.after.number for event in events if _gives_number(event, place)), None)
+
+    async def _replaced(self, event: Event, message: Message, version: Version | None = None, *, enters: bool = False) -> Message | None:
         """The message where it stands, saying this instead; what was excluded is in the window again (B29).
 
         With the `version` that the caller has read, a message that was edited since stays as it is, and of an erased one None is returned.
         """
         before = await self._log.load()
-        if event.place not in before.state.window:
+        enters = enters and not event.draft.is_in_history
+        if enters or event.place not in before.state.window:
             self._refuse_if_not_active(before)
         try:
             changed = await self._changed(event, lambda _: message, version)
+            changed = await self._entered(changed) if enters else changed
         except NotFound:
             if version is None:
                 raise
@@ -337,22 +417,28 @@ class Conversation(Compacting):
         return Checkpoint(self.id, self._log.life.incarnation, place)
 
     async def roll_back(self, checkpoint: Checkpoint, reason: str) -> int:
-        """Take what was said since, as far as it is known of, out of the window, and take back what compactions since took out of it; how many
-        messages leave it (B52)."""
+        """Let the window be what it was at the checkpoint, but for what was erased since; how many messages leave it (B52).
+
+        What others wrote since this call began stays. Edits of messages stay too.
+        """
         if (checkpoint.session_id, checkpoint.incarnation) != (self.id, self._log.life.incarnation):
             raise InvalidInput("checkpoint", "is one of another session")
         patience, known = Patience(self._placement, self.id), (await self._log.load()).state
-        state, left, leaving = known, known.window.between(checkpoint.place + 1, known.place), Places()
+        wanted = await self._log.state_at(min(checkpoint.place, known.place))
+        state, left, leaving = known, known.window.without(wanted.window), Places()
         while True:
-            moved = await self._archived(checkpoint.place, known, state)
+            back = await self._coming_back(wanted, known, state)
+            late = await self._not_said(wanted, known, state, checkpoint.place)
 
-            def decide(seen: Seen, looked_up: int = state.place, moved: Mapping[str, JsonValue] = moved) -> list[Draft]:
+            def decide(seen: Seen, looked_up: int = state.place, back: Places = back, late: Places = late) -> list[Draft]:
                 nonlocal leaving
                 if any(event.type in (EventType.ROLL_BACK, EventType.ERASED) for place, event in seen.events.items() if place > looked_up):
                     raise _SeenSince
-                leaving = left.both(seen.state.window)
-                said: dict[str, JsonValue] = {"left": leaving.to_json(), "reason": reason, **moved}
-                return [Draft(EventType.ROLL_BACK, data=said)] if leaving.ranges or moved else []
+                leaving, coming = left.both(seen.state.window), back.without(seen.state.window)
+                said: dict[str, JsonValue] = {"left": leaving.to_json(), "reason": reason}
+                if coming.ranges or late.ranges:
+                    said |= {"back": coming.to_json(), "pinned": wanted.pinned.both(coming).to_json(), "late": late.to_json()}
+                return [Draft(EventType.ROLL_BACK, data=said)] if leaving.ranges or len(said) > 2 else []
 
             try:
                 await self._done(decide)
@@ -362,20 +448,22 @@ class Conversation(Compacting):
             else:
                 return len(leaving)
 
-    async def _archived(self, place: int, known: State, state: State) -> dict[str, JsonValue]:
-        """What a roll-back to this place does with what compactions behind it have taken out of the window, as far as they are `known`: what stood in
-        it comes `back`, some of it `pinned`; what was said since, `late`, was not said. Nothing where there is nothing of either."""
-        if not known.after.compactions:
-            return {}
+    async def _coming_back(self, wanted: State, known: State, state: State) -> Places:
+        """What of the `wanted` window is not in the `known` one any more, nor in that of now, and was not erased."""
+        missing = wanted.window.without(known.window).without(state.window)
+        events = await self._log.at(missing) if missing.ranges else {}
+        return Places.of(place for place, event in events.items() if not event.is_redacted)
+
+    async def _not_said(self, wanted: State, known: State, state: State, place: int) -> Places:
+        """What compactions behind this place, as far as they are `known`, have taken out of the window, and was not in the `wanted` one: they did
+        not happen, and it was not said."""
+        if known.after.compactions <= wanted.after.compactions:
+            return Places()
         made = {event.key.id: event for event in await self._made() if place < event.place <= known.place}
-        archived = sorted({each for event in made.values() for each in left_by(event.draft)})
-        events = [event for event in (await self._log.at(archived)).values() if not event.is_redacted] if archived else []
+        archived = Places.of(each for event in made.values() for each in left_by(event.draft)).without(wanted.window).without(state.window)
+        events = [event for event in (await self._log.at(archived)).values() if not event.is_redacted] if archived.ranges else []
         gone = zip(events, await self._history.gone(events), strict=True)
-        still = [event for event, why in gone if why.archived_by in made and event.place not in state.window]
-        pinned = Places.of(e.place for e in still if e.place <= place and e.draft.message is not None and is_pinned(e.draft.message))
-        places = Places.of(event.place for event in still)
-        back, late = places.between(FIRST_PLACE, place), places.between(place + 1, known.place)
-        return {"back": back.to_json(), "pinned": pinned.to_json(), "late": late.to_json()} if still else {}
+        return Places.of(event.place for event, why in gone if why.archived_by in made)
 
     async def replace(self, messages: Sequence[Message], *, by_content: bool = True, read: Read | None = None, revive: bool = False) -> list[Message]:
         """Let the window consist of these messages (C22); they as stored. Without `by_content` one without an id is new, whatever it says.
@@ -479,3 +567,8 @@ class Conversation(Compacting):
     async def onward(self) -> Left:
         """Carry what has left the window onward, as far as that is owed and can be done now."""
         return await self._onward.of_session(await self._same_life())
+
+
+def _gives_number(event: Event, place: int) -> bool:
+    """Whether the message at this place entered the history by the event."""
+    return event.type is EventType.EDITED and bool(event.draft.data.get(ENTERS)) and event.draft.data["place"] == place

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from enum import StrEnum
+from hashlib import blake2b
 from typing import Any
 
 from memory.domain import ids
@@ -21,6 +22,8 @@ from memory.ports.record import FieldValue, JsonValue, Key, Owed, Record
 
 FIRST_PLACE = 2
 """Of an event. Place 1 is the system message's, which stands in the session's own record."""
+ERASED, BEHIND_ERASED = "erased:", "erased;"
+"""How the hash begins that stands for the id of an erased message, and what comes behind all of these."""
 INDEXED_CHARACTERS = large.BEGINNING
 """How much of a message it is found by."""
 
@@ -52,6 +55,12 @@ ARTIFACTS_SAID = "artifacts"
 """In the body of a record: the large texts of its message, of which it has the beginnings."""
 REDACTED = "redacted"
 """Of an event's data: true where the message was erased."""
+ENTERS = "enters"
+"""In the data of `edited`: true where the message, in the window only so far, enters the history under this event's number."""
+ERASED_ID = "erased_id"
+"""Of an erased message's data: a hash of the id that it was given, so that no import brings it back. See `erased_id`."""
+NUMBER = "number"
+"""In a message's data: its number, where it entered the history after it was stored."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,6 +111,11 @@ class Draft:
         """Whether it counts as a message of the history, or is in the window only (B24)."""
         return self.type in SPOKEN and bool(self.data.get("in_history", True))
 
+    @property
+    def counts(self) -> bool:
+        """Whether the history has one message more by it."""
+        return bool(self.data.get(ENTERS)) or (self.is_in_history and NUMBER not in self.data)
+
 
 @dataclass(frozen=True, slots=True)
 class Event:
@@ -150,19 +164,21 @@ class Event:
     @property
     def number(self) -> int | None:
         """Its number in the history, from 1; None for what is not in it."""
-        return self.after.number if self.draft.is_in_history else None
+        given: Any = self.draft.data.get(NUMBER, self.after.number)
+        return given if self.draft.is_in_history else None
 
     @property
     def is_redacted(self) -> bool:
         """Whether the message was erased: its place, its number and its role are left, under the id of its record."""
         return bool(self.draft.data.get(REDACTED))
 
-    def redacted(self, owed: tuple[Owed, ...], *, version: int, now: datetime) -> Event:
+    def redacted(self, owed: tuple[Owed, ...], session_id: str, *, version: int, now: datetime) -> Event:
         """The event without what was said and who said it. It owes this, what is to be done about what was made of it among it."""
         assert self.draft.message is not None  # noqa: S101 - only messages are erased
-        told = {"in_history", "left", LEAVES, "before", "after", "reason"}
-        data = {name: value for name, value in self.draft.data.items() if name in told}
+        told = {"in_history", NUMBER, "left", LEAVES, "before", "after", "reason"}
+        data: dict[str, JsonValue] = {name: value for name, value in self.draft.data.items() if name in told}
         nothing = _nothing(self.draft.message, self.key.id)
+        data |= {} if self.given_id is None else {ERASED_ID: erased_id(session_id, self.given_id)}
         draft = replace(self.draft, message=nothing, data={**data, REDACTED: True}, tokens=None, artifacts=(), is_whole=True)
         return replace(self, draft=draft, version=version, updated_at=now, owed=owed)
 
@@ -175,6 +191,11 @@ class Event:
         draft = replace(self.draft, message=message, tokens=tokens, artifacts=artifacts, is_whole=True)
         owing = (*self.owed, *owed)
         return replace(self, draft=draft, version=version, updated_at=now, edits=self.edits + 1, parts=max(self.parts, parts), owed=owing)
+
+    def numbered(self, number: int, *, version: int, now: datetime) -> Event:
+        """The event in the history, under this number; it was in the window only."""
+        data = {name: value for name, value in self.draft.data.items() if name != "in_history"}
+        return replace(self, draft=replace(self.draft, data={**data, NUMBER: number}), version=version, updated_at=now)
 
     def with_texts(self, message: Message) -> Event:
         """The event with the message that has its large texts."""
@@ -205,6 +226,11 @@ def size_of(message: Message) -> int:
 def found_by(message: Message) -> str:
     """The text that it is found by: how it begins; of a tool's result none."""
     return "" if message.role is Role.TOOL else message.text[:INDEXED_CHARACTERS]
+
+
+def erased_id(session_id: str, message_id: str) -> str:
+    """What stands in place of the id of a message that was erased."""
+    return ERASED + blake2b(f"{session_id}\x00{message_id}".encode(), digest_size=16).hexdigest()
 
 
 def _nothing(message: Message, message_id: str) -> Message:
@@ -240,7 +266,8 @@ def record_of(event: Event, *, of_session: Mapping[str, FieldValue], scope: str,
             body["pinned"] = event.pinned.to_json()
     texts: dict[str, str] = {}
     if message is not None:
-        fields |= {"message_id": event.given_id, "message_role": message.role.value, "speaker": message.name, "tokens": draft.tokens}
+        erased: Any = draft.data.get(ERASED_ID)
+        fields |= {"message_id": event.given_id or erased, "message_role": message.role.value, "speaker": message.name, "tokens": draft.tokens}
         said = message.model_dump(mode="json", exclude_defaults=True, exclude=None if event.given_id else {"id"})
         body["message"] = outlined(said, draft.artifacts)
         if text := found_by(message):

@@ -51,7 +51,7 @@ class State:
             draft,
             replace(
                 after,
-                number=after.number + draft.is_in_history,
+                number=after.number + draft.counts,
                 version=after.version + (window != self.window),
                 turn=after.turn + (said is not None and said.role is Role.USER and draft.type is EventType.MESSAGE),
                 compactions=after.compactions + compacts,

@@ -11,13 +11,13 @@ from memory.domain.message import Message
 from memory.domain.session import HistoryItem, HistoryPage
 from memory.orchestrator.at_once import both_at_once
 from memory.orchestrator.collections import MESSAGES
-from memory.orchestrator.conversations.events import LEAVES, LEAVING, Event, EventType
+from memory.orchestrator.conversations.events import BEHIND_ERASED, ERASED, LEAVES, LEAVING, Event, EventType
 from memory.orchestrator.conversations.folding import back_by, late_by, left_by
 from memory.orchestrator.conversations.log import Log
 from memory.orchestrator.conversations.places import NOWHERE, Places
 from memory.orchestrator.conversations.sessions import system_of
 from memory.orchestrator.placement import Placement
-from memory.ports.query import And, Eq, Filter, Ge, Gt, In, IsNull, Le, Not, Or, Order, Query, all_of, within
+from memory.ports.query import And, Eq, Filter, Ge, Gt, In, IsNull, Le, Lt, Not, Or, Order, Query, all_of, within
 from memory.ports.record import Key, Record
 
 
@@ -126,7 +126,8 @@ class History:
         if asked.roles:
             parts.append(In("message_role", tuple(asked.roles)))
         if asked.ids is not None:
-            unnamed = And((IsNull("message_id"), In("id", tuple(filter(is_id, asked.ids)))))
+            without_id = Or((IsNull("message_id"), And((Ge("message_id", ERASED), Lt("message_id", BEHIND_ERASED)))))
+            unnamed = And((without_id, In("id", tuple(filter(is_id, asked.ids)))))
             parts.append(Or((In("message_id", tuple(asked.ids)), unnamed)))
         if asked.archived_by is not None:
             compaction = await self._log.find(asked.archived_by, redacted=True)

@@ -14,7 +14,7 @@ from memory.domain.ids import is_id
 from memory.domain.message import Message
 from memory.orchestrator.collections import MESSAGES
 from memory.orchestrator.conversations.artifacts import Artifacts, chunks_of, completed, large_texts, uploads_of
-from memory.orchestrator.conversations.events import FIRST_PLACE, Draft, Event, EventType, event_of, place_key, record_of
+from memory.orchestrator.conversations.events import ERASED_ID, FIRST_PLACE, Draft, Event, EventType, erased_id, event_of, place_key, record_of
 from memory.orchestrator.conversations.folding import State, is_spoken
 from memory.orchestrator.conversations.life import Life
 from memory.orchestrator.conversations.passages import Passages
@@ -26,7 +26,7 @@ from memory.orchestrator.steps import step
 from memory.orchestrator.turns import Patience
 from memory.orchestrator.versions import version_at
 from memory.ports.pace import paced
-from memory.ports.query import And, Eq, Filter, Ge, Le, Order, Query, within
+from memory.ports.query import And, Eq, Filter, Ge, In, Le, Order, Query, within
 from memory.ports.record import Key, Owed, Record, Stored
 from memory.ports.store import Store
 from memory.ports.writes import Absent, AtVersion, Outcome, Put, Status
@@ -251,7 +251,22 @@ class Log:
         there = await self.at([place])
         if place not in there:
             return []
-        base = there[place].after.base
+        state = await self._state_at(there)
+        there |= await self.at([each for each in state.window if each not in there])
+        return [there[each] for each in state.window if each in there]
+
+    async def state_at(self, place: int) -> State:
+        """The log as it was right after this place, as far as it can be read."""
+        if place < FIRST_PLACE:
+            return State.born(self.life.has_system, self.life.created_at)
+        while not (there := await self.at([place])) and place > FIRST_PLACE:
+            place -= 1  # damaged: nothing is known of what it changed
+        return await self._state_at(there)
+
+    async def _state_at(self, there: dict[int, Event]) -> State:
+        """The log after the only event in `there`, which gets those that were read for it."""
+        place = max(there, default=FIRST_PLACE - 1)
+        base = there[place].after.base if there else place
         there |= await self.at(range(max(base, FIRST_PLACE), place))
         if base >= FIRST_PLACE and base not in there:  # damaged, as in `load`
             there |= await self.at(range(FIRST_PLACE, base))
@@ -262,8 +277,7 @@ class Log:
         for number in sorted(there):
             if number > state.place:
                 state = state.with_event(there[number])
-        there |= await self.at([each for each in state.window if each not in there])
-        return [there[each] for each in state.window if each in there]
+        return state
 
     async def find(self, message_id: str, *, as_seen: bool = False, redacted: bool = False) -> Event | None:
         """The message of this id as it is now: one that was given it, or the one whose record has it. None where the log has none.
@@ -316,6 +330,18 @@ class Log:
             if not left:
                 return [event if event.draft.is_whole else found[event.place] for event in given]
             await patience.wait()
+
+    async def erased(self, message_ids: Iterable[str]) -> set[str]:
+        """Those of the ids under which messages were erased."""
+        hashes = {erased_id(self.life.session_id, name): name for name in message_ids}
+        names, most = list(hashes), self._placement.settings.page
+        found = set[str]()
+        for start in range(0, len(names), most):
+            asked = And((Eq("conversation_id", self.life.session_id), In("message_id", tuple(names[start : start + most]))))
+            query = Query(MESSAGES, within(self.life.partition), asked, limit=most)
+            async for page in self._placement.pages("log.erased", self.store, query):
+                found |= {hashes[str(event.draft.data[ERASED_ID])] for event in self.events_of(page.records) if event.is_redacted}
+        return found
 
     async def first(self, asked: Filter) -> Event | None:
         """The first event of which this holds."""
@@ -541,12 +567,18 @@ class Log:
         self._wrote(settled)
         return settled
 
+    async def enter(self, event: Event, number: int) -> Event | None:
+        """Let the message at its place, whole, be in the history under this number; None where it has changed since it was read."""
+        now = self._placement.now()
+        new = event.numbered(number, version=version_at(now, event.version), now=now)
+        return await self._put_over(event, new.owing(self._passages.owed_by(new.draft, new.parts)))
+
     async def redact(self, event: Event, owed: tuple[Owed, ...]) -> Event | None:
         """Let nothing be left of what the message at its place said, and owe this from now on; None where it has changed since it was read."""
         now = self._placement.now()
         version = version_at(now, event.version)
         owed = (*owed, *self._uploads.dropping(self.life, event.draft.artifacts, (), None, version))
-        return await self._put_over(event, event.redacted(owed, version=version, now=now), erases=True)
+        return await self._put_over(event, event.redacted(owed, self.life.session_id, version=version, now=now), erases=True)
 
     async def _put_over(self, event: Event, new: Event, *, erases: bool = False) -> Event | None:
         self._being_said.pop(event.given_id or "", None)

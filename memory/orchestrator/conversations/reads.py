@@ -46,6 +46,8 @@ class Read:
     is_read: bool = True
     """False where the task has only written: then a write takes the window as it is when it begins."""
 
+    is_assumed: bool = False
+    """Whether the task read the same messages elsewhere: in another part of a composite provider."""
     written: dict[object, Places] = field(default_factory=dict)
     """The places of messages that the task has written since, by the handle that wrote them."""
 

@@ -53,6 +53,8 @@ LOGS = 64
 """Of how many sessions it is remembered what was read."""
 SHARED = "shared"
 """In the body of a session that several users, agents or namespaces open."""
+OWNER = {"user": "subject", "agent": "agent", "namespace": "namespace"}
+"""Whose a session is, by the names that callers use: the fields of its record."""
 MADE_FROM = "made_from"
 """In the body of a session that forked off from another: when the oldest session began from which it has what was said."""
 CONFIRM_FORK = "confirm_fork"
@@ -186,6 +188,12 @@ class SessionRecords:
             await self._placement.locate(SESSIONS, stored.key)  # raises what says so
         return stored if isinstance(stored, Record) else None
 
+    async def is_deleted(self, tenant: str, session_id: str) -> bool:
+        """Whether there was such a session and it was deleted, as far as the store remembers."""
+        with step("session.read"):
+            (stored,) = await self._placement.topology.archive.get(SESSIONS, [session_key(tenant, session_id)])
+        return isinstance(stored, Tombstone)
+
     async def lives(self, tenant: str, session_ids: Collection[str]) -> dict[str, str]:
         """The incarnation of each of these sessions that is there, read in one call."""
         of, archive = {session_key(tenant, one): one for one in session_ids}, self._placement.topology.archive
@@ -289,6 +297,22 @@ class SessionRecords:
             return await preview_of(there, state, self.log(there))
 
         return await self.follow(record, state, touched_at, compute=preview, fence=fence)
+
+    async def settle_fork(self, fork: Record) -> None:
+        """Take `CONFIRM_FORK` away from a fork, by a new version: whoever read the record before conflicts and does not bring the step back."""
+        store = self._placement.topology.archive
+        while fork.owed:
+            new = replace(fork, version=self._placement.next_version(fork.version), owed=())
+            put = Put(SESSIONS, new, AtVersion(fork.version), settles=frozenset({CONFIRM_FORK}))
+            outcome = await self._placement.write_one("fork.settle", store, put)
+            if outcome.applied:
+                self._remember(new)
+                return
+            if (error := refused(store, outcome)) is not None:
+                raise error
+            if not isinstance(outcome.stored, Record) or outcome.stored.body["incarnation"] != fork.body["incarnation"]:
+                return
+            fork = outcome.stored
 
     def is_behind(self, record: Record, state: State, touched_at: datetime) -> None:
         """The session's record is behind its log, which it is to follow before anybody here asks for a list, and when this process ends.
@@ -447,13 +471,20 @@ def draft_like(record: Record, **metadata: Any) -> SessionDraft:
 def refuse_others(record: Record, draft: SessionDraft) -> None:
     """Raise `SessionOwnerMismatch` where the caller names another owner, or another system message, than the stored session has."""
     given = {"user": draft.user, "agent": draft.agent, "namespace": draft.namespace}
-    stored = {"user": record.fields.get("subject"), "agent": record.fields.get("agent"), "namespace": record.fields.get("namespace")}
+    stored = {name: record.fields.get(field) for name, field in OWNER.items()}
     for name, value in given.items():
         if value is not None and value != stored[name] and not record.body.get(SHARED):
             raise SessionOwnerMismatch(str(draft.id), name, value)
     system = system_of(record)
     if draft.system is not None and (system is None or system.content != draft.system.content):
         raise SessionOwnerMismatch(str(draft.id), "system", draft.system.text)
+
+
+def other_owner(there: Record, here: Record) -> str | None:
+    """The first field in which the session that is there belongs to another than one of its id; None where it does not, or is shared."""
+    if there.body.get(SHARED):
+        return None
+    return next((name for name, field in OWNER.items() if there.fields.get(field) not in (None, here.fields.get(field))), None)
 
 
 def _began(record: Record) -> int:

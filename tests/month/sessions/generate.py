@@ -167,10 +167,10 @@ def _restore(g: Generator, run: Run, tenant: str) -> Drawn | None:
 def _roll_back(g: Generator, run: Run, tenant: str) -> Drawn | None:
     """Mostly to a check-point of the session, now and then to one of another."""
     marks = run.talks.marks
-    marked = {serial for serial, _, _ in list(marks.values())[-20:]}
+    marked = {serial for serial, *_ in list(marks.values())[-20:]}
     talks = [talk for talk in run.talks.of(tenant, run.clock.now) if talk.serial in marked]
     talk = g.chance.choice(talks) if talks else _talk(g, run, tenant)
-    own = [] if talk is None else [ref for ref, (serial, _, _) in marks.items() if serial == talk.serial]
+    own = [] if talk is None else [ref for ref, (serial, *_) in marks.items() if serial == talk.serial]
     among = own if own and g.chance.random() < 0.9 else list(marks)[-3:]
     return None if talk is None or not among else ("roll_back", {"session": talk.id, "mark": among[-1], "reason": g.chance.choice(REASONS)})
 

@@ -254,7 +254,7 @@ async def clear(run: Run, op: Operation) -> None:
 async def mark(run: Run, op: Operation) -> None:
     talk = _talk(run, op)
     made = (await _ask(run, op, "checkpoint", talk, op.args["name"])).given()
-    run.talks.marks[str(op.number)] = talk.serial, len(talk.lines), made
+    run.talks.marks[str(op.number)] = talk.serial, len(talk.lines), [line.at for line in talk.window], made
 
 
 @operation
@@ -263,15 +263,12 @@ async def roll_back(run: Run, op: Operation) -> None:
     talk = _talk(run, op)
     if op.args["mark"] not in run.talks.marks:
         raise Gone
-    serial, place, made = run.talks.marks[op.args["mark"]]
+    serial, place, window, made = run.talks.marks[op.args["mark"]]
     said = await _ask(run, op, "roll_back", talk, made, op.args["reason"])
     if serial != talk.serial:
         said.refused("InvalidInput")
         return
-    since = [line for line in talk.window if line.at >= place]
-    said.equals(len(since))
-    talk.leave(since, op.args["reason"])
-    talk.rolled_back(place, op.args["reason"])
+    said.equals(talk.rolled_back(place, window, op.args["reason"]))
 
 
 @operation
@@ -319,7 +316,7 @@ async def erase_message(run: Run, op: Operation) -> None:
         return
     said.equals(not line.is_redacted)
     if not line.is_redacted:
-        run.model.bury_free(op.tenant, talk.erased(line), said.ended)
+        run.model.unmake_said(op.tenant, talk.erased(line), said.ended)
 
 
 # -- compacting -------------------------------------------------------------------------------------------------------
@@ -453,7 +450,7 @@ async def erase_user(run: Run, op: Operation) -> None:
     lines = list(run.talks.speakers(op.tenant, user, now))
     erased = [(talk, place) for talk, place in lines if not run.model.holds_all(op.tenant, f"session:{talk.id}")]
     for talk, place in erased:
-        run.model.bury_free(op.tenant, talk.erased(talk.lines[place]), said.ended)
+        run.model.unmake_said(op.tenant, talk.erased(talk.lines[place]), said.ended)
     entries = [life.id for life in run.model.in_scopes(op.tenant, [f"user:{user}"])]
     stays = run.model.holds_any(op.tenant, f"user:{user}")
     told = said.given()
@@ -461,7 +458,7 @@ async def erase_user(run: Run, op: Operation) -> None:
     if (told.sessions, told.messages, told.entries, bool(told.held)) != wanted:
         said.wrong("counts otherwise", f"{told}, wanted {wanted}")
     if not stays:
-        run.model.bury(op.tenant, entries, said.ended)
+        run.model.erase(op.tenant, f"user:{user}", said.ended)
 
 
 @operation

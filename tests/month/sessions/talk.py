@@ -206,7 +206,9 @@ class Talk:
         first = {message["id"]: n for n, message in reversed(list(enumerate(messages)))}
         firsts = [n for n, message in enumerate(messages) if message["id"] is None or (message["id"] not in there and first[message["id"]] == n)]
         new = [n if messages[n]["id"] is None else last[messages[n]["id"]] for n in firsts]
-        if new and self.status != "active":
+        entering = [line for line in there.values() if in_history and line.number is None]
+        returning = [line for line in there.values() if not line.in_window and line.archived_by is None]
+        if (new or entering or returning) and self.status != "active":
             said.refused("Conflict")
             return []
         answers = said.given()
@@ -218,8 +220,11 @@ class Talk:
         lines = [self.says(messages[n] | {"id": answers[n].id}, refs[n], in_history=in_history) for n in new]
         for name, line in there.items():
             self.says_instead(line, messages[last[name]])
-            if not line.in_window and line.archived_by is None:
+            if line in returning:
                 line.in_window, line.excluded = True, None
+        for line in entering:
+            self.count += 1
+            line.number = self.count
         for message, answer in zip(messages, answers, strict=True):
             wanted = message | {"id": answer.id} if message["id"] is None else messages[last[message["id"]]]
             if shown(answer) != wanted:
@@ -244,15 +249,19 @@ class Talk:
             line.leaves(reason)
         return len(lines)
 
-    def rolled_back(self, place: int, reason: str) -> None:
-        """What compactions since took out of the window comes back, but for what was said since: that was not said."""
+    def rolled_back(self, place: int, shown: Sequence[int], reason: str) -> int:
+        """The window is what it was, these lines, but for what was erased since; how many leave it. What compactions since took out and was not in
+        it then was not said."""
+        leaving = [line for line in self.window if line.at not in shown]
         since = {made.id: made for made in self.compactions if made.line.at >= place}
         for line in [line for line in self.lines if line.archived_by in since and not line.is_redacted]:
             since[str(line.archived_by)].rolled_back.append(line)
-            if line.at >= place:
+            if line.at not in shown:
                 line.leaves(reason)
-            else:
-                line.in_window, line.archived_by = True, None
+        for line in [self.lines[at] for at in shown]:
+            if not line.is_redacted:
+                line.in_window, line.excluded, line.archived_by = True, None, None
+        return self.leave(leaving, reason)
 
     def replaced(self, lines: Sequence[Line]) -> None:
         """They leave for a list that is without them, and go onward by that."""

@@ -27,7 +27,7 @@ class Talks:
     def __init__(self) -> None:
         self.all: dict[tuple[str, str], Talk] = {}
         """Those that have expired too, until a sweep has erased them."""
-        self.marks: dict[str, tuple[int, int, Any]] = {}
+        self.marks: dict[str, tuple[int, int, list[int], Any]] = {}
         """By operation: of which session, behind how many lines, and the memory's own check-point."""
         self.noted_before: dict[tuple[str, str], list[str]] = {}
         """By session: the entries that were made of earlier ones of this id, which were not deleted with these."""
@@ -65,9 +65,9 @@ class Talks:
         """With the entries of its scope and those that were made of it; how many of the scope there were."""
         talk = self.get(tenant, session_id, at)
         scoped = [life.id for life in run.model.in_scopes(tenant, [f"session:{session_id}"])]
-        run.model.bury(tenant, scoped, at)
+        run.model.erase(tenant, f"session:{session_id}", at)
         run.model.unpin(tenant, session_id)
-        run.model.bury_free(tenant, [*(talk.noted if talk is not None else ()), *self.noted_before.pop((tenant, session_id), ())], at)
+        run.model.unmake_said(tenant, [*(talk.noted if talk is not None else ()), *self.noted_before.pop((tenant, session_id), ())], at)
         self.all.pop((tenant, session_id), None)
         return len(scoped)
 

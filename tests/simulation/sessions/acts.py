@@ -195,7 +195,8 @@ class Worker:
         messages = (await session.context()).messages
         knew = 0 if session.log.seen is None else session.log.seen.state.place
         shown = [m for m in messages if m.id != SYSTEM_ID and not m.is_summary and random.random() < 0.7]
-        taking = Taking(self._told.now(), life=life, knew=self._told.now(), kept=frozenset(str(message.id) for message in shown))
+        read, kept = (frozenset(str(message.id) for message in some) for some in (messages, shown))
+        taking = Taking(self._told.now(), life=life, knew=self._told.now(), kept=kept, read=read)
         self._told.takes("replace", taking)
         await asyncio.sleep(random.random() * 0.2)  # whoever has read it thinks about it
         sayings = [self._told.says(life, str(message.id), Saying(taking.begun, text=message.text)) for message in shown]

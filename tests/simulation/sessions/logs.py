@@ -53,7 +53,7 @@ class LogCheck:
 
     def name(self, place: int) -> str:
         row = self.rows[place]
-        return str(row.fields.get("message_id") or row.key.id)
+        return str((None if self.is_redacted(place) else row.fields.get("message_id")) or row.key.id)
 
     def is_redacted(self, place: int) -> bool:
         return bool(_data(self.rows[place]).get("redacted"))
@@ -84,6 +84,8 @@ class LogCheck:
         if event == "replace":
             self._leave(place, {each for each in left if each > self.onward}, data)
         self._leaves(place, event, left, data)
+        if event == "edited":
+            self.number += data.get("enters", False)
         if event in ("closed", "resumed"):
             self._turned(place, event, data, shown)
         self.version += shown != self.window
@@ -98,7 +100,7 @@ class LogCheck:
     def _said(self, place: int, event: str, row: Record) -> None:
         if self.status != "active" and not self._is_given(place) and not self._is_begun(place, row):
             self._wrong(f"at place {place} something was said while the session was {self.status}")
-        self.number += _data(row).get("in_history", True)
+        self.number += _data(row).get("in_history", True) and "number" not in _data(row)
         self.turn += event == "message" and row.fields.get("message_role") == "user"
         self.window.add(place)
 
@@ -118,10 +120,12 @@ class LogCheck:
                 self._wrong(f"place {place} takes {data['place']} back, which a summary stands for")
 
     def _rolled_back(self, place: int, data: Any) -> None:
-        """What compactions had taken out comes back, or has not been said."""
+        """What had left the window comes back, and what compactions had taken out and was not in it has not been said."""
         back, late = set(_places(data.get("back", ()))), set(_places(data.get("late", ())))
-        if wrong := (back | late) - self._archived | (back & self.window):
+        if wrong := late - self._archived:
             self._wrong(f"place {place} takes {sorted(wrong)} from a compaction, which had not taken them")
+        if wrong := back & self.window | back - set(self.rows):
+            self._wrong(f"place {place} takes {sorted(wrong)} back, which had not left the window")
         self.window |= back
         self._restored |= back
         self._archived -= back | late
@@ -159,8 +163,12 @@ class LogCheck:
 
     def _may_take(self, taking: Taking, place: int) -> bool:
         begun = self._told.begun(self._life, self.name(place), self._text(self.rows[place]))
-        is_kept = self.name(place) in taking.kept and self.rows[place].fields.get("message_role") != "tool"  # one whose call left is shown to nobody
-        return taking.knew is not None and (begun is None or begun <= taking.knew) and not is_kept
+        if taking.knew is None or (begun is not None and begun > taking.knew):
+            return False
+        if self.rows[place].fields.get("message_role") == "tool":
+            return True  # one whose call left is shown to nobody
+        is_read = taking.read is None or self.name(place) in taking.read or self.is_redacted(place)
+        return is_read and self.name(place) not in taking.kept
 
     def _compacted(self, place: int, row: Record, left: set[int], data: Any) -> None:
         self.compactions += 1

@@ -53,11 +53,15 @@ class Saying(Call):
 
 @dataclass(slots=True)
 class Taking(Call):
-    """A call that takes messages out of the window: none of which was said after `knew`, and none of those `kept`."""
+    """A call that takes messages out of the window: none of which was said after `knew`, and none of those `kept`.
+
+    `read` are those that its task has read, where it may take no others.
+    """
 
     life: str = ""
     knew: float | None = None
     kept: frozenset[str] = frozenset()
+    read: frozenset[str] | None = None
 
 
 @dataclass(slots=True)

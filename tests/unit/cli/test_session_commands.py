@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from memory.facade.session import Session
+from memory import BlockingMemory
+from memory.orchestrator.conversations.conversation import Conversation
 from tests.unit.cli.conftest import CommandLine
 
 pytestmark = pytest.mark.backend("sqlite")
@@ -73,7 +74,7 @@ def test_what_comes_out_in_any_shape_goes_in_elsewhere(chat: CommandLine, shape:
 
 def test_an_array_and_standard_input_are_read_too(memory: CommandLine) -> None:
     (memory.folder / "chat.json").write_text(json.dumps(OPENAI, indent=1))
-    assert memory.json("session", "import", "chat.json") == {"session_id": "chat", "messages": 5, "new": 5}
+    assert memory.json("session", "import", "chat.json") == {"session_id": "chat", "messages": 5, "new": 5, "left_out": 0}
     assert memory.json("session", "import", "-", "--id", "s1", stdin=json.dumps(PLAIN))["new"] == 2
     refused = memory("session", "import", "-", stdin="[]")
     assert refused.exit_code == 2
@@ -83,7 +84,7 @@ def test_an_array_and_standard_input_are_read_too(memory: CommandLine) -> None:
 
 
 def test_the_same_file_again_says_nothing_twice_and_what_it_has_grown_by_once(chat: CommandLine) -> None:
-    assert chat.json("session", "import", "chat.jsonl") == {"session_id": "chat", "messages": 5, "new": 0}
+    assert chat.json("session", "import", "chat.jsonl") == {"session_id": "chat", "messages": 5, "new": 0, "left_out": 0}
     chat.write_lines("chat.jsonl", *OPENAI, {"role": "user", "content": "hello"}, {"role": "user", "content": "hello"})
     assert "2 messages added to session chat; 5 were there already" in chat.ok("session", "import", "chat.jsonl")
     assert len(chat.json("session", "export", "chat")) == 7
@@ -105,22 +106,44 @@ def test_a_bad_line_is_named_and_nothing_is_written(memory: CommandLine, bad: ob
 
 
 def test_an_import_that_ends_early_says_how_much_is_kept_and_goes_on(memory: CommandLine, monkeypatch: pytest.MonkeyPatch) -> None:
-    real, calls = Session.append, iter([None, KeyboardInterrupt()])
+    real, calls = Conversation.carry_in, iter([None, KeyboardInterrupt()])
 
-    async def failing(self: Session, *given: Any, **options: Any) -> Any:
+    async def failing(self: Conversation, *given: Any, **options: Any) -> Any:
         if (error := next(calls)) is not None:
             raise error
         return await real(self, *given, **options)
 
-    monkeypatch.setattr(Session, "append", failing)
+    monkeypatch.setattr(Conversation, "carry_in", failing)
     memory.write_lines("chat.jsonl", *({"role": "user", "content": f"n {n}"} for n in range(450)))
     ended = memory("session", "import", "chat.jsonl")
     assert ended.exit_code == 130
     assert "200 of 450 messages are kept; import the same file again for the rest, nothing is said twice" in ended.stderr
-    monkeypatch.setattr(Session, "append", real)
-    assert memory.json("session", "import", "chat.jsonl") == {"session_id": "chat", "messages": 450, "new": 250}
+    monkeypatch.setattr(Conversation, "carry_in", real)
+    assert memory.json("session", "import", "chat.jsonl") == {"session_id": "chat", "messages": 450, "new": 250, "left_out": 0}
     told = memory.json("session", "export", "chat")
     assert [message["content"] for message in told] == [f"n {n}" for n in range(450)]
+
+
+def test_a_file_brings_nothing_back_that_was_erased_edited_or_deleted_since(memory: CommandLine) -> None:
+    named = [{"role": "user", "content": text, "id": text[:2]} for text in ("m1 zebra", "m2 yellow", "m3 stays")]
+    memory.write_lines("chat.jsonl", *named, {"role": "user", "content": "no id"})
+    memory.ok("session", "import", "chat.jsonl")
+    with BlockingMemory(f"sqlite:///{memory.folder / 'memory.db'}") as held:
+        session = held.session("chat")
+        session.erase("m1")
+        session.erase(str(session.history().items[3].message.id))
+        session.update("m2", content="changed")
+    for _ in range(2):
+        assert memory.json("session", "import", "chat.jsonl") == {"session_id": "chat", "messages": 4, "new": 0, "left_out": 3}
+        assert [one["content"] for one in memory.json("session", "export", "chat")] == ["", "changed", "m3 stays", ""]
+    assert "3 erased or edited since, not written again (--revive does)" in memory.ok("session", "import", "chat.jsonl")
+    assert memory.json("session", "import", "chat.jsonl", "--revive")["left_out"] == 0
+    told = [one["content"] for one in memory.json("session", "export", "chat")]
+    assert told == ["", "m2 yellow", "m3 stays", "", "m1 zebra", "no id"]
+    memory.ok("session", "delete", "chat", "--yes")
+    assert memory.json("session", "import", "chat.jsonl") == {"session_id": "chat", "messages": 4, "new": 0, "left_out": 4}
+    assert memory("session", "show", "chat").exit_code == 1
+    assert memory.json("session", "import", "chat.jsonl", "--revive")["new"] == 4
 
 
 def test_lists_tell_sessions_apart(chat: CommandLine) -> None:
