@@ -121,7 +121,7 @@ async def _sqlite(folder: Path, rows: Sequence[tuple[Any, ...]]) -> AsyncIterato
         return await driver.read(lambda session: session.rows(sql.format(table="raw"), values))
 
     driver = SqliteDriver("raw", SqliteConfig(folder / "raw.db"))
-    await driver.open(create, lambda _: {})
+    await driver.open(create, lambda _: {}, lambda _: None)
     try:
         await driver.write(fill)
         yield read, ("?", "?", "?")

@@ -61,7 +61,7 @@ async def postgresql(folder: Path, rounds: int) -> list[Figure]:
         await connection.execute(CREATE)
         bare = BareAsyncpg(connection)
         put = await puts(name, store, bare, rounds)
-        await connection.execute(f"ANALYZE {SCHEMA}.raw; ANALYZE {SCHEMA}.entries")  # as the server itself does within a minute
+        await connection.execute(f"ANALYZE {SCHEMA}.raw; ANALYZE {SCHEMA}.memory_entries")  # as the server itself does within a minute
         return [put, await newest(name, store, bare, rounds), *await bulk(name, store, bare, rounds)]
     finally:
         await store.close()

@@ -29,7 +29,7 @@ class RawStore:
         self._matrix = numpy.zeros((0, 256), dtype="<f4")
 
     async def open(self) -> None:
-        await self._driver.open(_create, lambda _: {})
+        await self._driver.open(_create, lambda _: {}, lambda _: None)
         await self._embedder.embed(["warm"])
 
     async def close(self) -> None:

@@ -11,6 +11,7 @@ from datetime import timedelta
 from memory.domain.errors import ForkedProcess
 from memory.facade.memory import Memory
 from memory.orchestrator.allowance import Allowance
+from memory.orchestrator.lease import LOOKS
 from memory.orchestrator.maintenance import SweepReport
 
 log = logging.getLogger(__name__)
@@ -88,8 +89,8 @@ class Worker:
     def _until_next(self, report: SweepReport) -> timedelta:
         if report.more:
             return timedelta(0)
-        if not report.ran:  # another worker is at it: should it die, this one takes over once its lease has run out
-            return min(self._memory.config.durations.lease / 4, self._every)
+        if not report.ran:  # another worker is at it: should it die, this one takes over within the length of a lease
+            return min(self._memory.config.durations.lease / LOOKS, self._every)
         return self._every
 
     async def _rest(self, wait: timedelta) -> None:

@@ -84,6 +84,8 @@ class Lacking:
             if shows:
                 self._failed(store, answer)
             return None
+        if lost := getattr(store, "lost", ""):
+            self.say(lost)
         if shows:
             self.answering.add(store)
             self.failures.pop(store, None)

@@ -18,6 +18,9 @@ from memory.ports.writes import Absent, AtVersion, Put
 log = logging.getLogger(__name__)
 
 LEASE_SCOPE = "leases"
+TERM, LOOKS = 0.75, 5
+"""For so much of its length a lease is taken, and so often in it a worker looks whether another one's is over: from one that died it is taken over
+within the length."""
 
 
 class Hold(Protocol):
@@ -45,8 +48,8 @@ class Lease:
 
     async def hold(self, count: int = 1) -> None:
         """Take it, or renew it once half its time is over. Raises `NotHeld` where it cannot be had."""
-        now, length = self._placement.now(), self._placement.settings.lease
-        if self._held is not None and abs(now - self._held.updated_at) < length / 2:
+        now, term = self._placement.now(), TERM * self._placement.settings.lease
+        if self._held is not None and abs(now - self._held.updated_at) < term / 2:
             return
         try:
             self._held = await self._taken()
@@ -65,7 +68,7 @@ class Lease:
         if isinstance(stands, Record) and of_another and now < stands.fields["until"] <= now + 2 * length:  # type: ignore[operator]
             return None
         version = self._placement.next_version(getattr(stands, "version", 0))
-        fields: dict[str, FieldValue] = {"holder": secrets.token_hex(8), "until": now + length}
+        fields: dict[str, FieldValue] = {"holder": secrets.token_hex(8), "until": now + TERM * length}
         lease = Record(key, LEASE_SCOPE, version, now, now, fields=fields, tier="mid")
         when = Absent() if stands is None else AtVersion(getattr(stands, "version", 0))
         outcome = await self._placement.write_one("lease.take", archive, Put(LEASES, lease, when))

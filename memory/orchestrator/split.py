@@ -122,6 +122,10 @@ class SplitStore:
     def epoch(self) -> str:
         return "/".join(part.epoch for part in self.parts)
 
+    @property
+    def lost(self) -> str:
+        return "; ".join(filter(None, [getattr(part, "lost", "") for part in self.parts]))
+
     # -- life ---------------------------------------------------------------------------------------------------------
 
     async def open(self, collections: Sequence[Collection]) -> None:

@@ -80,6 +80,11 @@ class BaseStore(ABC):
         return ""
 
     @property
+    def lost(self) -> str:
+        """What is known of data that it lost since it was opened, a sentence for `degraded`; empty where nothing is. No part of the port."""
+        return ""
+
+    @property
     def path(self) -> Path | None:
         """The file or folder that holds it, absolute, which opening makes; None where there is none. No part of the port: for `doctor`."""
         return None

@@ -9,10 +9,12 @@ from tests.contract.less_harnesses import WITHOUT
 from tests.contract.mongo_harnesses import MongoAlone, MongoReplicaSet
 from tests.contract.mysql_harnesses import MariaDb, MySql
 from tests.contract.postgres_harnesses import Postgresql, PostgresqlWithVectors
+from tests.contract.prefixed import PostgresqlPrefixed
 from tests.contract.qdrant_harnesses import QdrantEdge, QdrantLocal, QdrantServer
 from tests.contract.redis_harnesses import Redis, RedisCluster, RedisVolatile
 from tests.contract.wrapped_harnesses import WrappedInMemory, WrappedRedis
 from tests.support.backends import able
+from tests.support.depth import NIGHTLY
 
 SQL: tuple[type[Harness], ...] = (Postgresql, PostgresqlWithVectors, MariaDb, MySql)
 OTHERS: tuple[type[Harness], ...] = (MongoAlone, MongoReplicaSet, Redis, RedisVolatile, RedisCluster, QdrantEdge, QdrantLocal, QdrantServer)
@@ -25,8 +27,11 @@ FILES: tuple[type[Harness], ...] = (File, FileUnsynced)
 WRAPPED: tuple[type[Harness], ...] = (WrappedInMemory, *((WrappedRedis,) if able(Redis) else ()))
 """Stores with everything around them that a configuration can put there."""
 
+PREFIXED: tuple[type[Harness], ...] = (PostgresqlPrefixed,) if NIGHTLY and able(Postgresql) else ()
+"""What differs is names alone."""
+
 EVERY: tuple[type[Harness], ...] = (*EMBEDDED, *FILES, *DRIVEN, WrappedInMemory, WrappedRedis)
-HARNESSES: tuple[type[Harness], ...] = (*EMBEDDED, *WITHOUT, *able(*FILES, *DRIVEN), *WRAPPED)
+HARNESSES: tuple[type[Harness], ...] = (*EMBEDDED, *WITHOUT, *able(*FILES, *DRIVEN), *PREFIXED, *WRAPPED)
 
 STAND_IN = {"qdrant_local": "qdrant_edge"}
 """What CI asks in full, and nobody's installation is: the client's local mode is for tests alone, and shares its adapter with Edge."""

@@ -89,8 +89,8 @@ class MariaDb(OneSchema):
 
     async def damage(self, store: Store, collection: Collection, key: Key) -> None:
         where, these = "WHERE tenant = %s AND id = %s", (key.tenant, UUID(key.id).bytes)
-        changed = f'UPDATE {collection.name} SET body = \'{{"not": "said"}}\' {where}'  # noqa: S608
-        kept = f"SELECT body FROM {collection.name} {where}"  # noqa: S608
+        changed = f'UPDATE memory_{collection.name} SET body = \'{{"not": "said"}}\' {where}'  # noqa: S608
+        kept = f"SELECT body FROM memory_{collection.name} {where}"  # noqa: S608
         await self.running().run_sql(changed, *these, database=DATABASE)
         assert await self.running().run_sql(kept, *these, database=DATABASE) == [('{"not": "said"}',)]
 

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 from urllib.parse import quote
 
+from memory.adapters.sql.naming import DEFAULT_PREFIX
 from memory.ports.capabilities import Capabilities
 from memory.ports.collections import Collection
 from memory.ports.contract.collections import DECLARED
@@ -19,8 +20,8 @@ from tests.support.postgres_servers import Postgres
 
 _EMPTY = """DO $$ DECLARE name text; BEGIN
 PERFORM pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'memory-tiers' AND pid <> pg_backend_pid();
-FOR name IN SELECT tablename FROM pg_tables WHERE schemaname = 'memory' AND tablename NOT IN ('memory_schema_version', 'memory_collections')
-LOOP EXECUTE 'DELETE FROM memory.' || quote_ident(name); END LOOP; END $$"""
+FOR name IN SELECT tablename FROM pg_tables WHERE schemaname = '{0}' AND tablename NOT IN ('{1}schema_version', '{1}collections')
+LOOP EXECUTE 'DELETE FROM {0}.' || quote_ident(name); END LOOP; END $$"""
 
 
 class Postgresql(OneSchema):
@@ -43,6 +44,7 @@ class Postgresql(OneSchema):
     )
     secrets = (postgres_servers.PASSWORD, quote(postgres_servers.PASSWORD, safe=""))
     hurry = HURRY
+    schema, prefix = "memory", DEFAULT_PREFIX
 
     def running(self) -> Postgres:
         return postgres_servers.container()
@@ -81,7 +83,7 @@ class Postgresql(OneSchema):
         return self.running().url(), {}
 
     async def emptied(self) -> None:
-        await self._run(_EMPTY)
+        await self._run(_EMPTY.format(self.schema, self.prefix))
 
     async def _run(self, statement: str, *values: object) -> str:
         """Behind every store's back. Returns what the server says of it."""
@@ -95,7 +97,7 @@ class Postgresql(OneSchema):
             await connection.close()
 
     async def damage(self, store: Store, collection: Collection, key: Key) -> None:
-        changed = f'UPDATE memory.{collection.name} SET body = \'{{"not": "said"}}\' WHERE tenant = $1 AND id = $2'  # noqa: S608
+        changed = f'UPDATE {self.schema}.{self.prefix}{collection.name} SET body = \'{{"not": "said"}}\' WHERE tenant = $1 AND id = $2'  # noqa: S608
         assert await self._run(changed, key.tenant, key.id) == "UPDATE 1"
 
     async def cramped(self) -> Store:

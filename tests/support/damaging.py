@@ -35,7 +35,7 @@ async def damage(store: Store, url: str, collection: Collection, key: Key) -> No
         case "mongodb":
             await asyncio.to_thread(mongo_servers.damage, mongo_servers.replica_set(), "topology", collection.name, key)
         case "mysql" | "mariadb":
-            changed = f'UPDATE {collection.name} SET body = \'{{"not": "said"}}\' WHERE tenant = %s AND id = %s'  # noqa: S608
+            changed = f'UPDATE memory_{collection.name} SET body = \'{{"not": "said"}}\' WHERE tenant = %s AND id = %s'  # noqa: S608
             await mysql_servers.container().run_sql(changed, key.tenant, UUID(key.id).bytes, database="topology")
         case "file":
             _in_files(Path(url.removeprefix("file://")), collection, key)
@@ -48,7 +48,7 @@ async def _in_postgres(collection: Collection, key: Key) -> None:
 
     connection: Any = await asyncpg.connect(**postgres_servers.container().settings)
     try:
-        changed = f'UPDATE topology.{collection.name} SET body = \'{{"not": "said"}}\' WHERE tenant = $1 AND id = $2'  # noqa: S608
+        changed = f'UPDATE topology.memory_{collection.name} SET body = \'{{"not": "said"}}\' WHERE tenant = $1 AND id = $2'  # noqa: S608
         assert await connection.execute(changed, key.tenant, key.id) == "UPDATE 1"
     finally:
         await connection.close()

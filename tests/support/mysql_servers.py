@@ -17,7 +17,7 @@ PASSWORD = "tests own: p@ss/word%"  # noqa: S105
 
 _DROP = "DROP DATABASE IF EXISTS `{0}`"
 _CREATE = "CREATE DATABASE IF NOT EXISTS `{0}` CHARACTER SET utf8mb4"
-_KEPT = ("memory_schema_version", "memory_collections", "memory_numbers")
+_KEPT = ("memory_schema_version", "memory_collections", "memory_record_numbers")
 
 
 @cache

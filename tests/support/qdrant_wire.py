@@ -125,6 +125,8 @@ class StandIn:
             self._made = True
         if (unindexed := self._unindexed(asked)) is not None:
             return failure(400, f'Bad request: Index required but not found for "{unindexed}"')
+        if (problem := self._too_large(asked.body)) is not None:
+            return failure(400, f"Bad request: {problem}")
         if asked.method == "GET":
             return await self._told()
         if asked.path == "/points/batch" and self.stops_at is not None:
@@ -137,6 +139,17 @@ class StandIn:
         info: dict[str, Any] = (await self._local.send("GET", "", b"", {}))["result"]
         params = {**(self.params or {}), "vectors": info["config"]["params"]["vectors"]}
         return {"config": {"params": params, "strict_mode_config": self.strict}, "payload_schema": dict(self.indexes)}
+
+    def _too_large(self, asked: Any) -> str | None:
+        """Which limit of strict mode a filter in the request is over."""
+        limits = self.strict if self.strict and self.strict.get("enabled") else {}
+        for conditions in _filters_of(asked):
+            if len(conditions) > (limits.get("filter_max_conditions") or len(conditions)):
+                return f"Filter condition limit: {len(conditions)}"
+            largest = max((len(c.get("has_id") or c.get("match", {}).get("any") or ()) for c in conditions), default=0)
+            if largest > (limits.get("condition_max_size") or largest):
+                return f"Condition size limit: {largest}"
+        return None
 
     def _unindexed(self, asked: Request) -> str | None:
         """What the request filters, orders or counts by without an index of the kind it takes."""
@@ -152,6 +165,30 @@ class StandIn:
 
 def _done(result: Any) -> httpx.Response:
     return httpx.Response(200, json={"time": 0.0, "status": "ok", "result": result})
+
+
+_CLAUSES = ("must", "should", "must_not")
+
+
+def _filters_of(asked: Any) -> Iterator[list[dict[str, Any]]]:
+    """The conditions of each filter in a request, nested ones counted with the filter that they are in."""
+    if isinstance(asked, list):
+        for part in asked:
+            yield from _filters_of(part)
+    elif isinstance(asked, dict):
+        if any(clause in asked for clause in _CLAUSES):
+            yield list(_leaves(asked))
+        else:
+            for part in asked.values():
+                yield from _filters_of(part)
+
+
+def _leaves(condition: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    if not any(clause in condition for clause in _CLAUSES):
+        yield condition
+    for clause in _CLAUSES:
+        for inner in condition.get(clause) or ():
+            yield from _leaves(inner)
 
 
 def _filtered(asked: Any) -> Iterator[tuple[str, set[str]]]:

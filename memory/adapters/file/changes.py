@@ -29,9 +29,11 @@ class Changes:
     def open(self) -> None:
         """Begin to listen: what was noted before is not told."""
         self.close()
-        self._fd = os.open(self._disk.root / NAME, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
-        with suppress(PermissionError):
-            os.fchmod(self._fd, 0o600)
+        how = os.O_RDONLY if self._disk.read_only else os.O_RDWR | os.O_CREAT | os.O_APPEND
+        self._fd = os.open(self._disk.root / NAME, how | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+        if not self._disk.read_only:
+            with suppress(PermissionError):
+                os.fchmod(self._fd, 0o600)
         self._seen = os.fstat(self._fd).st_size
 
     def close(self) -> None:

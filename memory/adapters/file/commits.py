@@ -73,6 +73,7 @@ class Commits:
 
     def prepare(self, staged: Staged) -> None:
         """Write the new contents and wait for them. On failure nothing is left and nothing has changed."""
+        self._disk.check_writable()
         for folder in {s.folder for s in staged.steps if s.staged is not None}:
             self._disk.make_folder(folder)
         try:

@@ -5,9 +5,10 @@ from __future__ import annotations
 import sys
 from collections.abc import Mapping
 from pathlib import Path
-from typing import ClassVar
+from typing import Annotated, ClassVar, Literal
 from urllib.parse import unquote
 
+from pydantic import Field
 from pydantic.dataclasses import dataclass
 
 from memory.adapters.file.thresholds import THRESHOLDS, Thresholds
@@ -31,19 +32,24 @@ CLAIMS = Capabilities(
 )
 
 
+Mode = Annotated[Literal["rw", "ro"], Field(description="'rw' or 'ro'")]
+
+
 @dataclass(frozen=True, slots=True)
 class FileConfig(StoreOptions):
     """Where the folder is and how it is used.
 
     With `fsync`, a write is acknowledged when the disk has it; without, the death of the machine may cost the last half minute, that of a
     process nothing. `lock_timeout` is how many seconds a call waits for other processes' writes before it fails as `StoreUnavailable`.
-    `cache_bytes` bounds what queries and searches keep in memory.
+    `cache_bytes` bounds what queries and searches keep in memory. `mode=ro` opens a folder to read and search only; one that may not be written is
+    opened so without being asked.
     """
 
     where: ClassVar[frozenset[str]] = frozenset({"path", "thresholds"})
     product: ClassVar[str] = "a file store"
     path: Path
     fsync: Flag = True
+    mode: Mode = "rw"
     lock_timeout: SecondsOrZero = 10.0
     cache_bytes: Whole = 256 * 2**20
     thresholds: Thresholds = THRESHOLDS

@@ -15,7 +15,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from memory.adapters.file.errors import Symlink
+from memory.adapters.file.errors import ReadOnly, Symlink
 
 if sys.platform == "darwin":
     import fcntl
@@ -26,6 +26,7 @@ _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 _READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 _STUBBORN = (errno.EPERM, errno.EACCES, errno.EBUSY)
+LOCK = "store.lock"
 RETRIES, FIRST_DELAY = 5, 0.01
 
 
@@ -46,19 +47,29 @@ class NoFileOfOurs(NoFile):
 
 
 class Disk:
-    """Everything below one root. `fsync` says whether what was written is waited for."""
+    """Everything below one root. `fsync` says whether what was written is waited for. With `read_only` nothing is ever changed."""
 
-    def __init__(self, root: Path, fsync: bool) -> None:
+    def __init__(self, root: Path, fsync: bool, read_only: bool = False) -> None:
         self.root, self.fsync = root, fsync
+        self._asked_to_read = self.read_only = read_only
         self._root: int | None = None
 
-    def open(self) -> None:
-        """Take the root, making it where it is not there."""
-        if not self.root.is_dir():
+    def open(self) -> bool:
+        """Take the root. It is made where it is missing; one that may not be written is taken to read only.
+
+        Returns:
+            False where it is to be read only, and is not there.
+        """
+        there = self.root.is_dir()
+        self.read_only = self._asked_to_read or (there and not _may_be_written(self.root))
+        if not there and self.read_only:
+            return False
+        if not there:
             self.root.mkdir(mode=0o700, parents=True, exist_ok=True)
             self.root.chmod(0o700)
             _sync_path(self.root.parent, self.fsync)
         self._root = os.open(self.root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        return True
 
     def close(self) -> None:
         if self._root is not None:
@@ -97,10 +108,16 @@ class Disk:
         os.close(fd)
         return inner
 
+    def check_writable(self) -> None:
+        """Raise `ReadOnly` where nothing may be changed."""
+        if self.read_only:
+            raise ReadOnly(self.root)
+
     def make_folder(self, parts: Parts) -> None:
         """Make it and those above it, for this user alone, and wait until they are kept."""
         with suppress(FileNotFoundError), self.folder(parts):
             return
+        self.check_writable()
         for depth in range(1, len(parts) + 1):
             with self.folder(parts[: depth - 1]) as above:
                 try:
@@ -157,6 +174,7 @@ class Disk:
 
     def write_new(self, parts: Parts, name: str, content: bytes) -> None:
         """A file that was not there, with its content waited for; its name is not until the folder is synced. Nothing is left on failure."""
+        self.check_writable()
         with self.folder(parts) as folder:
             fd = os.open(name, _NEW, 0o600, dir_fd=folder)
             try:
@@ -173,6 +191,7 @@ class Disk:
 
     def copy(self, parts: Parts, name: str, to: Parts, new: str) -> bool:
         """Give the file a second name, or where the disk knows none, copy it. False where there is no such file."""
+        self.check_writable()
         try:
             with self.folder(parts) as source, self.folder(to) as target:
                 os.link(name, new, src_dir_fd=source, dst_dir_fd=target, follow_symlinks=False)
@@ -196,6 +215,7 @@ class Disk:
 
         Virus scanners and indexers hold files for moments on some systems: a refusal is tried again five times, each time a little later.
         """
+        self.check_writable()
         delay = FIRST_DELAY
         for attempt in range(RETRIES + 1):
             try:
@@ -216,6 +236,7 @@ class Disk:
 
     def remove(self, parts: Parts, name: str) -> bool:
         """False where there is no such file."""
+        self.check_writable()
         try:
             with self.folder(parts) as fd:
                 os.unlink(name, dir_fd=fd)
@@ -225,6 +246,7 @@ class Disk:
 
     def remove_folder(self, parts: Parts) -> bool:
         """False where something is in it, or it is not there."""
+        self.check_writable()
         try:
             with self.folder(parts[:-1]) as above:
                 os.rmdir(parts[-1], dir_fd=above)
@@ -265,6 +287,12 @@ def read_at(folder: int, name: str) -> bytes:
         return b"".join(pieces)
     finally:
         os.close(fd)
+
+
+def _may_be_written(root: Path) -> bool:
+    """Whether this user may write the folder, and the file that every writer locks."""
+    lock = root / LOCK
+    return os.access(root, os.W_OK) and (os.access(lock, os.W_OK) or not lock.exists())
 
 
 def _is_link(name: str, folder: int) -> bool:

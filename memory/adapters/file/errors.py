@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+from pathlib import Path
 
 from memory.domain.errors import StoreError, StoreFull, StoreUnavailable
 
@@ -28,12 +29,25 @@ class Unsettled(OSError):
     """The system failed after a change was decided: it is carried out in part, and whoever has the lock next carries out the rest."""
 
 
+class ReadOnly(OSError):
+    """The folder is opened to read only."""
+
+    def __init__(self, root: Path) -> None:
+        super().__init__(errno.EROFS, "opened to read only", str(root))
+
+
 def translate(store: str, error: BaseException) -> Exception | None:
     """Our error for the system's; None for what is not the system's."""
     if isinstance(error, Symlink):
         return StoreError(store, f"'{error.path}' is a symbolic link, and the store follows none below its folder; put the folder itself there")
     if not isinstance(error, OSError):
         return None
+    if isinstance(error, ReadOnly):
+        return StoreError(
+            store,
+            f"{error.filename} is opened to read only: nothing can be written, deleted or erased. "
+            "Open it without mode=ro, by a user who may write the folder and its files",
+        )
     said = f"{error.strerror or type(error).__name__}" + (f": '{error.filename}'" if error.filename else "")
     if isinstance(error, Unsettled):
         return StoreUnavailable(store, f"the disk failed while the call was being carried out ({said}); it may be kept: read before you write again")

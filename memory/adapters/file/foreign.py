@@ -6,8 +6,7 @@ from collections.abc import Iterator
 
 from memory.adapters.file.changes import NAME as LOG
 from memory.adapters.file.commits import STAGING
-from memory.adapters.file.disk import Disk
-from memory.adapters.file.lock import NAME as LOCK
+from memory.adapters.file.disk import LOCK, Disk
 from memory.adapters.file.names import BACKUP, PARTITION, SUFFIX, UNSEEN, is_name, stem_of_bytes
 from memory.adapters.file.records import QUARANTINE
 

@@ -12,6 +12,7 @@ quarantine.d/            bad files, under the path they stood at
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -26,9 +27,11 @@ from memory.adapters.file.names import UNSEEN, Place, Table, encoded, place_in
 from memory.adapters.file.partitions import Partitions
 from memory.adapters.file.records import Look, Records
 from memory.adapters.file.tables import Entry, Loaded, Tables, outline
-from memory.domain.errors import StoreError, StoreUnavailable
+from memory.domain.errors import ConfigError, StoreError, StoreUnavailable
 from memory.ports.collections import Collection
 from memory.ports.record import Key, Standing
+
+log = logging.getLogger(__name__)
 
 SCHEMA = 4
 TAKEN_OVER = (3,)
@@ -41,7 +44,7 @@ class Library:
 
     def __init__(self, store: str, config: FileConfig) -> None:
         self._store, self.thresholds = store, config.thresholds
-        self.disk = Disk(config.path, config.fsync)
+        self.disk = Disk(config.path, config.fsync, config.mode == "ro")
         self.lock = Lock(store, config.path)
         self.commits = Commits(store, self.disk, self.thresholds)
         self.changes = Changes(self.disk, self.thresholds.log_bytes)
@@ -53,8 +56,12 @@ class Library:
     # -- life ---------------------------------------------------------------------------------------------------------
 
     def open(self, deadline: float) -> None:
-        self.disk.open()
         try:
+            if not self.disk.open():
+                raise self._nothing_to_read()
+            if self.disk.read_only:
+                self._open_to_read(deadline)
+                return
             with self.lock.held(deadline):
                 found = self._checked_schema()
                 self.disk.make_folder(STAGING)
@@ -66,6 +73,21 @@ class Library:
         except BaseException:
             self.close()
             raise
+
+    def _open_to_read(self, deadline: float) -> None:
+        try:
+            with self.lock.held(deadline, reading=True):
+                there = self._checked_schema() is not None
+                self.changes.open()
+                self._finish_what_was_interrupted()
+        except FileNotFoundError:
+            there = False
+        if not there:
+            raise self._nothing_to_read()
+        log.info("store '%s': %s is opened to read only", self._store, self.disk.root)
+
+    def _nothing_to_read(self) -> ConfigError:
+        return ConfigError(f"store '{self._store}': {self.disk.root} is opened to read only, and holds no memory; open it to write first")
 
     def join(self) -> None:
         """Open beside another of this process that made all ready."""
@@ -115,7 +137,7 @@ class Library:
         if self._locked:
             yield
             return
-        with self.lock.held(deadline):
+        with self.lock.held(deadline, self.disk.read_only):
             self._locked = True
             try:
                 self._finish_what_was_interrupted()
@@ -136,6 +158,11 @@ class Library:
 
     def _finish_what_was_interrupted(self) -> None:
         steps = self.commits.unfinished()
+        if steps and self.disk.read_only:
+            raise StoreUnavailable(
+                self._store,
+                f"{self.disk.root} is opened to read only, and a process died while it changed several files; open it to write once",
+            )
         if steps:
             self._listen()  # before it notes: what others noted meanwhile would be passed over
             self.changes.note("/".join((*s.folder, s.name)) for s in steps)
@@ -184,7 +211,7 @@ class Library:
         look = self.records.look(place, collection, key)
         if not self.records.to_mend(look):
             return look
-        if look.before is not None:
+        if look.before is not None and not self.disk.read_only:
             self.changes.note([str(place)])
             self.tables.changed([str(place)])
         return self.records.restored(look, collection, key)
@@ -214,7 +241,7 @@ class Library:
     def fresh(self, entry: Entry, collection: Collection) -> Standing | None:
         """What a query found, as it stands on disk; None where that is no longer it, which is then known."""
         look = self.records.look(entry.place, collection, entry.key)
-        found = look.standing
+        found = look.standing or look.before  # the version before where that could not be put back: a full disk, or one that only reads
         if found is not None and outline(found, look.apart) == entry.standing and look.apart == entry.apart:
             return found
         self.tables.changed([str(entry.place)])

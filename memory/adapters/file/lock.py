@@ -14,6 +14,7 @@ from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from pathlib import Path
 
+from memory.adapters.file.disk import LOCK
 from memory.domain.errors import StoreUnavailable
 
 try:
@@ -21,7 +22,6 @@ try:
 except ImportError:  # pragma: no cover - on Windows the adapter is refused when it is built
     fcntl = None  # type: ignore[assignment]
 
-NAME = "store.lock"
 _SHORTEST, _LONGEST = 0.0002, 0.004
 
 
@@ -29,28 +29,33 @@ class Lock:
     """Not for several threads of one store: its calls come one after the other."""
 
     def __init__(self, store: str, root: Path) -> None:
-        self._store, self._path = store, root / NAME
+        self._store, self._path = store, root / LOCK
 
     @contextmanager
-    def held(self, deadline: float) -> Iterator[None]:
-        """Have the lock, by `deadline` of the monotonic clock. Raises `StoreUnavailable` that names the file and who holds it."""
-        fd = self._opened()
+    def held(self, deadline: float, reading: bool = False) -> Iterator[None]:
+        """Have the lock, by `deadline` of the monotonic clock; with `reading` beside others who read.
+
+        Raises:
+            StoreUnavailable: It was not free in time; the message names the file and who holds it.
+        """
+        fd = self._opened(reading)
         try:
-            self._take(fd, deadline)
+            self._take(fd, deadline, reading)
             while not self._is_still(fd):  # someone removed the file: who comes later has another
                 os.close(fd)
-                fd = self._opened()
-                self._take(fd, deadline)
+                fd = self._opened(reading)
+                self._take(fd, deadline, reading)
             try:
-                self._sign(fd)
+                if not reading:
+                    self._sign(fd)
                 yield
             finally:
                 fcntl.flock(fd, fcntl.LOCK_UN)  # closing is not enough where a forked child has the file open too
         finally:
             os.close(fd)
 
-    def _opened(self) -> int:
-        return os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+    def _opened(self, reading: bool) -> int:
+        return os.open(self._path, (os.O_RDONLY if reading else os.O_RDWR | os.O_CREAT) | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
 
     def _is_still(self, fd: int) -> bool:
         """Whether this is the file under the lock's name."""
@@ -59,11 +64,11 @@ class Lock:
         except FileNotFoundError:
             return False
 
-    def _take(self, fd: int, deadline: float) -> None:
+    def _take(self, fd: int, deadline: float, reading: bool) -> None:
         delay = _SHORTEST
         while True:
             try:
-                fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                fcntl.flock(fd, (fcntl.LOCK_SH if reading else fcntl.LOCK_EX) | fcntl.LOCK_NB)
             except BlockingIOError as exc:
                 left = deadline - time.monotonic()
                 if left <= 0:

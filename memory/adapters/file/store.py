@@ -105,6 +105,7 @@ class FileStore(BaseStore):
             detail += f"; not made by this store, and left alone: {', '.join(map(repr, foreign))}"
         named: list[JsonValue] = list(quarantined[:_NAMED])
         facts |= {"schema": SCHEMA, "fsync": self._config.fsync, "quarantined_files": named}
+        facts |= {"read_only": True} if self._library.disk.read_only else {}
         facts |= {"foreign_files": list[JsonValue](foreign)} if foreign else {}
         return Health(ok=True, detail=detail, version=f"layout {SCHEMA}", epoch=self.epoch, facts=facts, quarantined=len(quarantined))
 

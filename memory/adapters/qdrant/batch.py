@@ -54,6 +54,8 @@ class Points:
         self._numbered: dict[Partition, Payload] = {}
         """The generations as they were read."""
         self._stored: dict[Address, Change] = {}
+        self._afterwards: dict[str, Payload | None] = {}
+        """The generations as they were once the changes were made."""
         self._kept = False
         """Whether an earlier round of the call has stored something."""
 
@@ -87,8 +89,10 @@ class Points:
 
     async def store(self, changes: Sequence[batch.Change]) -> set[Address]:
         made = {c.address: self._change(c) async for c in paced(changes)}
+        born = {generation_point(c.born) for c in changes if c.born is not None}
+        self._afterwards = dict.fromkeys(() if self.fenced else sorted(born))
         try:
-            lost = await self._engine.commit(list(made.values()))
+            lost = await self._engine.commit(list(made.values()), self._afterwards)
         except Exception as exc:
             raise_if_kept(self._engine, exc, self._kept)
             raise
@@ -103,9 +107,8 @@ class Points:
         return change_to(change.collection, point, before, change.row, found_anew=change.found_anew)
 
     async def generations(self, partitions: Sequence[Partition]) -> Mapping[Partition, int]:
-        """A generation that was forgotten meanwhile counts as raised: above any there was."""
-        found = await self._engine.retrieve([generation_point(p) for p in partitions])
-        payloads = {p: found.get(generation_point(p)) for p in partitions}
+        """As they were read once all was stored. A generation that was forgotten meanwhile counts as raised: above any there was."""
+        payloads = {p: self._afterwards[generation_point(p)] for p in partitions}
         return {p: _FORGOTTEN if payload is None and p in self._numbered else (payload or {}).get("number", 0) for p, payload in payloads.items()}
 
     async def take_back(self, changes: Sequence[batch.Change]) -> set[Address]:

@@ -88,6 +88,7 @@ class ClientEngine:
         self._dimensions = found.dimensions
         self.exact_statistics = found.exact_statistics
         self._queries_at_once = found.queries_at_once or MOST_VALUES
+        self.conditions = ClientConditions(found.values_in_one, found.conditions_in_one)
         if local:
             self.epoch = self.epoch or secrets.token_hex(8)
 
@@ -189,7 +190,7 @@ class ClientEngine:
 
     # -- writing ------------------------------------------------------------------------------------------------------
 
-    async def commit(self, changes: Sequence[Change]) -> set[str]:
+    async def commit(self, changes: Sequence[Change], afterwards: dict[str, Payload | None] | None = None) -> set[str]:
         await self._make_vectors(changes)
         lost: set[str] = set()
         kept = False
@@ -200,14 +201,15 @@ class ClientEngine:
                 if kept or (is_servers_answer(exc) and await self._any_made(some)):
                     raise KeptInPart("Qdrant stopped in the middle of a call, and a part of it was kept; try again") from exc
                 raise
-            made = await self._made(some)
+            made = await self._made(some, {} if afterwards is None else afterwards)
             kept = kept or bool(made)
             lost |= some.tokens.keys() - made
         return lost
 
-    async def _made(self, portion: _Portion) -> set[str]:
-        """The points at which the changes were made."""
-        standing = await self.retrieve(list(portion.tokens), ("token", "lineage"))
+    async def _made(self, portion: _Portion, beside: dict[str, Payload | None]) -> set[str]:
+        """The points at which the changes were made. The same request tells how those beside are."""
+        standing = await self.retrieve([*portion.tokens, *beside], ("token", "lineage", *(("number",) if beside else ())))
+        beside.update({point: standing.get(point) for point in beside})
         return {c.point for c in portion.changes if _was_made(c, portion.tokens[c.point], standing.get(c.point))}
 
     async def _any_made(self, portion: _Portion) -> bool:

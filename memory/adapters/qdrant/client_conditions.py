@@ -7,7 +7,8 @@ for that (see `rounding`).
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import Any
 
 from memory.adapters.qdrant.engine import Condition
 
@@ -18,11 +19,16 @@ def whole_if_possible(number: float) -> float:
 
 
 class ClientConditions:
+    """Conditions within a server's limits: of so many values each, and so many in a filter; None for no limit."""
+
+    def __init__(self, most_values: int | None = None, most_conditions: int | None = None) -> None:
+        self._most_values, self._most_conditions = most_values, most_conditions
+
     def equals(self, path: str, value: str | int) -> Condition:
         return {"key": path, "match": {"value": value}}
 
     def among(self, path: str, values: Sequence[str] | Sequence[int]) -> Condition:
-        return {"key": path, "match": {"any": list(values)}}
+        return self._split(values, lambda some: {"key": path, "match": {"any": some}})
 
     def between(
         self,
@@ -38,7 +44,7 @@ class ClientConditions:
         return {"key": path, "range": sent}
 
     def points(self, points: Sequence[str]) -> Condition:
-        return {"has_id": list(points)}
+        return self._split(points, lambda some: {"has_id": some})
 
     def missing(self, path: str) -> Condition:
         return {"is_empty": {"key": path}}
@@ -51,3 +57,20 @@ class ClientConditions:
 
     def none(self, parts: Sequence[Condition]) -> Condition:
         return {"must_not": list(parts)}
+
+    def fits(self, condition: Condition) -> bool:
+        """The other half is for where the filter looks."""
+        return self._most_conditions is None or count(condition) <= self._most_conditions // 2
+
+    def _split(self, values: Sequence[Any], make: Callable[[list[Any]], Condition]) -> Condition:
+        """The same in several conditions, where one may not have so many values."""
+        most = self._most_values or len(values)
+        if len(values) <= most:
+            return make(list(values))
+        return self.some([make(list(values[at : at + most])) for at in range(0, len(values), most)])
+
+
+def count(condition: Condition) -> int:
+    """How many conditions there are in a filter, as a server counts them."""
+    inner = [part for clause in ("must", "should", "must_not") for part in condition.get(clause, ())]
+    return sum(map(count, inner)) if inner else 1

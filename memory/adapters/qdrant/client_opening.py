@@ -23,6 +23,7 @@ LEAST_SERVER = (1, 19)
 """Conditional upserts came with 1.16, their modes with 1.17, new vectors for old collections with 1.18, rarity by tenant with 1.19. Older servers
 do not refuse what they do not know: they leave it out, and would overwrite what a condition protects."""
 LEAST_RATE = 600
+LEAST_IN_ONE = 64
 """Requests a minute below which a server would refuse ordinary work: a write takes four, a search three."""
 _NOT_FOUND = 404
 _SCHEMAS: dict[str, Any] = {
@@ -49,6 +50,9 @@ class Opened:
     dimensions: set[int] = field(default_factory=set)
     exact_statistics: bool = True
     queries_at_once: int | None = None
+    values_in_one: int | None = None
+    """Values that one condition may have, and conditions that a filter may."""
+    conditions_in_one: int | None = None
 
 
 async def make_ready(store: str, config: ServerConfig, wire: Wire, ask: Asking, indexes: Sequence[Index]) -> Opened:
@@ -73,7 +77,8 @@ async def make_ready(store: str, config: ServerConfig, wire: Wire, ask: Asking, 
         if index.path not in standing:
             schema = {"field_name": index.path, "field_schema": _SCHEMAS[index.kind]}
             await ask("PUT", "/index", schema, bool, wait="true")
-    return Opened(dimensions_of(info), _has_one_shard(store, settings["params"]), strict.get("search_max_batchsize"))
+    limits = [strict.get(name) for name in ("search_max_batchsize", "condition_max_size", "filter_max_conditions")]
+    return Opened(dimensions_of(info), _has_one_shard(store, settings["params"]), *limits)
 
 
 def dimensions_of(info: Mapping[str, Any]) -> set[int]:
@@ -188,6 +193,8 @@ def _check_strict_mode(store: str, config: ServerConfig, strict: Mapping[str, An
         "read_rate_limit": LEAST_RATE,
         "write_rate_limit": LEAST_RATE,
         "max_payload_index_count": indexes,
+        "condition_max_size": LEAST_IN_ONE,
+        "filter_max_conditions": LEAST_IN_ONE,
     }
     for name, number in least.items():
         has = strict.get(name)

@@ -72,6 +72,9 @@ class EdgeConditions:
     def none(self, parts: Sequence[Condition]) -> Condition:
         return edge.Filter(must_not=list(parts))
 
+    def fits(self, condition: Condition) -> bool:
+        return True
+
 
 class EdgeEngine:
     """One shard in one folder, open in one process at a time."""
@@ -304,7 +307,7 @@ class EdgeEngine:
 
     # -- writing ------------------------------------------------------------------------------------------------------
 
-    async def commit(self, changes: Sequence[Change]) -> set[str]:
+    async def commit(self, changes: Sequence[Change], afterwards: dict[str, Payload | None] | None = None) -> set[str]:
         """Nobody else is there, so nothing is ever lost. Many are changed some at a time, each of them at once."""
         await self._until_ready()
         size = sum([500 + (c.payload or {}).get("bytes", 0) * 3 for c in changes])

@@ -48,6 +48,10 @@ class Conditions(Protocol):
 
     def none(self, parts: Sequence[Condition]) -> Condition: ...
 
+    def fits(self, condition: Condition) -> bool:
+        """Whether a filter may hold all this beside where it looks. What does not is applied to what comes back."""
+        ...
+
 
 @dataclass(frozen=True, slots=True)
 class Sparse:
@@ -188,8 +192,11 @@ class Engine(Protocol):
         """The answers to these questions, in one request."""
         ...
 
-    async def commit(self, changes: Sequence[Change]) -> set[str]:
-        """Make the changes and return the points where something else stood by then: there nothing was changed."""
+    async def commit(self, changes: Sequence[Change], afterwards: dict[str, Payload | None] | None = None) -> set[str]:
+        """Make the changes and return the points where something else stood by then: there nothing was changed.
+
+        An engine that is not alone fills in how the points of `afterwards` are once all changes are made: their numbers, None where nothing stands.
+        """
         ...
 
     def translate(self, error: Exception) -> Exception | None:

@@ -83,6 +83,8 @@ class Compiler:
             return Compiled(Always.YES, None)
         self._exact = True
         asked = self._part(part, True)
+        if not isinstance(asked, Always) and not self._make.fits(asked):
+            return Compiled(Always.YES, part)
         return Compiled(asked, None if self._exact else part)
 
     def _part(self, part: Filter, wide: bool) -> Part:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -68,6 +69,23 @@ class Inspection:
                 f"store '{self._name}': its data has layout {found[:20]}, which this version of memory-tiers does not know (it knows {SCHEMA}); "
                 "upgrade memory-tiers, or choose another prefix"
             )
+
+    async def mark_run(self) -> str:
+        """What marks the data as a whole, made where it is missing: who flushes the server takes it along. Empty where it cannot be stored."""
+        try:
+            await self._connections.command("SET", self._mark_key, secrets.token_hex(8), "NX")
+        except driver.OutOfMemoryError:
+            return ""
+        return await self.mark()
+
+    async def mark(self) -> str:
+        """The mark that stands there, empty for none."""
+        found = await self._connections.command("GET", self._mark_key)
+        return "" if found is None else _text(found)
+
+    @property
+    def _mark_key(self) -> str:
+        return f"{{{self._connections.config.prefix}}}:mark"
 
     async def quarantined(self, collections: Sequence[str]) -> int:
         """How many records of these collections are in quarantine."""

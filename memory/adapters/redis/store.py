@@ -66,12 +66,17 @@ class RedisStore(BaseStore):
         self._forms = self._no_forms()
         self._evicts = False
         """Whether its servers evict keys if memory is short, as of the last look at them."""
+        self._mark = self._lost = ""
         self._calls = 0
         self._idle = asyncio.Event()
 
     @property
     def epoch(self) -> str:
         return "" if self.capabilities.durable else self._connections.epoch
+
+    @property
+    def lost(self) -> str:
+        return self._lost
 
     # -- life ---------------------------------------------------------------------------------------------------------
 
@@ -88,6 +93,7 @@ class RedisStore(BaseStore):
                 await self._reached(inspection)
             await inspection.require_schema()
             safety = await inspection.safety()
+            self._mark, self._lost = "" if safety.durable else await inspection.mark_run(), ""
             self._evicts = await inspection.evicts()
             self._forms = self._no_forms(0 if await inspection.may_drop_anything() else self._config.cache_bytes)
         except BaseException:
@@ -137,6 +143,7 @@ class RedisStore(BaseStore):
                 safety = await inspection.safety()
                 self._evicts = await inspection.evicts()
                 quarantined = await inspection.quarantined(list(self._collections))
+                await self._notice_loss()
         except Exception as exc:
             ours = self._translate(exc)
             if ours is None:
@@ -147,7 +154,20 @@ class RedisStore(BaseStore):
         weaker = self.capabilities.durable and not safety.durable
         if weaker:
             notes.insert(1, "its settings changed since it was opened: it is no longer durable")
-        return Health(ok=not weaker, detail="; ".join(notes), version=version, epoch=self.epoch, facts=facts, quarantined=quarantined)
+        if self._lost:
+            notes.insert(1, self._lost)
+        ok = not weaker and not self._lost
+        return Health(ok=ok, detail="; ".join(notes), version=version, epoch=self.epoch, facts=facts, quarantined=quarantined)
+
+    async def _notice_loss(self) -> None:
+        """Look for the mark after an answer that says that nothing is there. Once it is missing, or another, the data that was there is gone."""
+        if not self._mark or self._lost or await Inspection(self.name, self._connections).mark() == self._mark:
+            return
+        self._lost = (
+            f"store '{self.name}': its server was emptied while it was open (FLUSHALL, a restart without its data, or an evicted mark): "
+            "what it held is missing; open the memory again to go on without it"
+        )
+        log.warning("%s", self._lost)
 
     # -- work ---------------------------------------------------------------------------------------------------------
 
@@ -162,6 +182,8 @@ class RedisStore(BaseStore):
                 if isinstance(found, Corrupt) and value is not None:
                     await self._quarantine(address, found, value)
                 answers.append(found)
+            if not any(answers):
+                await self._notice_loss()
         return answers
 
     async def _apply(self, writes: Sequence[Write], together: bool) -> list[Outcome]:
@@ -172,6 +194,8 @@ class RedisStore(BaseStore):
         with self._under_way():
             question = Question(self._connections, query, scans=await self._must_scan(query))
             page, corrupt = await question.page()
+            if not page.records:
+                await self._notice_loss()
             for match in corrupt:
                 await self._quarantine(match.entry.address, match.found, match.entry.value, match.entry.listed)  # type: ignore[arg-type]
         if query.select is None:
@@ -194,6 +218,7 @@ class RedisStore(BaseStore):
         if not isinstance(asked.where, Partitions) or Role.CACHED in asked.roles:
             return await super()._candidates(asked)
         with self._under_way():
+            await self._notice_loss()
             async with self._forms.current(asked.collection, asked.where.partitions) as forms:
                 return candidates_of(asked, forms)
 

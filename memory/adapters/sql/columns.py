@@ -7,8 +7,6 @@ from collections.abc import Iterator
 from memory.ports.collections import Collection, FieldType
 from memory.ports.comparing import SYSTEM_TYPES
 
-SYSTEM_PREFIX = "memory_"
-"""The adapter's own tables begin with it, and no collection does."""
 RESERVED = frozenset(
     {
         *("number", "tenant", "id", "fingerprint", "partition_no", "scope", "version", "generation", "revision", "role", "tier"),
@@ -20,6 +18,8 @@ RESERVED = frozenset(
 _CHECKSUM = "checksum_"
 REQUIRED = "required"
 """In the `info` of a table: the fields that every record has."""
+PARTITIONS = "partitions"
+"""In the `info` of a table: the name of the table of partitions."""
 
 
 def field_column(name: str) -> str:

@@ -13,7 +13,7 @@ from typing import Any, ClassVar
 import sqlalchemy as sa
 from sqlalchemy.sql.elements import Grouping
 
-from memory.adapters.sql.columns import REQUIRED, field_column
+from memory.adapters.sql.columns import PARTITIONS, REQUIRED, field_column
 from memory.adapters.sql.shapes import NEVER_MISSING, Shape
 from memory.ports.query import SYSTEM_FIELDS, Order, RowType
 from memory.ports.record import Role
@@ -96,7 +96,7 @@ class Conditions:
 
     def _of_tenant(self, tenant: sa.BindParameter[Any]) -> Condition:
         """Whether the row is of one of the tenant's partitions, by which it is looked up: the key of a table is not led by the tenant."""
-        partitions = sa.table("memory_partitions", sa.column("number"), sa.column("tenant"), schema=self._table.schema)
+        partitions = sa.table(self._table.info[PARTITIONS], sa.column("number"), sa.column("tenant"), schema=self._table.schema)
         return self._table.c.partition_no.in_(sa.select(partitions.c.number).where(partitions.c.tenant == tenant))
 
     def standing(self, roles: frozenset[Role], kinds: frozenset[RowType]) -> Condition:

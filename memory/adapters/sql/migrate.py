@@ -1,6 +1,6 @@
 """Making the tables that collections need, and giving those that are there more fields: the same on every dialect, under a lock of its own.
 
-There is one form of the tables, and a number for it in the database; another form's data is refused by name. Where a dialect's DDL is part of a
+The form of the tables has a number in the database; a form that is not known is refused by name. Where a dialect's DDL is part of a
 transaction a change is there as a whole or not at all. Where it is not, each step can be repeated, and what says that all are done comes last: a
 crash in the middle leaves what the next opening completes.
 """
@@ -9,19 +9,16 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from typing import ClassVar
 
 import sqlalchemy as sa
 
 from memory.adapters.sql.columns import checksum_column, field_column
 from memory.adapters.sql.declared import Comparison, Growth, compared, declaration
+from memory.adapters.sql.naming import TableNames
 from memory.domain.errors import ConfigError
 from memory.ports.collections import Collection
-
-FORM = 4
-"""The form of the tables beside what collections declare. Those before it were never released."""
-VERSION_TABLE = "memory_schema_version"
-REGISTRY = "memory_collections"
 
 
 class Schema(ABC):
@@ -29,13 +26,17 @@ class Schema(ABC):
 
     whole: ClassVar[bool] = True
     """Whether DDL is part of a transaction."""
+    forms: ClassVar[Sequence[int]]
+    """The forms of tables that can be used, the one that is made last."""
 
-    def __init__(self, store: str, place: str, elsewhere: str) -> None:
+    def __init__(self, store: str, place: str, elsewhere: str, names: TableNames) -> None:
         self.store, self.place, self.elsewhere = store, place, elsewhere
+        self.names = names
+        """Of the form that was found last; of the one to be made, where there is none yet."""
 
     @abstractmethod
     def system(self) -> Sequence[sa.Table]:
-        """The adapter's own tables, among them `VERSION_TABLE` and `REGISTRY`."""
+        """The adapter's own tables, among them those of the version and of the registry."""
 
     @abstractmethod
     def of(self, collection: Collection) -> Sequence[sa.Table]:
@@ -43,32 +44,32 @@ class Schema(ABC):
 
     def compared(self, form: str | None, told: dict[str, str], collections: Sequence[Collection]) -> Comparison:
         """What is there, as told by it, beside what is asked for. Raises `ConfigError` where the one cannot be made of the other."""
-        for collection in collections:
-            self.of(collection)
-        if form is not None and form != str(FORM):
-            newer = form.isdigit() and int(form) > FORM
+        if form is not None and form not in map(str, self.forms):
+            newer = form.isdigit() and int(form) > self.forms[-1]
             raise ConfigError(
-                f"store '{self.store}': {self.place} is of version {form}, and this version of memory-tiers knows {FORM}; "
+                f"store '{self.store}': {self.place} is of version {form}, and this version of memory-tiers knows {self.forms[-1]}; "
                 + (
                     "upgrade memory-tiers"
                     if newer
                     else f"export its records with the version that wrote them, and import them into another {self.elsewhere}"
                 )
             )
+        self.names = replace(self.names, form=self.forms[-1] if form is None else int(form))
+        for collection in collections:
+            self.of(collection)
         return compared(told, self.store, collections, self.elsewhere)
 
     # -- changes, on a connection that holds the lock -----------------------------------------------------------------
 
     def change(self, connection: sa.Connection, collections: Sequence[Collection]) -> Comparison:
         """Make what is missing; what is there then."""
-        system = self.system()
-        schema = system[0].schema
-        version = sa.table(VERSION_TABLE, sa.column("version_num"), schema=schema)
-        registry = sa.table(REGISTRY, sa.column("name"), sa.column("declaration"), schema=schema)
+        schema = self.system()[0].schema
         there = sa.inspect(connection).get_table_names(schema=schema)
-        form = connection.scalar(sa.select(version.c.version_num)) if VERSION_TABLE in there else None
-        told = connection.execute(sa.select(registry.c.name, registry.c.declaration)).all() if REGISTRY in there else []
-        comparison = self.compared(form and _text(form), {_text(name): _text(said) for name, said in told}, collections)
+        form, told = _read(connection, self.names, schema, there)
+        comparison = self.compared(form, told, collections)
+        system, names = self.system(), self.names
+        version = sa.table(names.version, sa.column("version_num"), schema=schema)
+        registry = sa.table(names.registry, sa.column("name"), sa.column("declaration"), schema=schema)
         self._refuse_foreign(connection, [*(system if form is None else ()), *(t for c in comparison.new for t in self.of(c))], there)
         if form is None:
             for table in system:
@@ -84,26 +85,48 @@ class Schema(ABC):
             told_now = registry.update().where(registry.c.name == growth.collection.name)
             connection.execute(told_now.values(declaration=declaration(growth.collection)))
         if form is None:
-            connection.execute(version.insert().values(version_num=str(FORM)))
+            connection.execute(version.insert().values(version_num=str(names.form)))
         return comparison
 
     def _refuse_foreign(self, connection: sa.Connection, tables: Iterable[sa.Table], there: Sequence[str]) -> None:
         """Refuse tables of another program under names that are to be made, before any is made.
 
-        One that a crash left half made has all columns of ours.
+        One that a crash left half made has all columns of ours, and is of no store with another prefix.
 
         Raises:
             ConfigError: There is such a table.
         """
-        for table in tables:
-            if table.name not in there:
-                continue
+        found = [table for table in tables if table.name in there]
+        others = self._tables_of_others(connection, found[0].schema, there) if found else {}
+        for table in found:
+            if table.name in others:
+                raise ConfigError(
+                    f"store '{self.store}': {self.place} has a table '{table.name}' of the store with the prefix '{others[table.name]}'; "
+                    f"nothing was created: use another {self.elsewhere}"
+                )
             columns = {column["name"] for column in sa.inspect(connection).get_columns(table.name, schema=table.schema)}
             if missing := [column.name for column in table.c if column.name not in columns]:
                 raise ConfigError(
                     f"store '{self.store}': {self.place} has a table '{table.name}' that is not of this program (it has no column "
                     f"'{missing[0]}'); nothing was created: use another {self.elsewhere}"
                 )
+
+    def _tables_of_others(self, connection: sa.Connection, schema: str | None, there: Sequence[str]) -> dict[str, str]:
+        """The tables of stores with other prefixes, each with its store's."""
+        owned: dict[str, str] = {}
+        for registry in there:
+            prefix = registry.removesuffix(TableNames("").registry)
+            other = TableNames(prefix)
+            if other.registry == registry and prefix != self.names.prefix and other.version in there and self._is_ours(connection, other, schema):
+                form, told = _read(connection, other, schema, there)
+                names = replace(other, form=int(form)) if form and form.isdigit() else other
+                owned |= dict.fromkeys(names.all_of(list(told)), prefix)
+        return owned
+
+    def _is_ours(self, connection: sa.Connection, names: TableNames, schema: str | None) -> bool:
+        """Whether the tables of these names are like those by which a store is known."""
+        wanted = {names.version: {"version_num"}, names.registry: {"name", "declaration"}}
+        return all(columns <= {c["name"] for c in sa.inspect(connection).get_columns(name, schema=schema)} for name, columns in wanted.items())
 
     def _make(self, connection: sa.Connection, table: sa.Table, there: Sequence[str]) -> None:
         """Create the table with its indexes, where it is missing or was left without them."""
@@ -134,6 +157,15 @@ class Schema(ABC):
             there = there or (set() if self.whole else {i["name"] for i in sa.inspect(connection).get_indexes(index.table.name)})
             if index.name not in there:
                 connection.execute(sa.schema.CreateIndex(index, if_not_exists=self.whole))  # one may be left of what a later program declared
+
+
+def _read(connection: sa.Connection, names: TableNames, schema: str | None, there: Sequence[str]) -> tuple[str | None, dict[str, str]]:
+    """The form of the tables with these names, None where they are not all made, and the declarations of their collections."""
+    version = sa.table(names.version, sa.column("version_num"), schema=schema)
+    registry = sa.table(names.registry, sa.column("name"), sa.column("declaration"), schema=schema)
+    form = connection.scalar(sa.select(version.c.version_num)) if version.name in there else None
+    told = connection.execute(sa.select(registry.c.name, registry.c.declaration)).all() if registry.name in there else []
+    return form and _text(form), {_text(name): _text(said) for name, said in told}
 
 
 def _text(value: str | bytes) -> str:

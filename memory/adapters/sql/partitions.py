@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
+from memory.adapters.sql.naming import IN_A_FILE, TableNames
 from memory.adapters.sql.several import in_list, padded
 from memory.ports.query import Everywhere, Tenant, Where
 from memory.ports.questions import behind_prefix
@@ -31,6 +32,7 @@ class Known:
 class Directory(ABC, Generic[C]):
     """The partitions of one database, on connections of type C. What is asked of it is the dialect's."""
 
+    names: TableNames = IN_A_FILE
     _round: int | None = None
     """The number up to which partitions were looked at last, see `idle`."""
 
@@ -140,7 +142,7 @@ class Directory(ABC, Generic[C]):
         """
         looks = [
             *((table, " ORDER BY t.created_at") for table in self._named(tables)),
-            *((table, "") for table in self._named(["memory_quarantine"])),
+            *((table, "") for table in self._named([self.names.quarantine])),
         ]
         found = [f"WHEN EXISTS (SELECT 1 FROM {table} AS t WHERE t.partition_no = p.number{first} LIMIT 1 OFFSET 0) THEN 1" for table, first in looks]  # noqa: S608
         return f"CASE {' '.join(found)} ELSE 0 END"

@@ -9,7 +9,7 @@ import sqlalchemy as sa
 
 from memory.adapters.sql.codec import SYSTEM
 from memory.adapters.sql.columns import checksum_column, field_column, text_column
-from memory.adapters.sql.migrate import REGISTRY, VERSION_TABLE
+from memory.adapters.sql.naming import TableNames
 from memory.ports.collections import Collection, FieldType
 
 ColumnTypes: TypeAlias = Mapping[str, sa.types.TypeEngine[Any]]
@@ -19,21 +19,21 @@ INDEXED_CHARACTERS = 100
 """So many characters of a text field are in its index: 400 bytes at most."""
 
 
-def system_tables(metadata: sa.MetaData, types: ColumnTypes, **options: Any) -> None:
+def system_tables(metadata: sa.MetaData, types: ColumnTypes, names: TableNames, **options: Any) -> None:
     """The adapter's own tables."""
     integer, text = types[FieldType.INTEGER], types[FieldType.TEXT]
     sa.Table(
-        "memory_partitions",
+        names.partitions,
         metadata,
         sa.Column("number", integer, primary_key=True, autoincrement=False),
         sa.Column("tenant", types["tenant"], nullable=False),
         sa.Column("scope", types["scope"], nullable=False),
         sa.Column("generation", integer, nullable=False),
-        sa.UniqueConstraint("tenant", "scope", name="uq_memory_partitions"),
+        sa.UniqueConstraint("tenant", "scope", name=f"uq_{names.partitions}"),
         **options,
     )
     sa.Table(  # rows that could not be read, as they were found
-        "memory_quarantine",
+        names.quarantine,
         metadata,
         sa.Column("collection", types["name"], primary_key=True),
         sa.Column("tenant", types["tenant"], primary_key=True),
@@ -44,9 +44,9 @@ def system_tables(metadata: sa.MetaData, types: ColumnTypes, **options: Any) -> 
         sa.Column("content", text, nullable=False),
         **options,
     )
-    sa.Table(VERSION_TABLE, metadata, sa.Column("version_num", types["name"], primary_key=True), **options)
+    sa.Table(names.version, metadata, sa.Column("version_num", types["name"], primary_key=True), **options)
     sa.Table(  # what each collection's table was made for
-        REGISTRY,
+        names.registry,
         metadata,
         sa.Column("name", types["name"], primary_key=True),
         sa.Column("declaration", text, nullable=False),

@@ -53,12 +53,13 @@ class SqlStore(BaseStore, Generic[C, R]):
 
     @abstractmethod
     async def _names(self, connection: C) -> list[str]:
-        """The tables of all collections that the database has, opened with or not."""
+        """All collections that the database has, opened with or not."""
 
-    async def _names_in_order(self, connection: C) -> list[str]:
-        """The same in the order of their declaration, those that it was not opened with last."""
+    async def _tables_in_order(self, connection: C) -> list[str]:
+        """Their tables in the order of their declaration, those that it was not opened with last."""
         declared = list(self._collections)
-        return sorted(await self._names(connection), key=lambda name: declared.index(name) if name in declared else len(declared))
+        names = sorted(await self._names(connection), key=lambda name: declared.index(name) if name in declared else len(declared))
+        return list(map(self._directory.names.table, names))
 
     @abstractmethod
     async def _move(self, collection: Collection, unreadable: Sequence[Unreadable]) -> None:
@@ -110,13 +111,13 @@ class SqlStore(BaseStore, Generic[C, R]):
 
     async def _partitions(self, where: Tenant | Everywhere, prefix: str, after: Partition | None, limit: int) -> Sequence[tuple[Partition, int]]:
         async def look(connection: C) -> list[tuple[Partition, int]]:
-            return await self._directory.listed(connection, await self._names_in_order(connection), where, prefix, after, limit)
+            return await self._directory.listed(connection, await self._tables_in_order(connection), where, prefix, after, limit)
 
         return await self._with(look)
 
     async def _idle_partitions(self, limit: int) -> list[tuple[Partition, int]]:
         async def look(connection: C) -> list[tuple[Partition, int]]:
-            return await self._directory.idle(connection, await self._names_in_order(connection), limit)
+            return await self._directory.idle(connection, await self._tables_in_order(connection), limit)
 
         return await self._at_length(look)
 
@@ -126,7 +127,7 @@ class SqlStore(BaseStore, Generic[C, R]):
             wanted = dict(some)
 
             async def forget(connection: C, wanted: dict[Partition, int] = wanted) -> int:
-                return await self._directory.forget_idle(connection, await self._names_in_order(connection), wanted)
+                return await self._directory.forget_idle(connection, await self._tables_in_order(connection), wanted)
 
             forgotten += await self._within(forget)
         return forgotten

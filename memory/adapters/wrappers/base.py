@@ -51,6 +51,10 @@ class Wrapper:
     def epoch(self) -> str:
         return self.inner.epoch
 
+    @property
+    def lost(self) -> str:
+        return str(getattr(self.inner, "lost", ""))
+
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.inner!r})"
 

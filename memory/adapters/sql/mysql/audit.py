@@ -21,7 +21,7 @@ async def audit_rows(connection: Connection, table: MyTable, after: int | None, 
     What changed since it was read is as its writer left it: only rows with the same checksum are judged.
     """
     columns = ", ".join([f"`{c}`" for c in (*table.columns, *DERIVED)])
-    page = f"SELECT {columns} FROM `{table.name}` WHERE number > ? ORDER BY number LIMIT {table.thresholds.audited_at_once}"  # noqa: S608
+    page = f"SELECT {columns} FROM {table.quoted} WHERE number > ? ORDER BY number LIMIT {table.thresholds.audited_at_once}"  # noqa: S608
     found = await connection.fetch(page, -1 if after is None else after)
     if not found:
         return Audited()
@@ -52,7 +52,7 @@ async def audit_rows(connection: Connection, table: MyTable, after: int | None, 
 async def _still_differs(connection: Connection, table: MyTable, columns: Columns, segment: int | None, repair: bool) -> bool:
     """Whether the row still stands, indexed where it was when it was read. With `repair` what is derived from it is made anew."""
     await connection.begin()
-    found = await connection.fetchrow(f"SELECT {table.checksum}, lexemes FROM `{table.name}` WHERE number = ? FOR UPDATE", columns[NUMBER])  # noqa: S608
+    found = await connection.fetchrow(f"SELECT {table.checksum}, lexemes FROM {table.quoted} WHERE number = ? FOR UPDATE", columns[NUMBER])  # noqa: S608
     same = found is not None and tuple(found) == (table.checksum_of(columns), segment)
     if same and repair:
         await table.derive_anew(connection, columns)
@@ -71,7 +71,7 @@ async def audit_words(connection: Connection, table: MyTable, after: Sequence[in
     places: dict[int, tuple[int | None, int | None]] = {}
     for some in portions(numbers, table.thresholds.listed):
         wanted = padded(some)
-        sql = f"SELECT number, partition_no, lexemes FROM `{table.name}` WHERE number IN {in_list(len(wanted))}"  # noqa: S608
+        sql = f"SELECT number, partition_no, lexemes FROM {table.quoted} WHERE number IN {in_list(len(wanted))}"  # noqa: S608
         places |= {number: (partition, segment) for number, partition, segment in await connection.fetch(sql, *wanted)}
     strangers: dict[tuple[int, int], set[int]] = {}
     for (partition, _, segment, _), held in found:
@@ -92,7 +92,7 @@ async def _strangers(connection: Connection, table: MyTable, partition: int, seg
     for some in portions(sorted(numbers), table.thresholds.listed):
         wanted = padded(some)
         there = f"number IN {in_list(len(wanted))} AND partition_no = ? AND lexemes = ?"
-        rows = await connection.fetch(f"SELECT number FROM `{table.name}` WHERE {there} FOR UPDATE", *wanted, partition, segment)  # noqa: S608
+        rows = await connection.fetch(f"SELECT number FROM {table.quoted} WHERE {there} FOR UPDATE", *wanted, partition, segment)  # noqa: S608
         numbers = numbers - {number for (number,) in rows}
     gone = await table.words.take_out_everywhere(connection, segment, partition, numbers) if numbers else set()
     await (connection.commit() if repair else connection.rollback())
@@ -102,12 +102,13 @@ async def _strangers(connection: Connection, table: MyTable, partition: int, seg
 async def audit_registries(connection: Connection, table: MyTable, repair: bool) -> Audited:
     """Every partition with records is registered, and every copy of what could not be read has a row that says so."""
     lost = (
-        f"SELECT t.partition_no, t.tenant, t.scope, MAX(t.generation) FROM `{table.name}` AS t WHERE t.partition_no IS NOT NULL "  # noqa: S608
-        "AND NOT EXISTS (SELECT 1 FROM memory_partitions AS p WHERE p.number = t.partition_no AND p.tenant = t.tenant AND p.scope = t.scope) "
+        f"SELECT t.partition_no, t.tenant, t.scope, MAX(t.generation) FROM {table.quoted} AS t WHERE t.partition_no IS NOT NULL "  # noqa: S608
+        f"AND NOT EXISTS (SELECT 1 FROM `{table.names.partitions}` AS p "
+        "WHERE p.number = t.partition_no AND p.tenant = t.tenant AND p.scope = t.scope) "
         "GROUP BY t.partition_no, t.tenant, t.scope"
     )
     alone = (
-        f"SELECT q.tenant, q.id FROM memory_quarantine AS q LEFT JOIN `{table.name}` AS t "  # noqa: S608
+        f"SELECT q.tenant, q.id FROM `{table.names.quarantine}` AS q LEFT JOIN {table.quoted} AS t "  # noqa: S608
         f"ON t.tenant = q.tenant AND t.id = q.id AND t.row_type = '{CORRUPT}' "
         f"WHERE q.collection = '{table.name}' AND t.number IS NULL"
     )
@@ -116,8 +117,10 @@ async def audit_registries(connection: Connection, table: MyTable, repair: bool)
     if copies:
         problems.append(f"{table.name}: {len(copies)} copies of unreadable rows are kept though the rows are gone")
     if repair:
+        add = f"INSERT IGNORE INTO `{table.names.partitions}` (number, tenant, scope, generation) VALUES (?, ?, ?, ?)"  # noqa: S608
+        drop = f"DELETE FROM `{table.names.quarantine}` WHERE collection = ? AND tenant = ? AND id = ?"  # noqa: S608
         for partition in missing:
-            await connection.change("INSERT IGNORE INTO memory_partitions (number, tenant, scope, generation) VALUES (?, ?, ?, ?)", *partition)
+            await connection.change(add, *partition)
         for key in copies:
-            await connection.change("DELETE FROM memory_quarantine WHERE collection = ? AND tenant = ? AND id = ?", table.name, *key)
+            await connection.change(drop, table.name, *key)
     return Audited(0, problems)

@@ -13,6 +13,7 @@ from memory.adapters.sql.mysql.errors import DUPLICATE, NO_VALUE, number_of
 from memory.adapters.sql.mysql.partitions import MyDirectory
 from memory.adapters.sql.mysql.table import NUMBER, PARTITION, MyTable, Numbered
 from memory.adapters.sql.mysql.thresholds import Thresholds
+from memory.adapters.sql.naming import TableNames
 from memory.adapters.sql.server.batch import Batch, check_names, put_row
 from memory.ports.batch import Change, Collided, slot_of
 from memory.ports.collections import Collection
@@ -20,13 +21,12 @@ from memory.ports.deciding import decide
 from memory.ports.rows import row_of
 from memory.ports.writes import Absent, Annotate, Outcome, Put, RaiseGeneration, Status, Write
 
-_TAKE = "UPDATE memory_numbers SET given = LAST_INSERT_ID(given + ?) WHERE name = 'records'"
-
 
 class Numbers:
     """What this process may give out. Forgotten with every new connection: behind it may be a database brought back from a backup."""
 
-    def __init__(self, at_once: int) -> None:
+    def __init__(self, names: TableNames, at_once: int) -> None:
+        self._take = f"UPDATE `{names.numbers}` SET given = LAST_INSERT_ID(given + ?) WHERE name = 'records'"  # noqa: S608
         self._at_once = at_once
         self._left: list[int] = []
 
@@ -37,7 +37,7 @@ class Numbers:
         """So many numbers that nobody else has. Never within a transaction: all others would wait for its end."""
         if len(self._left) < count:
             wanted = max(self._at_once, count)
-            last = await connection.insert_id(_TAKE, wanted)
+            last = await connection.insert_id(self._take, wanted)
             self._left += range(last, last - wanted, -1)
         taken = self._left[-count:]
         del self._left[-count:]

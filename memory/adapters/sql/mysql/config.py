@@ -8,6 +8,7 @@ from typing import Annotated, Any, ClassVar, Literal, get_args
 from pydantic import Field
 from pydantic.dataclasses import dataclass
 
+from memory.adapters.sql.naming import DEFAULT_PREFIX, TablePrefix
 from memory.ports.capabilities import Capabilities
 from memory.ports.options import Count, MaybeText, Seconds, ServerUrl, StoreOptions, Text
 from memory.ports.record import JsonValue
@@ -34,7 +35,8 @@ SslMode = Literal["disabled", "preferred", "required", "verify_ca", "verify_iden
 class MySqlConfig(StoreOptions):
     """Where the database is and how it is used. All times are seconds.
 
-    The database must be there; the tables are made. Up to `pool_size` connections are held open; a call waits `pool_timeout` for one.
+    The database must be there; the tables are made, each with `prefix` before its name: stores with different prefixes share a database and do not
+    see each other. Up to `pool_size` connections are held open; a call waits `pool_timeout` for one.
     `connect_timeout` bounds making a connection, `command_timeout` one statement on it: a server that does not answer ends every call as
     `StoreTimeout`. `ssl_mode` means what the servers' own clients mean by it: `preferred` takes TLS where the server offers it, without
     looking at its certificate, and does without where it does not; `verify_ca` and `verify_identity` need a certificate that `ssl_ca` (or the
@@ -48,6 +50,7 @@ class MySqlConfig(StoreOptions):
     database: str
     user: str = "root"
     password: str = Field(default="", repr=False, description="a text")
+    prefix: TablePrefix = DEFAULT_PREFIX
     socket: MaybeText = None
     ssl_mode: Annotated[SslMode, Field(description=f"one of {', '.join(get_args(SslMode))}")] = "preferred"
     ssl_ca: MaybeText = None

@@ -16,43 +16,41 @@ from sqlalchemy.ext.asyncio import create_async_engine
 from sqlalchemy.pool import NullPool
 
 from memory.adapters.sql.declared import Comparison
-from memory.adapters.sql.migrate import REGISTRY, VERSION_TABLE, Schema
+from memory.adapters.sql.migrate import Schema
 from memory.adapters.sql.mysql.config import MySqlConfig
 from memory.adapters.sql.mysql.connection import Connection, dial
 from memory.adapters.sql.mysql.flavour import Flavour
 from memory.adapters.sql.mysql.schema import system_tables, table_of
+from memory.adapters.sql.naming import BARE_FORM, FORM, TableNames
 from memory.domain.errors import StoreTimeout
 from memory.ports.collections import Collection
 
 PATIENCE = 60
 """Seconds to wait for another process that is making the schema ready."""
 
-_THERE = f"SELECT COUNT(*) FROM information_schema.tables WHERE table_schema = DATABASE() AND table_name IN ('{VERSION_TABLE}', '{REGISTRY}')"  # noqa: S608
-_FIRST_NUMBERS = "INSERT INTO memory_numbers (name, given) VALUES ('records', 0) ON DUPLICATE KEY UPDATE given = given"
+_THERE = "SELECT COUNT(*) FROM information_schema.tables WHERE table_schema = DATABASE() AND table_name IN (?, ?)"
 
 
 class MySqlSchema(Schema):
     whole: ClassVar[bool] = False
+    forms = (BARE_FORM, FORM)
 
     def __init__(self, store: str, config: MySqlConfig, flavour: Flavour) -> None:
-        super().__init__(store, f"the database '{config.database}'", "database")
+        super().__init__(store, f"the database '{config.database}'", "prefix or database", TableNames(config.prefix))
         self._collation = flavour.collation
 
     def system(self) -> Sequence[sa.Table]:
         metadata = sa.MetaData()
-        system_tables(metadata, self._collation)
+        system_tables(metadata, self._collation, self.names)
         return metadata.sorted_tables
 
     def of(self, collection: Collection) -> Sequence[sa.Table]:
-        table = table_of(collection, self._collation)
+        table = table_of(collection, self._collation, self.names)
         return [table, *[other for other in table.metadata.sorted_tables if other is not table]]
 
 
-async def make_ready(
-    connection: Connection, config: MySqlConfig, store: str, flavour: Flavour, collections: Sequence[Collection]
-) -> Mapping[str, Collection]:
+async def make_ready(connection: Connection, config: MySqlConfig, schema: MySqlSchema, collections: Sequence[Collection]) -> Mapping[str, Collection]:
     """Bring the schema to what these collections need, and say how their tables are then. Many processes may do so at once."""
-    schema = MySqlSchema(store, config, flavour)
     found = await look(connection, schema, collections)
     return (found if found is not None and found.is_ready else await _change(config, schema, collections)).tables
 
@@ -60,9 +58,10 @@ async def make_ready(
 async def look(connection: Connection, schema: MySqlSchema, collections: Sequence[Collection]) -> Comparison | None:
     """What there is; None where the tables are not all made yet."""
     form, told = None, {}
-    if await connection.fetchval(_THERE) == 2:
-        form = await connection.fetchval(f"SELECT version_num FROM {VERSION_TABLE}")  # noqa: S608
-        told = {name.decode(): said.decode() for name, said in await connection.fetch(f"SELECT name, declaration FROM {REGISTRY}")}  # noqa: S608
+    names = schema.names
+    if await connection.fetchval(_THERE, names.version, names.registry) == 2:
+        form = await connection.fetchval(f"SELECT version_num FROM `{names.version}`")  # noqa: S608
+        told = {name.decode(): said.decode() for name, said in await connection.fetch(f"SELECT name, declaration FROM `{names.registry}`")}  # noqa: S608
     comparison = schema.compared(form and form.decode(), told, collections)
     return None if form is None else comparison
 
@@ -78,7 +77,8 @@ async def _change(config: MySqlConfig, schema: MySqlSchema, collections: Sequenc
             if not got:
                 raise StoreTimeout(schema.store, "another process has been changing the schema for too long; try again")
             found = await connection.run_sync(schema.change, collections)
-            await connection.execute(sa.text(_FIRST_NUMBERS))
+            first = f"INSERT INTO `{schema.names.numbers}` (name, given) VALUES ('records', 0) ON DUPLICATE KEY UPDATE given = given"  # noqa: S608
+            await connection.execute(sa.text(first))
             await connection.commit()
             await connection.execute(sa.text("SELECT RELEASE_LOCK(:name)"), {"name": name})
             return found

@@ -7,19 +7,12 @@ from collections.abc import Mapping, Sequence
 from memory.adapters.sql.mysql.codec import shown
 from memory.adapters.sql.mysql.connection import Connection
 from memory.adapters.sql.mysql.thresholds import Thresholds
+from memory.adapters.sql.naming import TableNames
 from memory.adapters.sql.partitions import Known
 from memory.adapters.sql.server.partitions import ServerDirectory
 from memory.adapters.sql.several import in_list, padded, portions
 from memory.ports.record import Partition
 from memory.ports.rows import MARK
-
-_TABLE = "memory_partitions"
-_ADD = f"INSERT INTO {_TABLE} (number, tenant, scope, generation) VALUES (?, ?, ?, 0) ON DUPLICATE KEY UPDATE number = number"  # noqa: S608
-_RAISE = f"UPDATE {_TABLE} SET generation = GREATEST(generation + ?, ?) WHERE tenant = ? AND scope = ?"  # noqa: S608
-_ONE = f"SELECT number, generation FROM {_TABLE} WHERE tenant = ? AND scope = ?"  # noqa: S608
-_SET = f"UPDATE {_TABLE} SET generation = ? WHERE number = ?"  # noqa: S608
-_OF_TENANT = f"SELECT number FROM {_TABLE} WHERE tenant = ? ORDER BY number"  # noqa: S608
-_ALL = f"SELECT number FROM {_TABLE} ORDER BY number"  # noqa: S608
 
 
 class MyDirectory(ServerDirectory[Connection]):
@@ -27,28 +20,38 @@ class MyDirectory(ServerDirectory[Connection]):
 
     _thresholds: Thresholds
 
+    def __init__(self, names: TableNames, thresholds: Thresholds) -> None:
+        super().__init__(names, thresholds)
+        table = self._table = f"`{names.partitions}`"
+        self._add_sql = f"INSERT INTO {table} (number, tenant, scope, generation) VALUES (?, ?, ?, 0) ON DUPLICATE KEY UPDATE number = number"  # noqa: S608
+        self._raise_sql = f"UPDATE {table} SET generation = GREATEST(generation + ?, ?) WHERE tenant = ? AND scope = ?"  # noqa: S608
+        self._one_sql = f"SELECT number, generation FROM {table} WHERE tenant = ? AND scope = ?"  # noqa: S608
+        self._set_sql = f"UPDATE {table} SET generation = ? WHERE number = ?"  # noqa: S608
+        self._of_tenant_sql = f"SELECT number FROM {table} WHERE tenant = ? ORDER BY number"  # noqa: S608
+        self._all_sql = f"SELECT number FROM {table} ORDER BY number"  # noqa: S608
+
     async def _find(self, connection: Connection, tenant: str, scopes: Sequence[str]) -> list[tuple[str, int, int]]:
         wanted = padded(scopes)
-        sql = f"SELECT scope, number, generation FROM {_TABLE} WHERE tenant = ? AND scope IN {in_list(len(wanted))}"  # noqa: S608
+        sql = f"SELECT scope, number, generation FROM {self._table} WHERE tenant = ? AND scope IN {in_list(len(wanted))}"  # noqa: S608
         return [(scope.decode(), number, generation) for scope, number, generation in await connection.fetch(sql, tenant, *wanted)]
 
     async def _add(self, connection: Connection, partitions: Sequence[tuple[Partition, int]]) -> None:
         for partition, number in partitions:
-            await connection.change(_ADD, number, partition.tenant, partition.scope)
+            await connection.change(self._add_sql, number, partition.tenant, partition.scope)
 
     async def _lock(self, connection: Connection, numbers: Sequence[int], exclusively: bool) -> Sequence[tuple[int, int]]:
         wanted = padded(numbers)
-        which = f"SELECT number, generation FROM {_TABLE} WHERE number IN {in_list(len(wanted))} ORDER BY number"  # noqa: S608
+        which = f"SELECT number, generation FROM {self._table} WHERE number IN {in_list(len(wanted))} ORDER BY number"  # noqa: S608
         return [(n, g) for n, g in await connection.fetch(f"{which} {'FOR UPDATE' if exclusively else 'LOCK IN SHARE MODE'}", *wanted)]
 
     async def _raise(self, connection: Connection, partition: Partition, least: int, step: int) -> Known | None:
-        await connection.change(_RAISE, step, least, partition.tenant, partition.scope)
-        found = await connection.fetchrow(_ONE, partition.tenant, partition.scope)
+        await connection.change(self._raise_sql, step, least, partition.tenant, partition.scope)
+        found = await connection.fetchrow(self._one_sql, partition.tenant, partition.scope)
         return None if found is None else Known(*found)
 
     async def store(self, connection: Connection, generations: Mapping[int, int]) -> None:
         for number, generation in sorted(generations.items()):
-            await connection.change(_SET, generation, number)
+            await connection.change(self._set_sql, generation, number)
 
     async def _marked(self, connection: Connection, tables: Sequence[str]) -> set[Partition]:
         """By the index of roles: marks and tombstones have none."""
@@ -62,14 +65,14 @@ class MyDirectory(ServerDirectory[Connection]):
         return [f"`{name}`" for name in tables]
 
     async def _list(self, connection: Connection, which: str, values: Sequence[int | str]) -> list[tuple[int, Partition, int]]:
-        rows = await connection.fetch(f"SELECT p.number, p.tenant, p.scope, p.generation FROM {_TABLE} AS p {which}", *values)  # noqa: S608
+        rows = await connection.fetch(f"SELECT p.number, p.tenant, p.scope, p.generation FROM {self._table} AS p {which}", *values)  # noqa: S608
         return [(number, Partition(shown(tenant), shown(scope)), generation) for number, tenant, scope, generation in rows]
 
     async def _remove(self, connection: Connection, numbers: Sequence[int]) -> None:
         for some in portions(sorted(numbers), self._thresholds.listed):
             wanted = padded(some)
-            await connection.change(f"DELETE FROM {_TABLE} WHERE number IN {in_list(len(wanted))}", *wanted)  # noqa: S608
+            await connection.change(f"DELETE FROM {self._table} WHERE number IN {in_list(len(wanted))}", *wanted)  # noqa: S608
 
     async def _numbers(self, connection: Connection, tenant: str | None) -> list[int]:
-        rows = await connection.fetch(_ALL) if tenant is None else await connection.fetch(_OF_TENANT, tenant)
+        rows = await connection.fetch(self._all_sql) if tenant is None else await connection.fetch(self._of_tenant_sql, tenant)
         return [number for (number,) in rows]

@@ -19,15 +19,14 @@ from sqlalchemy.dialects.mysql import BIGINT, DOUBLE, INTEGER, LONGBLOB, LONGTEX
 
 from memory.adapters.sql import schema
 from memory.adapters.sql.codec import ID
-from memory.adapters.sql.columns import REQUIRED, SYSTEM_PREFIX, field_column, indexes
+from memory.adapters.sql.columns import PARTITIONS, REQUIRED, field_column, indexes
+from memory.adapters.sql.naming import DEFAULT_PREFIX, LONGEST_COLLECTION, TableNames
 from memory.adapters.sql.schema import INDEXED_CHARACTERS, ColumnTypes, row_columns
 from memory.adapters.sql.server.partitions import SCOPE_BYTES, TENANT_BYTES
 from memory.domain.errors import ConfigError
 from memory.ports.collections import Collection, FieldType
 
 _LONG_KINDS = (FieldType.TEXT, FieldType.TAGS, FieldType.BYTES)
-LONGEST_NAME = 40
-"""Of a collection, so that the names of its tables and indexes fit into 64 characters."""
 
 LONG, FLAG = BIGINT(), TINYINT()
 OPTIONS: dict[str, Any] = {"mysql_engine": "InnoDB", "mysql_row_format": "DYNAMIC", "mysql_charset": "utf8mb4"}
@@ -52,16 +51,11 @@ def types(collation: str) -> ColumnTypes:
     }
 
 
-def words_table(collection: Collection) -> str:
-    """Where the words of a collection are: under a name that no collection can have."""
-    return f"{SYSTEM_PREFIX}words_{collection.name}"
-
-
-def system_tables(metadata: sa.MetaData, collation: str) -> None:
+def system_tables(metadata: sa.MetaData, collation: str, names: TableNames) -> None:
     """The adapter's own tables."""
-    schema.system_tables(metadata, types(collation), **OPTIONS)
+    schema.system_tables(metadata, types(collation), names, **OPTIONS)
     sa.Table(  # up to where the numbers of records are given out
-        "memory_numbers",
+        names.numbers,
         metadata,
         sa.Column("name", VARBINARY(64), primary_key=True),
         sa.Column("given", LONG, nullable=False),
@@ -69,7 +63,7 @@ def system_tables(metadata: sa.MetaData, collation: str) -> None:
     )
 
 
-def collection_table(metadata: sa.MetaData, collection: Collection, collation: str) -> sa.Table:
+def collection_table(metadata: sa.MetaData, collection: Collection, collation: str, names: TableNames) -> sa.Table:
     """The table of a collection with its indexes.
 
     `length` is the number of words, `owing` 1 where something is owed, `lexemes` the segment of the table of words that the record's are in, 0 while
@@ -78,9 +72,9 @@ def collection_table(metadata: sa.MetaData, collection: Collection, collation: s
     name = collection.name
     columns = [sa.Column("number", LONG, primary_key=True, autoincrement=False), *row_columns(collection, types(collation))]
     columns += [sa.Column("length", LONG, nullable=False), sa.Column("owing", FLAG, nullable=True), sa.Column("lexemes", LONG, nullable=True)]
-    table = sa.Table(
-        name, metadata, *columns, sa.UniqueConstraint("tenant", "id", name=f"uq_{name}"), info={REQUIRED: collection.required}, **OPTIONS
-    )
+    info = {REQUIRED: collection.required, PARTITIONS: names.partitions}
+    key = sa.UniqueConstraint("tenant", "id", name=f"uq_{name}")
+    table = sa.Table(names.table(name), metadata, *columns, key, info=info, **OPTIONS)
 
     def index(label: str, *over: str, **options: Any) -> None:
         sa.Index(f"ix_{name}_{label}", *(table.c[c] for c in over), **options)
@@ -100,10 +94,10 @@ def collection_table(metadata: sa.MetaData, collection: Collection, collation: s
     return table
 
 
-def collection_words(metadata: sa.MetaData, collection: Collection) -> sa.Table:
+def collection_words(metadata: sa.MetaData, collection: Collection, names: TableNames) -> sa.Table:
     """The words of a collection, see `memory.adapters.sql.mysql.words`."""
     return sa.Table(
-        words_table(collection),
+        names.words(collection.name),
         metadata,
         sa.Column("partition_no", LONG, primary_key=True, autoincrement=False),
         sa.Column("bucket", SMALLINT(), primary_key=True, autoincrement=False),
@@ -115,16 +109,16 @@ def collection_words(metadata: sa.MetaData, collection: Collection) -> sa.Table:
 
 
 @lru_cache(maxsize=256)
-def table_of(collection: Collection, collation: str) -> sa.Table:
+def table_of(collection: Collection, collation: str, names: TableNames) -> sa.Table:
     """A collection's table, declared once a process; its words are in the same metadata. A name that no table can have is refused."""
     name = collection.name
-    if not name.isidentifier() or not name.isascii() or name.startswith(SYSTEM_PREFIX) or len(name) > LONGEST_NAME:
+    if not name.isidentifier() or not name.isascii() or names.is_taken(name) or len(name) > LONGEST_COLLECTION:
         raise ConfigError(
-            f"collection '{name}': the name must be a plain ASCII identifier of at most {LONGEST_NAME} characters that does not begin "
-            f"with '{SYSTEM_PREFIX}'"
+            f"collection '{name}': the name must be a plain ASCII identifier of at most {LONGEST_COLLECTION} characters that is none of the "
+            f"adapter's own tables and does not begin with '{DEFAULT_PREFIX}'"
         )
     metadata = sa.MetaData()
-    table = collection_table(metadata, collection, collation)
+    table = collection_table(metadata, collection, collation, names)
     if collection.texts:
-        collection_words(metadata, collection)
+        collection_words(metadata, collection, names)
     return table

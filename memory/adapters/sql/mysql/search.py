@@ -122,7 +122,7 @@ def _asking(table: MyTable, numbers: Sequence[int], stems: Sequence[str], roles:
     there = f"partition_no IN {in_list(len(wanted))}"
     ours = f"role IN ({', '.join([repr(role.value) for role in sorted(roles)])})"
     sums = ", ".join([f"CAST(COALESCE(SUM(CASE WHEN {ours} THEN {what} ELSE 0 END), 0) AS SIGNED)" for what in ("1", "length")])
-    counted = f"SELECT {_COUNTED}, COUNT(*), {sums}, NULL, NULL FROM `{table.name}` FORCE INDEX (`ix_{table.name}_members`) WHERE {there}"  # noqa: S608
+    counted = f"SELECT {_COUNTED}, COUNT(*), {sums}, NULL, NULL FROM {table.quoted} FORCE INDEX (`ix_{table.name}_members`) WHERE {there}"  # noqa: S608
     if table.words is None or not stems:
         return counted, wanted
     postings, values = table.words.asking(numbers, stems)

@@ -7,7 +7,6 @@ import sys
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, ClassVar, TypeVar
 
-from memory.adapters.sql.migrate import FORM, VERSION_TABLE
 from memory.adapters.sql.mysql.audit import audit_registries, audit_rows, audit_words
 from memory.adapters.sql.mysql.batch import MyBatch, Numbers, annotate, put_absent
 from memory.adapters.sql.mysql.candidates import candidates
@@ -20,7 +19,9 @@ from memory.adapters.sql.mysql.search import TooManyPending, search
 from memory.adapters.sql.mysql.settings import Settings
 from memory.adapters.sql.mysql.table import MyTable
 from memory.adapters.sql.mysql.thresholds import THRESHOLDS, Thresholds
+from memory.adapters.sql.naming import TableNames
 from memory.adapters.sql.server.store import Audited, ServerStore
+from memory.adapters.sql.several import in_list
 from memory.domain.errors import MemoryTiersError, NotOpen
 from memory.ports.answering import expecting
 from memory.ports.batch import Collided, NotTogether
@@ -52,10 +53,10 @@ class MySqlStore(ServerStore[Connection, MyTable]):
     _thresholds: Thresholds
 
     def __init__(self, url: str, name: str = "mysql", *, thresholds: Thresholds = THRESHOLDS, **options: JsonValue) -> None:
-        self._my_directory = MyDirectory(thresholds)
-        super().__init__(name, self._my_directory, thresholds)
         self._config = parse(name, url, options)
-        self._numbers = Numbers(thresholds.numbers_at_once)
+        self._my_directory = MyDirectory(TableNames(self._config.prefix), thresholds)
+        super().__init__(name, self._my_directory, thresholds)
+        self._numbers = Numbers(self._my_directory.names, thresholds.numbers_at_once)
         self._settings: Settings | None = None
         self._unindexed: dict[str, int] = {}
 
@@ -66,11 +67,14 @@ class MySqlStore(ServerStore[Connection, MyTable]):
         connection = await expecting("MySQL or MariaDB", self.name, *place, connect(self._config), self._server_said, lambda made: made.terminate())
         try:
             settings = self._settings = await Settings.read(connection, self.name)
-            tables = await make_ready(connection, self._config, self.name, settings.flavour, collections)
+            schema = MySqlSchema(self.name, self._config, settings.flavour)
+            tables = await make_ready(connection, self._config, schema, collections)
         finally:
             await connection.goodbye()
         if settings.advice:
             log.warning("store '%s' is not durable: %s", self.name, settings.advice)
+        self._directory.names = schema.names
+        self._numbers = Numbers(schema.names, self._thresholds.numbers_at_once)
         self._tables = self._made(tables)
         self._capabilities = settings.limit(self.claims)
         self._epoch = "" if self._capabilities.durable else settings.started
@@ -79,7 +83,7 @@ class MySqlStore(ServerStore[Connection, MyTable]):
     def _made(self, collections: Mapping[str, Collection]) -> dict[str, MyTable]:
         assert self._settings is not None  # noqa: S101 - it is being opened
         collation, packet = self._settings.flavour.collation, self._settings.packet
-        return {name: MyTable(c, collation, packet, self._thresholds) for name, c in collections.items()}
+        return {name: MyTable(c, self._directory.names, collation, packet, self._thresholds) for name, c in collections.items()}
 
     async def _look_again(self, connection: Connection) -> Mapping[str, Collection]:
         assert self._settings is not None  # noqa: S101 - it is open
@@ -102,11 +106,14 @@ class MySqlStore(ServerStore[Connection, MyTable]):
 
     async def _vital_signs(self, connection: Connection) -> Health:
         settings = await Settings.read(connection, self.name)
-        form = (await connection.fetchval(f"SELECT version_num FROM {VERSION_TABLE}")).decode()  # noqa: S608
-        size = int(await connection.fetchval(_SIZE))
+        names = self._directory.names
+        form = (await connection.fetchval(f"SELECT version_num FROM `{names.version}`")).decode()  # noqa: S608
+        tables = names.all_of(await self._names(connection))
+        size = int(await connection.fetchval(f"{_SIZE} AND table_name IN {in_list(len(tables))}", *tables))
         facts: dict[str, JsonValue] = {"schema": form, "bytes": size, "pool": self._config.pool_size, **settings.facts}
-        in_quarantine = int(await connection.fetchval("SELECT count(*) FROM memory_quarantine"))
-        return Health(form == str(FORM), self._config.place, f"{settings.flavour.product} {settings.version}", self._epoch, facts, in_quarantine)
+        in_quarantine = int(await connection.fetchval(f"SELECT count(*) FROM `{names.quarantine}`"))  # noqa: S608
+        ok = form == str(names.form)
+        return Health(ok, self._config.place, f"{settings.flavour.product} {settings.version}", self._epoch, facts, in_quarantine)
 
     # -- work ---------------------------------------------------------------------------------------------------------
 
@@ -205,7 +212,7 @@ class MySqlStore(ServerStore[Connection, MyTable]):
         ]
 
     async def _names(self, connection: Connection) -> list[str]:
-        return [name.decode() for (name,) in await connection.fetch("SELECT name FROM memory_collections")]
+        return [name.decode() for (name,) in await connection.fetch(f"SELECT name FROM `{self._directory.names.registry}`")]  # noqa: S608
 
     # -- the driver's -------------------------------------------------------------------------------------------------
 

@@ -23,6 +23,7 @@ from memory.adapters.sql.mysql.filters import MyConditions, MyShaper
 from memory.adapters.sql.mysql.schema import table_of
 from memory.adapters.sql.mysql.thresholds import Thresholds
 from memory.adapters.sql.mysql.words import Indexed, WordTable
+from memory.adapters.sql.naming import TableNames
 from memory.adapters.sql.several import in_list, packets, padded, portions
 from memory.adapters.sql.shapes import Shape, Values
 from memory.adapters.sql.table import Columns, Table, Unreadable
@@ -51,12 +52,15 @@ class MyTable(Table[Connection]):
     beside: ClassVar[tuple[str, ...]] = ("number", "partition_no")
     thresholds: Thresholds
 
-    def __init__(self, collection: Collection, collation: str, packet: int, thresholds: Thresholds) -> None:
+    def __init__(self, collection: Collection, names: TableNames, collation: str, packet: int, thresholds: Thresholds) -> None:
         codec = Codec(collection, TYPES)
-        super().__init__(codec, MyShaper(collection, codec.at, TYPES, thresholds.values_written_out), table_of(collection, collation), thresholds)
+        shaper = MyShaper(collection, codec.at, TYPES, thresholds.values_written_out)
+        super().__init__(codec, shaper, table_of(collection, collation, names), thresholds)
+        self.names = names
+        self.quoted = f"`{self.table.name}`"
         self.packet = packet
-        self.words = WordTable(collection, packet, thresholds) if collection.texts else None
-        table = f"`{self.name}`"
+        self.words = WordTable(collection, names, packet, thresholds) if collection.texts else None
+        table, quarantine = self.quoted, f"`{names.quarantine}`"
         stored = ("number", *codec.columns, *DERIVED)
         columns = ", ".join([f"`{c}`" for c in self.columns])
         self._find = f"SELECT {columns} FROM {table} WHERE tenant = ? AND id = ?"  # noqa: S608
@@ -67,7 +71,7 @@ class MyTable(Table[Connection]):
         self._over = _on_duplicate(stored[1:])
         self._over_keeping = _on_duplicate((*codec.columns, "owing"))
         number = (
-            "(SELECT CAST(? AS SIGNED) FROM memory_partitions AS p WHERE p.number = ? AND p.tenant = ? AND p.scope = ? "
+            f"(SELECT CAST(? AS SIGNED) FROM `{names.partitions}` AS p WHERE p.number = ? AND p.tenant = ? AND p.scope = ? "  # noqa: S608
             "AND (p.generation = ? OR (? AND p.generation < ?)) LOCK IN SHARE MODE)"
         )
         self.put_absent = f"{self._insert} VALUES ({number}, {', '.join('?' * (len(stored) - 1))})"
@@ -77,21 +81,21 @@ class MyTable(Table[Connection]):
         self.pending = f"SELECT number, partition_no, role, words FROM {table} WHERE lexemes = 0"  # noqa: S608
         self._indexed = f"UPDATE {table} SET lexemes = ? WHERE number IN "  # noqa: S608
         of = f"q.collection = '{self.name}'"
-        self.any_quarantined = f"EXISTS (SELECT 1 FROM memory_quarantine AS q WHERE {of})"  # noqa: S608
+        self.any_quarantined = f"EXISTS (SELECT 1 FROM {quarantine} AS q WHERE {of})"  # noqa: S608
         self._quarantined = (
-            f"SELECT q.tenant, q.id FROM memory_quarantine AS q JOIN {table} AS t ON t.tenant = q.tenant AND t.id = q.id "  # noqa: S608
+            f"SELECT q.tenant, q.id FROM {quarantine} AS q JOIN {table} AS t ON t.tenant = q.tenant AND t.id = q.id "  # noqa: S608
             f"WHERE {of} AND t.row_type = '{CORRUPT}'"
         )
-        self._problem = f"SELECT q.problem FROM memory_quarantine AS q WHERE {of} AND q.tenant = ? AND q.id = ?"  # noqa: S608
-        self._forget = f"DELETE FROM memory_quarantine WHERE collection = '{self.name}' AND tenant = ? AND id = ?"  # noqa: S608
+        self._problem = f"SELECT q.problem FROM {quarantine} AS q WHERE {of} AND q.tenant = ? AND q.id = ?"  # noqa: S608
+        self._forget = f"DELETE FROM {quarantine} WHERE collection = '{self.name}' AND tenant = ? AND id = ?"  # noqa: S608
         self._quarantine = (
-            f"REPLACE INTO memory_quarantine (collection, tenant, id, partition_no, problem, found_at, content) "  # noqa: S608
+            f"REPLACE INTO {quarantine} (collection, tenant, id, partition_no, problem, found_at, content) "  # noqa: S608
             f"VALUES ('{self.name}', ?, ?, ?, ?, ?, ?)"
         )
 
     def _exactly(self, columns: Sequence[str]) -> str:
         """Change these columns where the row still has this number and checksum."""
-        return f"UPDATE `{self.name}` SET {', '.join([f'`{c}` = ?' for c in columns])} WHERE number = ? AND {self.checksum} = ?"  # noqa: S608
+        return f"UPDATE {self.quoted} SET {', '.join([f'`{c}` = ?' for c in columns])} WHERE number = ? AND {self.checksum} = ?"  # noqa: S608
 
     def conditions(self) -> MyConditions:
         return MyConditions(self.table)
@@ -232,7 +236,7 @@ class MyTable(Table[Connection]):
         number, values = columns[NUMBER], self.derived(columns)
         await self.forget_words(connection, [number], columns[PARTITION])
         changes = ", ".join([f"{name} = ?" for name in DERIVED])
-        await connection.change(f"UPDATE `{self.name}` SET {changes} WHERE number = ?", *values or (), number)  # noqa: S608
+        await connection.change(f"UPDATE {self.quoted} SET {changes} WHERE number = ?", *values or (), number)  # noqa: S608
 
     # -- tombstones, and the quarantine -------------------------------------------------------------------------------
 
@@ -249,7 +253,7 @@ class MyTable(Table[Connection]):
         kept = json.dumps(dict(zip(self.columns, map(_plain, columns), strict=False)))
         await connection.change(self._quarantine, said[0], said[1], partition, unreadable.problem, micros(system_clock()), kept)
         await self.forget_words(connection, [number], partition)
-        await connection.change(f"UPDATE `{self.name}` SET lexemes = NULL, words = NULL WHERE number = ?", number)  # noqa: S608
+        await connection.change(f"UPDATE {self.quoted} SET lexemes = NULL, words = NULL WHERE number = ?", number)  # noqa: S608
 
     async def forget_quarantined(self, connection: Connection, rows: Sequence[Columns]) -> None:
         """What the quarantine has of these rows, where it has anything."""

@@ -19,8 +19,8 @@ import numpy as np
 import numpy.typing as npt
 
 from memory.adapters.sql.mysql.connection import Connection
-from memory.adapters.sql.mysql.schema import words_table
 from memory.adapters.sql.mysql.thresholds import Thresholds
+from memory.adapters.sql.naming import TableNames
 from memory.adapters.sql.several import in_list, packets, padded, portions
 from memory.ports import lexical
 from memory.ports.collections import Collection
@@ -53,13 +53,13 @@ class Indexed(NamedTuple):
 class WordTable:
     """The statements about one collection's words. `packet` is the largest statement the server takes, in bytes."""
 
-    def __init__(self, collection: Collection, packet: int, thresholds: Thresholds) -> None:
-        table = f"`{words_table(collection)}`"
+    def __init__(self, collection: Collection, names: TableNames, packet: int, thresholds: Thresholds) -> None:
+        table = f"`{names.words(collection.name)}`"
         self._room = packet // 2
         self._thresholds = thresholds
         self._store = f"INSERT INTO {table} (partition_no, bucket, segment, part, postings) VALUES "  # noqa: S608
         self._over = " ON DUPLICATE KEY UPDATE postings = VALUES(postings)"
-        self._records = f"SELECT number, partition_no, lexemes, words FROM `{collection.name}` WHERE lexemes > 0 AND number IN "  # noqa: S608
+        self._records = f"SELECT number, partition_no, lexemes, words FROM `{names.table(collection.name)}` WHERE lexemes > 0 AND number IN "  # noqa: S608
         buckets = "partition_no = ? AND segment = ? AND bucket IN {0}"
         order = "ORDER BY bucket, part FOR UPDATE"
         self._locked = f"SELECT bucket, part, postings FROM {table} FORCE INDEX (PRIMARY) WHERE {buckets} {order}"  # noqa: S608

@@ -57,7 +57,7 @@ def _derived(table: PgTable, columns: Any) -> dict[str, Any] | None:
 
 async def audit_registries(connection: Connection, table: PgTable, repair: bool) -> Audited:
     """Every partition with records is registered, and every copy of what could not be read has a row that says so."""
-    partitions, quarantine = (f'"{table.schema}".{name}' for name in ("memory_partitions", "memory_quarantine"))
+    partitions, quarantine = table.partitions, table.quarantine_table
     lost = (
         f"SELECT t.partition_no, t.tenant, t.scope, max(t.generation) FROM {table.qualified} AS t WHERE t.partition_no IS NOT NULL "  # noqa: S608
         f"AND NOT EXISTS (SELECT FROM {partitions} AS p WHERE p.number = t.partition_no AND p.tenant = t.tenant AND p.scope = t.scope) "

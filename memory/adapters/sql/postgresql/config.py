@@ -11,6 +11,7 @@ from urllib.parse import unquote
 from pydantic import AfterValidator, Field
 from pydantic.dataclasses import dataclass
 
+from memory.adapters.sql.naming import DEFAULT_PREFIX, TablePrefix
 from memory.ports.capabilities import Capabilities
 from memory.ports.options import Count, MaybeText, Seconds, ServerUrl, StoreOptions, Text, Whole, wrong
 from memory.ports.record import JsonValue
@@ -49,7 +50,8 @@ def _schema(value: str) -> str:
 class PostgresConfig(StoreOptions):
     """Where the database is and how it is used. All times are seconds.
 
-    `schema` is the namespace that holds every table; it is made where it is missing. Up to `pool_size` connections are held open;
+    `schema` is the namespace that holds every table; it is made where it is missing. `prefix` begins the name of
+    each table: stores with different prefixes share a schema and do not see each other. Up to `pool_size` connections are held open;
     a call waits `pool_timeout` for one. `connect_timeout` bounds making a connection, `command_timeout` one call on it: a server that
     does not answer ends every call as `StoreTimeout`. `statement_cache_size` of 0 prepares nothing that outlives a transaction, which
     PgBouncer needs in transaction mode (before its 1.21, or without `max_prepared_statements`).
@@ -66,6 +68,7 @@ class PostgresConfig(StoreOptions):
     database: str
     user: str | None = None
     password: MaybeText = Field(default=None, repr=False)
+    prefix: TablePrefix = DEFAULT_PREFIX
     schema: Annotated[str, AfterValidator(_schema), Field(description=_SCHEMA)] = "memory"
     ssl: Annotated[SslMode, Field(description=f"one of {', '.join(get_args(SslMode))}")] = "prefer"
     sslrootcert: MaybeText = None

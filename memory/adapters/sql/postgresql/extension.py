@@ -22,12 +22,12 @@ AVAILABLE = "SELECT 1 FROM pg_available_extensions WHERE name = 'vector'"
 CREATE = "CREATE EXTENSION IF NOT EXISTS vector"
 
 
-def add_column(schema: str, table: str, namespace: str) -> tuple[str, ...]:
+def add_column(schema: str, table: str, index: str, namespace: str) -> tuple[str, ...]:
     """What gives a collection's table the column, and what finds rows that lack it quickly."""
     waiting = f"vector IS NOT NULL AND embedding IS NULL AND octet_length(vector) <= {4 * MOST_DIMENSIONS}"
     return (
         f'ALTER TABLE "{schema}"."{table}" ADD COLUMN IF NOT EXISTS embedding "{namespace}".vector',
-        f'CREATE INDEX IF NOT EXISTS "ix_{table}_unembedded" ON "{schema}"."{table}" (id) WHERE {waiting}',
+        f'CREATE INDEX IF NOT EXISTS "{index}" ON "{schema}"."{table}" (id) WHERE {waiting}',
     )
 
 

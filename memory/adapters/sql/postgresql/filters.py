@@ -8,7 +8,7 @@ from uuid import UUID
 import sqlalchemy as sa
 from sqlalchemy.dialects.postgresql import ARRAY
 
-from memory.adapters.sql.columns import field_column
+from memory.adapters.sql.columns import PARTITIONS, field_column
 from memory.adapters.sql.conditions import Condition, Conditions
 from memory.adapters.sql.postgresql.schema import indexed_part
 from memory.adapters.sql.server.filters import ExactShaper
@@ -51,7 +51,7 @@ class PgConditions(Conditions):
         return self._table.c.partition_no == (sa.select(number).scalar_subquery() if some_of_it else number)
 
     def _of_tenant(self, tenant: sa.BindParameter[Any]) -> Condition:
-        partitions = sa.table("memory_partitions", sa.column("number"), sa.column("tenant"), schema=self._table.schema)
+        partitions = sa.table(self._table.info[PARTITIONS], sa.column("number"), sa.column("tenant"), schema=self._table.schema)
         numbers = sa.select(partitions.c.number).where(partitions.c.tenant == tenant).scalar_subquery()
         return self._table.c.partition_no == sa.any_(sa.func.array(numbers))  # looked up whatever the server thinks how many there are
 

@@ -16,7 +16,8 @@ from sqlalchemy.ext.asyncio import create_async_engine
 from sqlalchemy.pool import NullPool
 
 from memory.adapters.sql.declared import Comparison
-from memory.adapters.sql.migrate import REGISTRY, VERSION_TABLE, Schema
+from memory.adapters.sql.migrate import Schema
+from memory.adapters.sql.naming import BARE_FORM, FORM, TableNames
 from memory.adapters.sql.postgresql.config import PostgresConfig
 from memory.adapters.sql.postgresql.connection import Connection, connect
 from memory.adapters.sql.postgresql.errors import MAY_NOT_WRITE, original
@@ -29,17 +30,19 @@ _EMBEDDED = "SELECT table_name FROM information_schema.columns WHERE table_schem
 
 
 class PgSchema(Schema):
-    def __init__(self, store: str, schema: str) -> None:
-        super().__init__(store, f"the schema '{schema}'", "schema")
-        self._schema = schema
+    forms = (BARE_FORM, FORM)
+
+    def __init__(self, store: str, schema: str, prefix: str) -> None:
+        super().__init__(store, f"the schema '{schema}'", "prefix or schema", TableNames(prefix))
+        self.schema = schema
 
     def system(self) -> Sequence[sa.Table]:
-        metadata = sa.MetaData(schema=self._schema)
-        system_tables(metadata, TYPES)
+        metadata = sa.MetaData(schema=self.schema)
+        system_tables(metadata, TYPES, self.names)
         return metadata.sorted_tables
 
     def of(self, collection: Collection) -> Sequence[sa.Table]:
-        return [table_of(collection, self._schema)]
+        return [table_of(collection, self.schema, self.names)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,28 +60,29 @@ class Found:
     can_be_installed: bool
 
 
-async def make_ready(connection: Connection, config: PostgresConfig, store: str, collections: Sequence[Collection]) -> Found:
+async def make_ready(connection: Connection, config: PostgresConfig, schema: PgSchema, collections: Sequence[Collection]) -> Found:
     """Bring the schema to what these collections need. Many processes may do so at once."""
-    found = await look(connection, config.schema, store, collections)
-    if _is_ready(found, collections):
+    found = await look(connection, schema, collections)
+    if _is_ready(found, schema.names, collections):
         return found
     try:
-        problem = await _change(config, store, collections)
+        problem = await _change(config, schema, collections)
     except DBAPIError as error:
         if found.form is None or not found.comparison.is_ready or not isinstance(original(error), MAY_NOT_WRITE):
             raise
         return found  # its tables are as they are to be, and nothing more is needed to read them
-    found = await look(connection, config.schema, store, collections)
+    found = await look(connection, schema, collections)
     return replace(found, extension=problem) if problem and not found.namespace else found
 
 
-async def look(connection: Connection, schema: str, store: str, collections: Sequence[Collection]) -> Found:
-    qualified, form, told = f'"{schema}"', None, {}
-    if await connection.fetchval("SELECT to_regclass($1) IS NOT NULL", f"{qualified}.{VERSION_TABLE}"):
-        form = await connection.fetchval(f"SELECT version_num FROM {qualified}.{VERSION_TABLE}")  # noqa: S608
-        told = dict(await connection.fetch(f"SELECT name, declaration FROM {qualified}.{REGISTRY}"))  # noqa: S608
-    comparison = PgSchema(store, schema).compared(form, told, collections)
-    embedded = frozenset([name for (name,) in await connection.fetch(_EMBEDDED, schema)])
+async def look(connection: Connection, schema: PgSchema, collections: Sequence[Collection]) -> Found:
+    form, told = None, {}
+    version, registry = (f'"{schema.schema}"."{name}"' for name in (schema.names.version, schema.names.registry))
+    if await connection.fetchval("SELECT to_regclass($1) IS NOT NULL", version):
+        form = await connection.fetchval(f"SELECT version_num FROM {version}")  # noqa: S608
+        told = dict(await connection.fetch(f"SELECT name, declaration FROM {registry}"))  # noqa: S608
+    comparison = schema.compared(form, told, collections)
+    embedded = frozenset([name for (name,) in await connection.fetch(_EMBEDDED, schema.schema)])
     installed = await connection.fetchrow(INSTALLED)
     available = installed is None and await connection.fetchval(AVAILABLE) is not None
     why = "the extension vector is not available on this server" if not available else "the extension vector could not be created"
@@ -86,21 +90,21 @@ async def look(connection: Connection, schema: str, store: str, collections: Seq
     return Found(form, comparison, embedded, namespace, version, available)
 
 
-def _is_ready(found: Found, collections: Sequence[Collection]) -> bool:
-    unembedded = [c for c in collections if found.namespace and c.vector and c.name not in found.embedded]
+def _is_ready(found: Found, names: TableNames, collections: Sequence[Collection]) -> bool:
+    unembedded = [c for c in collections if found.namespace and c.vector and names.table(c.name) not in found.embedded]
     return found.form is not None and found.comparison.is_ready and not found.can_be_installed and not unembedded
 
 
 # -- changes ----------------------------------------------------------------------------------------------------------
 
 
-async def _change(config: PostgresConfig, store: str, collections: Sequence[Collection]) -> str:
+async def _change(config: PostgresConfig, schema: PgSchema, collections: Sequence[Collection]) -> str:
     """Change what is to be changed; why the extension could not be created, where that was tried and failed."""
     engine = create_async_engine("postgresql+asyncpg://", async_creator=lambda: connect(config), poolclass=NullPool)
     try:
         async with engine.connect() as connection:
             await connection.execute(sa.text("SELECT pg_advisory_xact_lock(:key)"), {"key": _lock_key(config.schema)})
-            problem = await connection.run_sync(_change_locked, config.schema, store, collections)
+            problem = await connection.run_sync(_change_locked, schema, collections)
             await connection.commit()
             return problem
     finally:
@@ -111,14 +115,14 @@ def _lock_key(schema: str) -> int:
     return int.from_bytes(blake2b(f"memory-tiers:{schema}".encode(), digest_size=8).digest(), "big", signed=True)
 
 
-def _change_locked(connection: sa.Connection, schema: str, store: str, collections: Sequence[Collection]) -> str:
-    if not connection.execute(sa.text("SELECT 1 FROM pg_namespace WHERE nspname = :name"), {"name": schema}).first():
-        connection.execute(sa.schema.CreateSchema(schema))
-    PgSchema(store, schema).change(connection, collections)
+def _change_locked(connection: sa.Connection, schema: PgSchema, collections: Sequence[Collection]) -> str:
+    if not connection.execute(sa.text("SELECT 1 FROM pg_namespace WHERE nspname = :name"), {"name": schema.schema}).first():
+        connection.execute(sa.schema.CreateSchema(schema.schema))
+    schema.change(connection, collections)
     return _install_extension(connection, schema, collections)
 
 
-def _install_extension(connection: sa.Connection, schema: str, collections: Sequence[Collection]) -> str:
+def _install_extension(connection: sa.Connection, schema: PgSchema, collections: Sequence[Collection]) -> str:
     """Create pgvector where it may be created, and give tables its column. Without the right to do so searches by meaning are off."""
     if not connection.execute(sa.text(INSTALLED)).first():
         if not connection.execute(sa.text(AVAILABLE)).first():
@@ -131,6 +135,8 @@ def _install_extension(connection: sa.Connection, schema: str, collections: Sequ
     found = connection.execute(sa.text(INSTALLED)).first()
     if found is not None:
         for collection in collections:
-            for statement in add_column(schema, collection.name, found[0]) if collection.vector else ():
+            names, name = schema.names, collection.name
+            column = add_column(schema.schema, names.table(name), names.index("ix", name, "unembedded"), found[0])
+            for statement in column if collection.vector else ():
                 connection.execute(sa.text(statement))
     return ""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from memory.adapters.sql.naming import TableNames
 from memory.adapters.sql.partitions import Known
 from memory.adapters.sql.postgresql.codec import escape, unescape
 from memory.adapters.sql.postgresql.connection import Connection
@@ -16,10 +17,10 @@ from memory.ports.rows import MARK
 class PgDirectory(ServerDirectory[Connection]):
     """The partitions in one schema."""
 
-    def __init__(self, schema: str, thresholds: ServerThresholds) -> None:
-        super().__init__(thresholds)
+    def __init__(self, schema: str, names: TableNames, thresholds: ServerThresholds) -> None:
+        super().__init__(names, thresholds)
         self._schema = schema
-        table = f'"{schema}".memory_partitions'
+        table = self._table = f'"{schema}"."{names.partitions}"'
         found = "RETURNING number, generation"
         self._find_sql = f"SELECT scope, number, generation FROM {table} WHERE tenant = $1 AND scope = ANY($2::text[])"  # noqa: S608
         self._add_sql = (
@@ -66,7 +67,7 @@ class PgDirectory(ServerDirectory[Connection]):
         return found
 
     async def _remove(self, connection: Connection, numbers: Sequence[int]) -> None:
-        await connection.execute(f'DELETE FROM "{self._schema}".memory_partitions WHERE number = ANY($1::bigint[])', list(numbers))  # noqa: S608
+        await connection.execute(f"DELETE FROM {self._table} WHERE number = ANY($1::bigint[])", list(numbers))  # noqa: S608
 
     def _named(self, tables: Sequence[str]) -> list[str]:
         return [f'"{self._schema}"."{name}"' for name in tables]
@@ -74,7 +75,7 @@ class PgDirectory(ServerDirectory[Connection]):
     async def _list(self, connection: Connection, which: str, values: Sequence[int | str]) -> list[tuple[int, Partition, int]]:
         for number, value in enumerate(values, 1):
             which = which.replace("?", f"${number}::{'text' if isinstance(value, str) else 'bigint'}", 1)
-        sql = f'SELECT p.number, p.tenant, p.scope, p.generation FROM "{self._schema}".memory_partitions AS p {which}'  # noqa: S608
+        sql = f"SELECT p.number, p.tenant, p.scope, p.generation FROM {self._table} AS p {which}"  # noqa: S608
         rows = await connection.fetch(sql, *[escape(value) if isinstance(value, str) else value for value in values])
         return [(number, Partition(unescape(tenant), unescape(scope)), generation) for number, tenant, scope, generation in rows]
 

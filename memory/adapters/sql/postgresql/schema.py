@@ -14,8 +14,9 @@ import sqlalchemy as sa
 from sqlalchemy.dialects.postgresql import ARRAY, JSONB, TSVECTOR
 
 from memory.adapters.sql.codec import ID
-from memory.adapters.sql.columns import REQUIRED, SYSTEM_PREFIX, field_column, indexes
+from memory.adapters.sql.columns import PARTITIONS, REQUIRED, field_column, indexes
 from memory.adapters.sql.conditions import constant
+from memory.adapters.sql.naming import DEFAULT_PREFIX, LONGEST_COLLECTION, TableNames
 from memory.adapters.sql.schema import INDEXED_CHARACTERS, ColumnTypes, row_columns
 from memory.domain.errors import ConfigError
 from memory.ports.collections import Collection, FieldType
@@ -55,7 +56,7 @@ def parameter_of(kind: sa.types.TypeEngine[Any]) -> tuple[str, str]:
     return _PARAMETERS.get(type(kind), ("text", ""))
 
 
-def collection_table(metadata: sa.MetaData, collection: Collection) -> sa.Table:
+def collection_table(metadata: sa.MetaData, collection: Collection, names: TableNames) -> sa.Table:
     """The table of a collection with its indexes. The column `embedding` comes with the extension pgvector, see `extension`."""
     name = collection.name
     columns = row_columns(collection, TYPES)
@@ -63,11 +64,13 @@ def collection_table(metadata: sa.MetaData, collection: Collection) -> sa.Table:
         columns += [sa.Column("length", sa.BigInteger(), nullable=False), sa.Column("counts", JSONB(), nullable=True)]
         columns.append(sa.Column("lexemes", TSVECTOR(), nullable=True))
     columns.sort(key=lambda column: column.name not in COUNTED)
-    table = sa.Table(name, metadata, *columns, sa.PrimaryKeyConstraint("id", "tenant", name=f"pk_{name}"), info={REQUIRED: collection.required})
+    info = {REQUIRED: collection.required, PARTITIONS: names.partitions}
+    key = sa.PrimaryKeyConstraint("id", "tenant", name=names.index("pk", name))
+    table = sa.Table(names.table(name), metadata, *columns, key, info=info)
     c = table.c
 
     def index(label: str, *over: Any, only: sa.ColumnElement[bool] | None = None, **options: Any) -> None:
-        sa.Index(f"ix_{name}_{label}", *over, postgresql_where=only, **options)
+        sa.Index(names.index("ix", name, label), *over, postgresql_where=only, **options)
 
     # The way through a partition in order; also all that the statistics of a search read.
     counted = ["row_type", "role", *(["length"] if collection.texts else [])]
@@ -93,11 +96,12 @@ def indexed_part(text: Any) -> sa.ColumnElement[str]:
 
 
 @lru_cache(maxsize=256)
-def table_of(collection: Collection, schema: str) -> sa.Table:
+def table_of(collection: Collection, schema: str, names: TableNames) -> sa.Table:
     """A collection's table, declared once a process. A name that no table can have is refused."""
     name = collection.name
-    if not name.isidentifier() or name.startswith((SYSTEM_PREFIX, "pg_")) or len(name.encode()) > 40:
+    if not name.isidentifier() or name.startswith("pg_") or names.is_taken(name) or len(name.encode()) > LONGEST_COLLECTION:
         raise ConfigError(
-            f"collection '{name}': the name must be a plain SQL identifier of at most 40 bytes that begins with neither '{SYSTEM_PREFIX}' nor 'pg_'"
+            f"collection '{name}': the name must be a plain SQL identifier of at most {LONGEST_COLLECTION} bytes that is none of the adapter's "
+            f"own tables and begins with neither '{DEFAULT_PREFIX}' nor 'pg_'"
         )
-    return collection_table(sa.MetaData(schema=schema), collection)
+    return collection_table(sa.MetaData(schema=schema), collection, names)

@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 
 import asyncpg
 
-from memory.adapters.sql.migrate import FORM, VERSION_TABLE
+from memory.adapters.sql.naming import TableNames
 from memory.adapters.sql.postgresql.audit import audit_registries, audit_rows
 from memory.adapters.sql.postgresql.batch import PgBatch, write_one
 from memory.adapters.sql.postgresql.candidates import candidates
@@ -17,7 +17,7 @@ from memory.adapters.sql.postgresql.config import CLAIMS, parse
 from memory.adapters.sql.postgresql.connection import Connection, connect, goodbye, moved, no_room, still_good
 from memory.adapters.sql.postgresql.errors import MAY_NOT_WRITE, is_collision, translate
 from memory.adapters.sql.postgresql.extension import embed_the_rest, speak
-from memory.adapters.sql.postgresql.migrate import Found, look, make_ready
+from memory.adapters.sql.postgresql.migrate import Found, PgSchema, look, make_ready
 from memory.adapters.sql.postgresql.partitions import PgDirectory
 from memory.adapters.sql.postgresql.search import search
 from memory.adapters.sql.postgresql.settings import Settings
@@ -36,7 +36,7 @@ from memory.ports.writes import Outcome, Put, Write
 
 _SIZE = (
     "SELECT coalesce(sum(pg_total_relation_size(c.oid)), 0)::bigint FROM pg_class AS c JOIN pg_namespace AS n ON n.oid = c.relnamespace "
-    "WHERE n.nspname = $1 AND c.relkind = 'r'"
+    "WHERE n.nspname = $1 AND c.relkind = 'r' AND c.relname = ANY($2::text[])"
 )
 
 _HURRIED = "SET LOCAL lock_timeout = '100ms'"
@@ -55,7 +55,7 @@ class PostgresStore(ServerStore[Connection, PgTable]):
 
     def __init__(self, url: str, name: str = "postgresql", *, thresholds: Thresholds = THRESHOLDS, **options: JsonValue) -> None:
         self._config = parse(name, url, options)
-        self._pg_directory = PgDirectory(self._config.schema, thresholds)
+        self._pg_directory = PgDirectory(self._config.schema, TableNames(self._config.prefix), thresholds)
         super().__init__(name, self._pg_directory, thresholds)
         self._found: Found | None = None
         self._settings: Settings | None = None
@@ -67,13 +67,16 @@ class PostgresStore(ServerStore[Connection, PgTable]):
         connection = await expecting("PostgreSQL", self.name, *place, connect(self._config), self._server_said, lambda made: made.terminate())
         try:
             self._settings = await Settings.read(connection, self.name)
-            self._found = await make_ready(connection, self._config, self.name, collections)
+            pg_schema = PgSchema(self.name, schema, self._config.prefix)
+            self._found = await make_ready(connection, self._config, pg_schema, collections)
+            names = self._directory.names = pg_schema.names
             if self._found.namespace:
                 await speak(connection, self._found.namespace)
                 with contextlib.suppress(*MAY_NOT_WRITE):  # by words it can be searched all the same
                     for collection in collections:
                         if collection.vector:
-                            await embed_the_rest(connection, schema, collection.name, self._found.namespace, self._thresholds.embedded_at_once)
+                            table, most = names.table(collection.name), self._thresholds.embedded_at_once
+                            await embed_the_rest(connection, schema, table, self._found.namespace, most)
         finally:
             await goodbye(connection)
         self._tables = self._made(self._found.comparison.tables)
@@ -86,10 +89,11 @@ class PostgresStore(ServerStore[Connection, PgTable]):
     def _made(self, collections: Mapping[str, Collection]) -> dict[str, PgTable]:
         namespace = self._found.namespace if self._found is not None else ""
         vector_type = f'"{namespace}".vector' if namespace else ""
-        return {name: PgTable(c, self._config.schema, vector_type, self._thresholds) for name, c in collections.items()}
+        return {name: PgTable(c, self._directory.names, self._config.schema, vector_type, self._thresholds) for name, c in collections.items()}
 
     async def _look_again(self, connection: Connection) -> Mapping[str, Collection]:
-        return (await look(connection, self._config.schema, self.name, tuple(self._collections.values()))).comparison.tables
+        schema = PgSchema(self.name, self._config.schema, self._config.prefix)
+        return (await look(connection, schema, tuple(self._collections.values()))).comparison.tables
 
     def _is_outgrown(self, error: Exception) -> bool:
         return isinstance(error, asyncpg.UndefinedColumnError)
@@ -104,15 +108,21 @@ class PostgresStore(ServerStore[Connection, PgTable]):
 
     async def _vital_signs(self, connection: Connection) -> Health:
         assert self._found is not None  # noqa: S101 - it is open
-        settings, schema = await Settings.read(connection, self.name), self._config.schema
-        form = await connection.fetchval(f'SELECT version_num FROM "{schema}".{VERSION_TABLE}')  # noqa: S608
-        size = await connection.fetchval(_SIZE, schema)
-        facts: dict[str, JsonValue] = {"schema": form, "bytes": int(size), "pool": self._config.pool_size, **settings.facts}
+        settings, names = await Settings.read(connection, self.name), self._directory.names
+        form = await connection.fetchval(f"SELECT version_num FROM {self._named(names.version)}")  # noqa: S608
+        size = await self._size(connection)
+        facts: dict[str, JsonValue] = {"schema": form, "bytes": size, "pool": self._config.pool_size, **settings.facts}
         facts["pgvector"] = self._found.extension if self._found.namespace else f"off: {self._found.extension}"
-        in_quarantine = await connection.fetchval(f'SELECT count(*) FROM "{schema}".memory_quarantine')  # noqa: S608
+        in_quarantine = await connection.fetchval(f"SELECT count(*) FROM {self._named(names.quarantine)}")  # noqa: S608
         where = [self._config.place, *(["it takes no writes: a standby, or a server that is read only"] if settings.read_only else [])]
+        ok = form == str(names.form) and not settings.read_only
         return Health(
-            form == str(FORM) and not settings.read_only, "; ".join(where), f"PostgreSQL {settings.version}", self._epoch, facts, int(in_quarantine)
+            ok,
+            "; ".join(where),
+            f"PostgreSQL {settings.version}",
+            self._epoch,
+            facts,
+            int(in_quarantine),
         )
 
     # -- work ---------------------------------------------------------------------------------------------------------
@@ -160,16 +170,24 @@ class PostgresStore(ServerStore[Connection, PgTable]):
         """PostgreSQL's own VACUUM of our tables. It gives room back for others to use, and to the disk only at the end of a file."""
 
         async def vacuum(connection: Connection) -> int:
-            before = await connection.fetchval(_SIZE, self._config.schema)
-            names = [*await self._names(connection), "memory_partitions", "memory_quarantine"]
-            for name in names:
-                await connection.execute(f'VACUUM "{self._config.schema}"."{name}"')
-            return max(0, int(before) - int(await connection.fetchval(_SIZE, self._config.schema)))
+            before = await self._size(connection)
+            names = self._directory.names
+            for name in [*map(names.table, await self._names(connection)), names.partitions, names.quarantine]:
+                await connection.execute(f"VACUUM {self._named(name)}")
+            return max(0, before - await self._size(connection))
 
         return await self._with(vacuum)
 
+    async def _size(self, connection: Connection) -> int:
+        tables = self._directory.names.all_of(await self._names(connection))
+        return int(await connection.fetchval(_SIZE, self._config.schema, tables))
+
+    def _named(self, table: str) -> str:
+        """A table as statements name it."""
+        return f'"{self._config.schema}"."{table}"'
+
     async def _names(self, connection: Connection) -> list[str]:
-        return [str(name) for (name,) in await connection.fetch(f'SELECT name FROM "{self._config.schema}".memory_collections')]  # noqa: S608
+        return [str(name) for (name,) in await connection.fetch(f"SELECT name FROM {self._named(self._directory.names.registry)}")]  # noqa: S608
 
     # -- the driver's -------------------------------------------------------------------------------------------------
 

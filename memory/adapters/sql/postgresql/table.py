@@ -18,6 +18,7 @@ import sqlalchemy as sa
 from sqlalchemy.dialects.postgresql.asyncpg import dialect as asyncpg_dialect
 
 from memory.adapters.sql.codec import Codec
+from memory.adapters.sql.naming import TableNames
 from memory.adapters.sql.postgresql.codec import TYPES, array, escape, indexed
 from memory.adapters.sql.postgresql.connection import Connection
 from memory.adapters.sql.postgresql.filters import PgConditions, PgShaper
@@ -50,9 +51,10 @@ class PgTable(Table[Connection]):
     dialect: ClassVar[sa.Dialect] = asyncpg_dialect()  # type: ignore[no-untyped-call]
     thresholds: Thresholds
 
-    def __init__(self, collection: Collection, schema: str, vector_type: str, thresholds: Thresholds) -> None:
+    def __init__(self, collection: Collection, names: TableNames, schema: str, vector_type: str, thresholds: Thresholds) -> None:
         codec = Codec(collection, TYPES)
-        super().__init__(codec, PgShaper(collection, codec.at, TYPES, thresholds.values_written_out), table_of(collection, schema), thresholds)
+        shaper = PgShaper(collection, codec.at, TYPES, thresholds.values_written_out)
+        super().__init__(codec, shaper, table_of(collection, schema, names), thresholds)
         self._indexed = self.keyed.union(*collection.indexes)
         self.schema = schema
         self.embeds = bool(vector_type) and collection.vector
@@ -65,7 +67,9 @@ class PgTable(Table[Connection]):
         self._bytes = at["bytes"]
         self._tags = [at[name] for name, i in codec.at.items() if self._stored[i][2] == "text[]"]
         self._names = ", ".join([f'"{name}"' for name, _, _ in self._stored])
-        self.qualified = f'"{schema}"."{self.name}"'
+        self.qualified = f'"{schema}"."{self.table.name}"'
+        self.partitions = f'"{schema}"."{names.partitions}"'
+        self.quarantine_table = f'"{schema}"."{names.quarantine}"'
         self.chosen = ", ".join([f't."{name}"' for name in self.columns])
         sealed = f"t.{self.checksum}"
         this, these = f"FROM {self.qualified} AS t WHERE t.tenant = $1 AND t.id = $2", f"FROM {self.qualified} AS t WHERE t.tenant = $1"
@@ -92,7 +96,7 @@ class PgTable(Table[Connection]):
         keys = "unnest($1::text[], $2::uuid[]) AS k(tenant, id)"
         self.remove_many = f"DELETE FROM {self.qualified} AS t USING {keys} WHERE t.tenant = k.tenant AND t.id = k.id"  # noqa: S608
         # Rows in the quarantine
-        quarantine = f'"{schema}".memory_quarantine'
+        quarantine = self.quarantine_table
         of = f"q.collection = '{self.name}'"
         self._quarantine = self._quarantining(row, quarantine)
         self.forget_sql = f"DELETE FROM {quarantine} AS q USING {keys} WHERE {of} AND q.tenant = k.tenant AND q.id = k.id"  # noqa: S608
@@ -204,7 +208,7 @@ class PgTable(Table[Connection]):
         given = f"${len(self._stored) + 1}::boolean"
         number, tenant, scope, generation = (f"${self._at[name] + 1}" for name in ("partition_no", "tenant", "scope", "generation"))
         return (
-            f'WITH place AS MATERIALIZED (SELECT p.generation FROM "{self.schema}".memory_partitions AS p '  # noqa: S608
+            f"WITH place AS MATERIALIZED (SELECT p.generation FROM {self.partitions} AS p "  # noqa: S608
             f"WHERE p.number = {number}::bigint AND p.tenant = {tenant}::text AND p.scope = {scope}::text FOR SHARE), "
             f"allowed AS MATERIALIZED (SELECT 1 FROM place WHERE place.generation = {generation}::bigint "
             f"OR ({given} AND place.generation < {generation}::bigint)) "
@@ -219,7 +223,7 @@ class PgTable(Table[Connection]):
 
     def _forgetting(self, change: str) -> str:
         """The same change of one row, and what the quarantine has of it goes: nothing of a deleted record stays readable."""
-        forget = f'DELETE FROM "{self.schema}".memory_quarantine AS q USING done'  # noqa: S608
+        forget = f"DELETE FROM {self.quarantine_table} AS q USING done"  # noqa: S608
         which = f"q.collection = '{self.name}' AND q.tenant = done.tenant AND q.id = done.id"
         return f"WITH done AS ({change} RETURNING t.tenant, t.id), gone AS ({forget} WHERE {which}) SELECT true FROM done"  # noqa: S608
 

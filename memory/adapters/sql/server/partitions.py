@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from hashlib import blake2b
 from typing import TypeVar
 
+from memory.adapters.sql.naming import TableNames
 from memory.adapters.sql.partitions import Directory, Known
 from memory.adapters.sql.server.thresholds import ServerThresholds
 from memory.ports.record import Partition
@@ -44,7 +45,8 @@ def number_of(partition: Partition, turn: int = 0) -> int:
 class ServerDirectory(Directory[C]):
     """What this process knows of partitions. Forgotten with every new connection: behind it may be a database brought back from a backup."""
 
-    def __init__(self, thresholds: ServerThresholds) -> None:
+    def __init__(self, names: TableNames, thresholds: ServerThresholds) -> None:
+        self.names = names
         self._thresholds = thresholds
         self._known: dict[Partition, Known] = {}
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import os
+import shutil
 import sqlite3
 import tempfile
 import time
@@ -22,7 +23,7 @@ from memory.adapters.sql.sqlite.errors import code_of, is_busy, is_full, is_outg
 from memory.adapters.sql.sqlite.log import check_log, mark_commit
 from memory.adapters.sql.sqlite.session import Declared, Session
 from memory.adapters.sql.sqlite.worker import Worker, attempt
-from memory.domain.errors import ConfigError, NotOpen, StoreError, StoreUnavailable
+from memory.domain.errors import ConfigError, NotOpen, StoreError, StoreFull, StoreUnavailable
 from memory.ports.collections import Collection
 from memory.ports.forks import keep_alive
 
@@ -46,7 +47,9 @@ class SqliteDriver:
     def __init__(self, name: str, config: SqliteConfig) -> None:
         self._name = name
         self._config = config
-        self._tables = Tables(lambda _: {})
+        self._tables = Tables(lambda _: {}, lambda _: None)
+        self._is_full = False
+        """Whether it was opened to read only because the disk was full."""
         self._writer: ConnectionThread | None = None
         self._reader: ConnectionThread | None = None
 
@@ -55,16 +58,34 @@ class SqliteDriver:
         """Whether it was opened to read only."""
         return self._reader is not None and self._writer is None
 
-    async def open(self, prepare: Look, look: Look) -> None:
-        """Connect, and make the schema ready with `prepare`; `look` is how to see what tables have become. Both tell the collections as these are."""
+    async def open(self, prepare: Look, look: Look, complete: Callable[[Session], None]) -> None:
+        """Connect, and make the schema ready with `prepare`; `look` is how to see what tables have become. Both tell the collections as these are.
+
+        A connection that only reads gets what tables lack by `complete`.
+        """
         self._check_path()
-        self._tables = Tables(look)
+        self._is_full = False
+        self._tables = Tables(look, complete)
         if self._config.path is not None and opens_read_only(self._config.path, self._config.mode):
             await self._open_read_only(look)
             return
         writer = ConnectionThread(f"{self._name}-writer", self._config, self._tables, store=self._name)
         try:
             await writer.worker.run(writer.connect)
+        except (sqlite3.Error, sa.exc.DBAPIError):
+            await writer.stop()
+            if not _has_no_room(self._config.path):  # for the index of the log
+                raise
+            await self._open_read_only(look)
+            self._is_full = True
+            log.warning(
+                "store '%s': the disk of %s is full; until there is room and it is opened again it is read only", self._name, self._config.path
+            )
+            return
+        except BaseException:
+            await writer.stop()
+            raise
+        try:
             self._tables.declared.tables = await writer.worker.run(partial(writer.plainly, prepare))
             await writer.worker.run(writer.note_files)
             if self._config.path is None:
@@ -140,6 +161,11 @@ class SqliteDriver:
             return self._writer
         if self._reader is None:
             raise NotOpen(f"store '{self._name}'")
+        if self._is_full:
+            raise StoreFull(
+                self._name,
+                f"the disk of {self._config.path} was full when it was opened, to read only. Make room on the disk and open the memory again",
+            )
         raise StoreError(
             self._name,
             f"{self._config.path} is opened to read only: nothing can be written, deleted or erased. "
@@ -159,8 +185,9 @@ class SqliteDriver:
 class Tables:
     """What the tables of the file are made for, and how to look at it again."""
 
-    def __init__(self, look: Look) -> None:
+    def __init__(self, look: Look, complete: Callable[[Session], None]) -> None:
         self.declared = Declared()
+        self.complete = complete
         self._look = look
 
     def have_changed(self, session: Session, since: Mapping[str, Collection]) -> bool:
@@ -202,6 +229,8 @@ class ConnectionThread:
         """Connect to a file that is only read, which may lie where nothing can be written."""
         self._engine = sa.create_engine("sqlite://", creator=self._connect_read_only, poolclass=NullPool, isolation_level="AUTOCOMMIT")
         self._session = Session(self._engine.connect(), self._config.thresholds, self._tables.declared)
+        self._tables.complete(self._session)
+        self._session.run("PRAGMA query_only = ON")
 
     def _connect_read_only(self) -> sqlite3.Connection:
         """A connection that writes nothing.
@@ -215,7 +244,8 @@ class ConnectionThread:
         try:
             return self._read_only(path, "mode=ro")
         except sqlite3.DatabaseError as exc:
-            if code_of(exc) not in (sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY, sqlite3.SQLITE_PERM) or not path.exists():
+            no_index = code_of(exc) in (sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY, sqlite3.SQLITE_PERM) or _has_no_room(path)
+            if not no_index or not path.exists():
                 raise self._unusable(exc) from exc
             if _size(_beside(path, "-wal")):
                 raise ConfigError(
@@ -233,7 +263,6 @@ class ConnectionThread:
         place, patience = f"file:{quote(str(path.absolute()))}?{how}", self._config.busy_timeout
         raw = sqlite3.connect(place, uri=True, timeout=patience, isolation_level=None, check_same_thread=False, cached_statements=512)
         try:
-            raw.execute("PRAGMA query_only = ON")
             raw.execute("PRAGMA cache_size = -16384")
             raw.execute("PRAGMA temp_store = MEMORY")
             raw.execute("SELECT count(*) FROM sqlite_master").fetchone()
@@ -458,6 +487,11 @@ class ConnectionThread:
 def opens_read_only(path: Path, mode: str) -> bool:
     """Whether a file is opened to read only: it was asked for, or the file may not be written."""
     return mode == "ro" or (path.exists() and not os.access(path, os.W_OK))
+
+
+def _has_no_room(path: Path | None) -> bool:
+    """Whether the disk has no room for the index of a log."""
+    return path is not None and shutil.disk_usage(path.parent).free < 65_536
 
 
 def _beside(path: Path, suffix: str) -> Path:

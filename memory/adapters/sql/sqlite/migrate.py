@@ -7,8 +7,10 @@ from collections.abc import Mapping, Sequence
 
 import sqlalchemy as sa
 
+from memory.adapters.sql.columns import checksum_column
 from memory.adapters.sql.declared import Comparison
-from memory.adapters.sql.migrate import REGISTRY, VERSION_TABLE, Schema
+from memory.adapters.sql.migrate import Schema
+from memory.adapters.sql.naming import BARE_FORM, IN_A_FILE
 from memory.adapters.sql.sqlite.audit import reindex
 from memory.adapters.sql.sqlite.errors import is_of_a_table
 from memory.adapters.sql.sqlite.log import mark_commit
@@ -18,14 +20,16 @@ from memory.adapters.sql.sqlite.table import table_of
 from memory.ports.collections import Collection
 
 _THERE = "SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = ?"
-_FORM = f"SELECT version_num FROM {VERSION_TABLE}"  # noqa: S608
-_DECLARED = f"SELECT name, declaration FROM {REGISTRY}"  # noqa: S608
-_DOUBTED = f"SELECT name FROM {REGISTRY} WHERE indexed_to IS NOT NULL"  # noqa: S608
+_FORM = f"SELECT version_num FROM {IN_A_FILE.version}"  # noqa: S608
+_DECLARED = f"SELECT name, declaration FROM {IN_A_FILE.registry}"  # noqa: S608
+_DOUBTED = f"SELECT name FROM {IN_A_FILE.registry} WHERE indexed_to IS NOT NULL"  # noqa: S608
 
 
 class SqliteSchema(Schema):
+    forms = (BARE_FORM,)
+
     def __init__(self, store: str) -> None:
-        super().__init__(store, "the file", "file")
+        super().__init__(store, "the file", "file", IN_A_FILE)
 
     def system(self) -> Sequence[sa.Table]:
         metadata = sa.MetaData()
@@ -58,7 +62,7 @@ def make_ready(session: Session, store: str, collections: Sequence[Collection]) 
 
 def look(session: Session, store: str, collections: Sequence[Collection]) -> Comparison | None:
     """What there is; None where there is nothing yet."""
-    if session.row(_THERE, (VERSION_TABLE,)) is None:
+    if session.row(_THERE, (IN_A_FILE.version,)) is None:
         return None
     row = session.row(_FORM)
     return SqliteSchema(store).compared(str(row and row[0]), dict(session.rows(_DECLARED)), collections)
@@ -68,6 +72,25 @@ def tables_there(session: Session, store: str, collections: Sequence[Collection]
     """The collections as their tables have become since the file was opened."""
     found = look(session, store, collections)
     return {} if found is None else found.tables
+
+
+def complete(session: Session, store: str, collections: Sequence[Collection]) -> None:
+    """Let a session that only reads see tables as they will be once the file is opened to write.
+
+    A file of an earlier release lacks fields and collections. Views of this session stand before such tables: no record has a value there.
+    """
+    found = look(session, store, collections)
+    if found is None:
+        return
+    schema = SqliteSchema(store)
+    for growth in found.grown:
+        was, now = schema.of(growth.was)[0], schema.of(growth.collection)[0]
+        there = {c.name: f'"{c.name}"' for c in was.c} | {checksum_column(growth.collection): f'"{checksum_column(growth.was)}"'}
+        columns = ", ".join([f'{there.get(c.name, "NULL")} AS "{c.name}"' for c in now.c])
+        session.run(f"CREATE TEMP VIEW {now.name} AS SELECT {columns} FROM main.{now.name}")  # noqa: S608
+    for table in [table for collection in found.new for table in schema.of(collection)]:
+        columns = ", ".join([f'NULL AS "{c.name}"' for c in table.c])
+        session.run(f"CREATE TEMP VIEW {table.name} AS SELECT {columns} WHERE 0")
 
 
 def _doubted(session: Session, collections: Sequence[Collection]) -> list[Collection]:

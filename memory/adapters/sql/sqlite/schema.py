@@ -12,8 +12,8 @@ from functools import lru_cache
 
 import sqlalchemy as sa
 
-from memory.adapters.sql.columns import REQUIRED, SYSTEM_PREFIX, field_column, indexes, text_column
-from memory.adapters.sql.migrate import REGISTRY, VERSION_TABLE
+from memory.adapters.sql.columns import PARTITIONS, REQUIRED, field_column, indexes, text_column
+from memory.adapters.sql.naming import DEFAULT_PREFIX, IN_A_FILE
 from memory.adapters.sql.schema import ColumnTypes, row_columns
 from memory.domain.errors import ConfigError
 from memory.ports.collections import Collection, FieldType
@@ -66,9 +66,9 @@ def system_tables(metadata: sa.MetaData) -> None:
         sa.Column("found_at", sa.BigInteger(), nullable=False),
         sa.Column("content", sa.Text(), nullable=False),
     )
-    sa.Table(VERSION_TABLE, metadata, sa.Column("version_num", sa.Text(), primary_key=True))
+    sa.Table(IN_A_FILE.version, metadata, sa.Column("version_num", sa.Text(), primary_key=True))
     sa.Table(  # what each collection's table was made for, and up to which row its words are sure to be in the word index: NULL for all
-        REGISTRY,
+        IN_A_FILE.registry,
         metadata,
         sa.Column("name", sa.Text(), primary_key=True),
         sa.Column("declaration", sa.Text(), nullable=False),
@@ -83,7 +83,8 @@ def collection_table(metadata: sa.MetaData, collection: Collection) -> sa.Table:
     columns = sorted(row_columns(collection, COLUMN_TYPES), key=lambda column: column.name in long)
     derived = [sa.Column(derived, sa.BigInteger(), nullable=False) for derived in ("revision", "length", "fingerprint")]
     columns = [sa.Column("number", Long, primary_key=True), *derived, *columns]
-    table = sa.Table(name, metadata, *columns, sa.UniqueConstraint("id", "tenant", name=f"uq_{name}"), info={REQUIRED: collection.required})
+    info = {REQUIRED: collection.required, PARTITIONS: IN_A_FILE.partitions}
+    table = sa.Table(name, metadata, *columns, sa.UniqueConstraint("id", "tenant", name=f"uq_{name}"), info=info)
 
     def index(label: str, *over: str, only: sa.ColumnElement[bool] | None = None, unique: bool = False) -> None:
         sa.Index(f"ix_{name}_{label}", *(table.c[c] for c in over), sqlite_where=only, postgresql_where=only, unique=unique)
@@ -136,8 +137,8 @@ class Tables:
 @lru_cache(maxsize=256)
 def tables_of(collection: Collection) -> Tables:
     """The tables a collection needs, declared once a process."""
-    if not collection.name.isidentifier() or collection.name.startswith((SYSTEM_PREFIX, "sqlite_")):
-        raise ConfigError(f"collection '{collection.name}': the name must be a plain SQL identifier that does not begin with '{SYSTEM_PREFIX}'")
+    if not collection.name.isidentifier() or collection.name.startswith((DEFAULT_PREFIX, "sqlite_")):
+        raise ConfigError(f"collection '{collection.name}': the name must be a plain SQL identifier that does not begin with '{DEFAULT_PREFIX}'")
     metadata = sa.MetaData()
     system_tables(metadata)
     return Tables(collection_table(metadata, collection), word_table(metadata, collection), metadata)

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, ClassVar, TypeVar
 
 from memory.adapters.sql import reading
-from memory.adapters.sql.migrate import FORM
+from memory.adapters.sql.naming import BARE_FORM
 from memory.adapters.sql.sqlite.audit import audit
 from memory.adapters.sql.sqlite.batch import carry_out
 from memory.adapters.sql.sqlite.candidates import candidates
@@ -17,7 +17,7 @@ from memory.adapters.sql.sqlite.config import CLAIMS, THRESHOLDS, Thresholds, pa
 from memory.adapters.sql.sqlite.connection import SqliteDriver
 from memory.adapters.sql.sqlite.errors import is_damage, translate
 from memory.adapters.sql.sqlite.members import MemberCache
-from memory.adapters.sql.sqlite.migrate import make_ready, tables_there
+from memory.adapters.sql.sqlite.migrate import complete, make_ready, tables_there
 from memory.adapters.sql.sqlite.partitions import SqliteDirectory
 from memory.adapters.sql.sqlite.search import search
 from memory.adapters.sql.sqlite.session import Session
@@ -78,7 +78,9 @@ class SqliteStore(SqlStore[Session, SqliteTable]):
         if self._config.path is None:
             self._run = secrets.token_hex(8)
         await self._driver.open(
-            lambda session: make_ready(session, self.name, collections), lambda session: tables_there(session, self.name, collections)
+            lambda session: make_ready(session, self.name, collections),
+            lambda session: tables_there(session, self.name, collections),
+            lambda session: complete(session, self.name, collections),
         )
 
     async def _close(self) -> None:
@@ -98,7 +100,7 @@ class SqliteStore(SqlStore[Session, SqliteTable]):
             return Health(ok=False, detail=str(ours), epoch=self.epoch, facts=facts)
         facts |= {"schema": form, "bytes": pages * size, "synchronous": self._config.synchronous}
         facts |= {"read_only": True} if self._driver.is_read_only else {}
-        return Health(form == str(FORM), str(path or "in memory"), f"SQLite {version}", self.epoch, facts, in_quarantine)
+        return Health(form == str(BARE_FORM), str(path or "in memory"), f"SQLite {version}", self.epoch, facts, in_quarantine)
 
     # -- work ---------------------------------------------------------------------------------------------------------
 

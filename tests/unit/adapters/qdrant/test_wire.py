@@ -19,7 +19,7 @@ import pytest_asyncio
 from qdrant_client import AsyncQdrantClient
 
 from memory import Memory
-from memory.adapters.qdrant.keys import record_point
+from memory.adapters.qdrant.keys import generation_point, record_point
 from memory.adapters.qdrant.store import QdrantStore
 from memory.domain.errors import ConfigError, NotOpen, StoreError, StoreFull, StoreTimeout, StoreUnavailable
 from memory.ports.base import record_bytes
@@ -27,9 +27,9 @@ from memory.ports.candidates import Candidates
 from memory.ports.collections import FieldType
 from memory.ports.comparing import SYSTEM_TYPES
 from memory.ports.contract.collections import DECLARED, MORE_SAMPLES, SAMPLES
-from memory.ports.contract.support import HERE, T0, delete, done, id_of, key_of, live, put, record, searched
-from memory.ports.query import Eq, Everywhere, Filter, Ge, Gt, Has, In, IsNull, Le, Lt, Near, Order, Query, Search, within
-from memory.ports.record import Role, pack_vector
+from memory.ports.contract.support import HERE, T0, asked, delete, done, id_of, key_of, live, put, record, searched
+from memory.ports.query import And, Eq, Everywhere, Filter, Ge, Gt, Has, In, IsNull, Le, Lt, Near, Not, Or, Order, Query, Search, within
+from memory.ports.record import Partition, Role, pack_vector
 from memory.ports.store import Store
 from memory.ports.writes import Absent, Annotate, AtVersion, Newer, Purge, RaiseGeneration
 from tests.support.qdrant_wire import Request, StandIn, failure
@@ -82,6 +82,16 @@ async def test_a_new_record_is_inserted_only_where_nothing_is(server: StandIn, s
     assert batch.parameters == {"wait": ["true"], "ordering": ["strong"]}
     assert (await live(store)).vector == pack_vector([0.6, 0.8])
     assert dict((await live(store)).body) == {"big": 2**63 - 1}
+
+
+async def test_a_write_takes_three_requests(server: StandIn, store: QdrantStore) -> None:
+    """One that reads, one that writes, and one that tells whether the write was made and whether the generation is still the one read."""
+    await done(store, put(record(1)))
+    server.requests.clear()
+    await done(store, put(record(2)))
+    assert [request.path for request in server.requests] == ["/points", "/points/batch", "/points"]
+    assert server.requests[0].body["ids"] == sorted([record_point("samples", key_of(2)), generation_point(HERE)])
+    assert server.requests[2].body["ids"] == [record_point("samples", key_of(2)), generation_point(HERE)]
 
 
 async def test_whatever_changes_a_record_is_conditional_on_its_token(server: StandIn, store: QdrantStore) -> None:
@@ -187,9 +197,42 @@ async def test_in_strict_mode_whatever_is_asked_has_an_index() -> None:
     await store.close()
 
 
+async def test_filters_keep_within_the_sizes_that_strict_mode_sets() -> None:
+    """Long lists are split, and what is still too much for one filter is applied to what comes back."""
+    server = StandIn(strict={**STRICT, "condition_max_size": 64, "filter_max_conditions": 64})
+    store = server.store()
+    await store.open(DECLARED)
+    elsewhere = [Partition("acme", f"user:{n}") for n in range(300)]
+    await done(store, *[put(record(n, texts={"content": "lantern"}, fields={"type": f"t{n}"}, vector=pack_vector([1.0]))) for n in range(4)])
+    await done(store, put(record(4, elsewhere[299])))
+    everywhere = within(HERE, *elsewhere)
+    assert sorted(await asked(store, everywhere)) == sorted([*[id_of(n) for n in range(4)], id_of(4, elsewhere[299])])
+    long = In("type", tuple(f"t{n}" for n in range(1, 200)))
+    many = Or(tuple(And((Eq("type", f"t{n}"), IsNull("confidence"))) for n in range(1, 200)))
+    for part in (long, many, Not(many), And((long, many))):
+        wanted = {id_of(0)} if isinstance(part, Not) else {id_of(n) for n in range(1, 4)}
+        assert set(await asked(store, within(HERE), part)) == wanted
+        assert (await store.count(Query(SAMPLES, within(HERE), part))).records == len(wanted)
+        assert {hit.head.key.id for hit in await searched(store, "lantern", filter=part)} == wanted
+        near = await store.search(Search(SAMPLES, within(HERE), Near(pack_vector([1.0])), 10, filter=part))
+        assert {hit.head.key.id for hit in near} == wanted
+    ids = tuple(id_of(n) for n in range(200))
+    await store.candidates(Candidates(SAMPLES, within(HERE), "lantern", among=ids, counted=("lantern",), filter=many))
+    assert await store.delete_matching(Query(SAMPLES, within(HERE), many), 9) == 3
+    await store.close()
+
+
 @pytest.mark.parametrize(
     "setting",
-    [{"search_allow_exact": False}, {"max_query_limit": 100}, {"read_rate_limit": 60}, {"write_rate_limit": 60}, {"max_payload_index_count": 5}],
+    [
+        {"search_allow_exact": False},
+        {"max_query_limit": 100},
+        {"read_rate_limit": 60},
+        {"write_rate_limit": 60},
+        {"max_payload_index_count": 5},
+        {"condition_max_size": 10},
+        {"filter_max_conditions": 10},
+    ],
     ids=lambda setting: next(iter(setting)),
 )
 async def test_a_strict_mode_that_cannot_be_worked_with_is_named(setting: dict[str, Any]) -> None:

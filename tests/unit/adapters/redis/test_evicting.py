@@ -83,3 +83,24 @@ async def test_an_audit_names_an_evicted_index_and_makes_it_anew(evicting: Any, 
         assert any("index" in problem for problem in audit.problems)
         await memory.admin.audit(repair=True)
         assert [entry.content for entry in await memory.retrieve("user:ada")] == [TEXT]
+
+
+async def test_reads_are_degraded_after_another_program_flushed_the_server(
+    evicting: Any, server: Server, prefix: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    config = _config(server, prefix)
+    async with Memory(config) as memory:
+        await memory.write(TEXT, scope="user:ada")
+        assert (await memory.retrieve("user:ada")).degraded == ()
+        assert (await memory.search("nothing", scope="user:bob")).degraded == ()
+        evicting.flushall()
+        for answer in (await memory.retrieve("user:ada"), await memory.search("heron", scope="user:ada")):
+            assert not answer
+            assert [note for note in answer.degraded if "its server was emptied while it was open" in note]
+        assert "its server was emptied while it was open" in caplog.text
+        assert [report.ok for report in await memory.admin.check()] == [False]
+        await memory.write(TEXT, scope="user:ada")
+        assert (await memory.retrieve("user:ada")).degraded, "what was there before is missing all the same"
+    async with Memory(config) as memory:
+        assert (await memory.retrieve("user:ada")).degraded == ()
+        assert [report.ok for report in await memory.admin.check()] == [True]

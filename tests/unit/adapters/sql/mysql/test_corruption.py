@@ -17,16 +17,16 @@ pytestmark = ON_SERVER
 
 CHECKSUM = checksum_column(SAMPLES)
 DAMAGE = {
-    "text": "UPDATE samples SET text_content = 'the heron' WHERE id = %s",
-    "a field": "UPDATE samples SET type = 'other' WHERE id = %s",
-    "JSON": "UPDATE samples SET body = '{' WHERE id = %s",
-    "a moment": "UPDATE samples SET created_at = created_at + 1 WHERE id = %s",
-    "a moment beyond all": "UPDATE samples SET expires_at = 9223372036854775807 WHERE id = %s",
-    "the version": "UPDATE samples SET version = version + 1 WHERE id = %s",
-    "the role": "UPDATE samples SET role = 'hero' WHERE id = %s",
-    "the scope": "UPDATE samples SET scope = 'elsewhere' WHERE id = %s",
-    "the vector": "UPDATE samples SET vector = NULL WHERE id = %s",
-    "the checksum": f"UPDATE samples SET {CHECKSUM} = {CHECKSUM} + 1 WHERE id = %s",  # noqa: S608
+    "text": "UPDATE memory_samples SET text_content = 'the heron' WHERE id = %s",
+    "a field": "UPDATE memory_samples SET type = 'other' WHERE id = %s",
+    "JSON": "UPDATE memory_samples SET body = '{' WHERE id = %s",
+    "a moment": "UPDATE memory_samples SET created_at = created_at + 1 WHERE id = %s",
+    "a moment beyond all": "UPDATE memory_samples SET expires_at = 9223372036854775807 WHERE id = %s",
+    "the version": "UPDATE memory_samples SET version = version + 1 WHERE id = %s",
+    "the role": "UPDATE memory_samples SET role = 'hero' WHERE id = %s",
+    "the scope": "UPDATE memory_samples SET scope = 'elsewhere' WHERE id = %s",
+    "the vector": "UPDATE memory_samples SET vector = NULL WHERE id = %s",
+    "the checksum": f"UPDATE memory_samples SET {CHECKSUM} = {CHECKSUM} + 1 WHERE id = %s",  # noqa: S608
 }
 
 
@@ -50,7 +50,7 @@ async def test_a_damaged_row_is_told_and_quarantined_and_its_neighbours_are_serv
 
 async def test_bytes_that_are_no_text_do_not_take_the_rows_beside_them_along(store: MySqlStore, raw: Raw) -> None:
     await done(store, _said(1), _said(2))  # type: ignore[arg-type]
-    await raw("UPDATE samples SET scope = UNHEX('FFFE') WHERE id = %s", sixteen(1))
+    await raw("UPDATE memory_samples SET scope = UNHEX('FFFE') WHERE id = %s", sixteen(1))
     page = await store.query(Query(SAMPLES, within(HERE)))
     assert [r.key for r in page.records] == [key_of(2)]
     assert isinstance(await found(store, 1), Corrupt)
@@ -76,4 +76,4 @@ async def test_erasure_reaches_what_is_in_quarantine(store: MySqlStore, raw: Raw
     assert isinstance(await found(store, 1), Tombstone)
     assert await raw("SELECT * FROM memory_quarantine") == []
     assert await raw("SELECT * FROM memory_words_samples") == []
-    assert not [row for row in await raw("SELECT * FROM samples") if "heron" in repr(row) or "cormorant" in repr(row)]
+    assert not [row for row in await raw("SELECT * FROM memory_samples") if "heron" in repr(row) or "cormorant" in repr(row)]

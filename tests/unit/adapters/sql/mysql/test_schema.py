@@ -10,6 +10,7 @@ from memory.adapters.sql.declared import declaration
 from memory.adapters.sql.mysql.flavour import MARIADB
 from memory.adapters.sql.mysql.schema import table_of
 from memory.adapters.sql.mysql.store import MySqlStore
+from memory.adapters.sql.naming import TableNames
 from memory.domain.errors import ConfigError
 from memory.ports.collections import Collection, Field, FieldType, TextPart
 from memory.ports.contract.collections import DECLARED, SAMPLES
@@ -26,6 +27,7 @@ pytestmark = ON_SERVER
 OPEN = """
 import asyncio, sys
 from memory.adapters.sql.mysql.store import MySqlStore
+from memory.adapters.sql.naming import TableNames
 from tests.unit.adapters.sql.growing import WIDE
 from memory.ports.contract.collections import DECLARED
 async def main():
@@ -47,10 +49,10 @@ async def _described(server: MySqlServer, database: str) -> dict[str, str]:
     return described
 
 
-FOREIGN = "CREATE TABLE settings (tenant VARCHAR(200), id INT, scope VARCHAR(200), version INT, theme TEXT, PRIMARY KEY (id))"
+FOREIGN = "CREATE TABLE memory_settings (tenant VARCHAR(200), id INT, scope VARCHAR(200), version INT, theme TEXT, PRIMARY KEY (id))"
 
 
-@pytest.mark.parametrize("table", [FOREIGN, "CREATE TABLE samples (id INT)", "CREATE TABLE memory_words_samples (word TEXT)"])
+@pytest.mark.parametrize("table", [FOREIGN, "CREATE TABLE memory_samples (id INT)", "CREATE TABLE memory_words_samples (word TEXT)"])
 async def test_a_table_of_another_program_is_refused_before_anything_is_made(server: MySqlServer, database: str, table: str) -> None:
     await server.run_sql(table, database=database)
     before = await _described(server, database)
@@ -114,7 +116,7 @@ async def test_an_opening_completes_what_a_crash_in_the_middle_of_adding_fields_
     described = await _described(server, database)
     await raw("UPDATE memory_collections SET declaration = %s WHERE name = 'samples'", told)
     if lost != "the registry":
-        await raw("DROP INDEX ix_samples_field_colour ON samples")
+        await raw("DROP INDEX ix_samples_field_colour ON memory_samples")
     again = MySqlStore(server.url(database))
     await again.open(WIDE)
     assert await _described(server, database) == described
@@ -142,9 +144,9 @@ async def test_an_opening_completes_what_a_crash_in_the_middle_of_the_first_left
     before = await _described(server, database)
     await raw("DELETE FROM memory_schema_version")
     if lost == "a table":
-        await raw("DROP TABLE plain")
+        await raw("DROP TABLE memory_plain")
     elif lost == "an index":
-        await raw("DROP INDEX ix_samples_created_at ON samples")
+        await raw("DROP INDEX ix_samples_created_at ON memory_samples")
     elif lost == "the registry":
         await raw("DELETE FROM memory_collections")
     again = MySqlStore(server.url(database))
@@ -210,4 +212,4 @@ async def test_a_collection_declared_otherwise_than_its_table_was_is_refused(sto
 @pytest.mark.parametrize("name", ["memory_partitions", "drop table", "", "x" * 41, "größe"])
 def test_a_collection_name_that_no_table_can_have_is_refused(name: str) -> None:
     with pytest.raises(ConfigError, match="plain ASCII identifier"):
-        table_of(Collection(name), MARIADB.collation)
+        table_of(Collection(name), MARIADB.collation, TableNames())

@@ -10,9 +10,9 @@ from datetime import UTC, datetime, timedelta
 import pytest
 import pytest_asyncio
 
-from memory.adapters.sql.migrate import FORM
 from memory.adapters.sql.mysql.connection import connect
 from memory.adapters.sql.mysql.store import MySqlStore
+from memory.adapters.sql.naming import FORM
 from memory.adapters.sql.server.partitions import SCOPE_BYTES, TENANT_BYTES
 from memory.domain.errors import ConfigError, NotOpen, StoreError
 from memory.ports.base import record_bytes
@@ -183,7 +183,10 @@ async def test_moments_are_exact_integers(store: MySqlStore, raw: Raw) -> None:
     for n, at in enumerate((datetime(1, 1, 1, 0, 0, 0, 1, tzinfo=UTC), datetime(9999, 12, 31, 23, 59, 59, 999_999, tzinfo=UTC))):
         await done(store, put(record(n, created_at=at, fields={"valid_from": at})))
         assert (await live(store, n)).fields["valid_from"] == at
-    assert [row[0] for row in await raw("SELECT created_at FROM samples ORDER BY created_at")] == [-62_135_596_799_999_999, 253_402_300_799_999_999]
+    assert [row[0] for row in await raw("SELECT created_at FROM memory_samples ORDER BY created_at")] == [
+        -62_135_596_799_999_999,
+        253_402_300_799_999_999,
+    ]
 
 
 LONGEST = (("t" * TENANT_BYTES, "s" * SCOPE_BYTES), ("é" * 500, "😀" * 375))
@@ -220,12 +223,12 @@ async def test_a_deadlock_is_not_the_callers_affair(store: MySqlStore, server: M
     await done(store, put(record(1)), put(record(2)))
     other = await connect(store._config)
     await other.begin()
-    await other.fetch("SELECT number FROM samples WHERE id = ? FOR UPDATE", id_of(2))
+    await other.fetch("SELECT number FROM memory_samples WHERE id = ? FOR UPDATE", id_of(2))
     for n in range(50):  # the heavier transaction is the one that is let live
-        await other.change("INSERT INTO memory_numbers (name, given) VALUES (?, 1)", f"other-{n}")
+        await other.change("INSERT INTO memory_record_numbers (name, given) VALUES (?, 1)", f"other-{n}")
     both = asyncio.ensure_future(store.apply([put(record(1, version=2), AtVersion(1)), put(record(2, version=2), AtVersion(1))], together=True))
     await _until_somebody_waits(server)
-    await other.fetch("SELECT number FROM samples WHERE id = ? FOR UPDATE", id_of(1))
+    await other.fetch("SELECT number FROM memory_samples WHERE id = ? FOR UPDATE", id_of(1))
     await other.rollback()
     await other.goodbye()
     assert [o.status for o in await both] == ["applied", "applied"]
@@ -280,7 +283,7 @@ async def _until_somebody_waits(server: MySqlServer) -> None:
 async def test_single_records_are_found_before_and_after_their_words_are_indexed(store: MySqlStore, raw: Raw) -> None:
     for n in range(70):
         await done(store, put(record(n, texts={"content": f"lantern number{n}"}), Absent()))
-    waiting = (await raw("SELECT COUNT(*) FROM samples WHERE lexemes = 0"))[0][0]
+    waiting = (await raw("SELECT COUNT(*) FROM memory_samples WHERE lexemes = 0"))[0][0]
     assert 0 < waiting < 64, "some were taken up together, some still wait"
     assert len(await hit_ids(store, "lantern")) == 50
     for n in (0, 69):
@@ -296,9 +299,9 @@ async def test_single_records_are_found_before_and_after_their_words_are_indexed
 async def test_a_search_takes_up_what_others_left_waiting(store: MySqlStore, raw: Raw) -> None:
     await done(store, *[put(record(n, texts={"content": "lantern"})) for n in range(600)])
     await raw("DELETE FROM memory_words_samples")
-    await raw("UPDATE samples SET lexemes = 0")
+    await raw("UPDATE memory_samples SET lexemes = 0")
     assert len(await searched(store, "lantern", limit=1000)) == 600
-    assert (await raw("SELECT COUNT(*) FROM samples WHERE lexemes = 0"))[0][0] <= 512
+    assert (await raw("SELECT COUNT(*) FROM memory_samples WHERE lexemes = 0"))[0][0] <= 512
 
 
 # -- closing ----------------------------------------------------------------------------------------------------------
@@ -313,7 +316,7 @@ async def test_closing_ends_who_waits_for_a_connection_serves_who_has_one_and_le
     await narrow.open(DECLARED)
     other = await connect(store._config)
     await other.begin()
-    await other.fetch("SELECT number FROM samples FOR UPDATE")
+    await other.fetch("SELECT number FROM memory_samples FOR UPDATE")
     under_way = asyncio.ensure_future(one(narrow, put(record(1, version=2), AtVersion(1))))
     await _until_somebody_waits(server)
     queued = [asyncio.ensure_future(found(narrow, 1)) for _ in range(3)]

@@ -97,7 +97,7 @@ async def _filled(store: MySqlStore) -> None:
     for scope in range(20):
         at = Partition("acme", f"s{scope}") if scope else HERE
         await done(store, *[put(record(1_000 * scope + n, at, fields={"type": f"t{n}", "conversation_id": f"c{n % 50}"})) for n in range(200)])
-    await store._with(lambda connection: connection.fetch("ANALYZE TABLE samples"))
+    await store._with(lambda connection: connection.fetch("ANALYZE TABLE memory_samples"))
 
 
 @pytest.mark.parametrize(
@@ -113,7 +113,7 @@ async def test_the_way_through_a_partition_and_an_indexed_field_are_served_by_th
 ) -> None:
     await _filled(store)
     limit = 20 if order else 100
-    (samples,) = [row for row in await _plan(store, Query(SAMPLES, within(HERE), part, order, limit)) if row["table"] == "samples"]
+    (samples,) = [row for row in await _plan(store, Query(SAMPLES, within(HERE), part, order, limit)) if row["table"] == "memory_samples"]
     assert samples["key"] == key
     assert "filesort" not in samples["extra"] or not order
 
@@ -122,9 +122,9 @@ async def test_a_tenants_records_in_the_order_of_a_required_field_or_of_their_la
     store = MySqlStore(server.url(database))
     await store.open((NOTES,))
     await fill_notes(store, 2_000)
-    await store._with(lambda connection: connection.fetch("ANALYZE TABLE notes"))
+    await store._with(lambda connection: connection.fetch("ANALYZE TABLE memory_notes"))
     for query, field in ((LISTED, "place"), (CHANGED, "updated_at"), (LESS_CHANGED, "updated_at")):
-        (notes,) = [row for row in await _plan(store, query) if row["table"] == "notes"]
+        (notes,) = [row for row in await _plan(store, query) if row["table"] == "memory_notes"]
         assert notes["key"] == f"ix_notes_order_{field}"
         assert "filesort" not in notes["extra"]
     await store.close()
@@ -140,9 +140,9 @@ async def test_what_maintenance_asks_for_is_served_by_an_index(store: MySqlStore
         (And((Eq("tier", "mid"), Lt("created_at", T0))), frozenset({Role.HOME}), "ix_samples_role"),
     ):
         rows = await _plan(store, Query(SAMPLES, Everywhere(), part, roles=roles))
-        assert next(row["key"] for row in rows if row["table"] == "samples") == key
+        assert next(row["key"] for row in rows if row["table"] == "memory_samples") == key
     everyone = await _plan(store, Query(SAMPLES, Everywhere(), IsNull("type")))
-    assert next(row["key"] for row in everyone if row["table"] == "samples") != "ix_samples_owing"
+    assert next(row["key"] for row in everyone if row["table"] == "memory_samples") != "ix_samples_owing"
 
 
 async def test_whether_anything_is_due_is_one_statement_that_goes_through_no_table(store: MySqlStore) -> None:
@@ -154,12 +154,12 @@ async def test_whether_anything_is_due_is_one_statement_that_goes_through_no_tab
 async def test_the_right_indexes_serve_a_tenant_that_the_server_has_not_counted_yet(server: MySqlServer, database: str, raw: Raw) -> None:
     store = MySqlStore(server.url(database))
     await store.open((PAIRS,))
-    await raw("ALTER TABLE samples STATS_AUTO_RECALC=0")
+    await raw("ALTER TABLE memory_samples STATS_AUTO_RECALC=0")
     await fill(store, OLD, 4_000)
-    await raw("ANALYZE TABLE samples")
+    await raw("ANALYZE TABLE memory_samples")
     await fill(store, NEW, 4_000)
     for name, (query, index) in QUESTIONS.items():
-        (samples,) = [row for row in await _plan(store, query) if row["table"] == "samples"]
+        (samples,) = [row for row in await _plan(store, query) if row["table"] == "memory_samples"]
         assert samples["key"] == f"ix_samples_{index}", (name, samples)
     for reading, key in (
         (lambda: store.get(PAIRS, [key_of(n, NEW) for n in range(40)]), "uq_samples"),

@@ -46,7 +46,7 @@ async def _indexed(raw: Raw) -> Postings:
 async def _standing(raw: Raw) -> Postings:
     """What the rows say that have words in the table."""
     texts = ", ".join(f"text_{p.name}" for p in SAMPLES.texts)
-    rows = await raw(f"SELECT partition_no, number, {texts} FROM samples WHERE lexemes > 0")  # noqa: S608
+    rows = await raw(f"SELECT partition_no, number, {texts} FROM memory_samples WHERE lexemes > 0")  # noqa: S608
     said = [(at, number, lexical.packed_counts(_packed(*texts))) for at, number, *texts in rows]
     return {(at, words._digest(word), number, counts) for at, number, told in said for word, counts in told.items()}
 
@@ -117,7 +117,7 @@ async def test_what_leaves_a_segment_takes_its_words_along_and_no_others(store: 
 async def _spoil(raw: Raw, text: str) -> None:
     """The row tells another text, and the words of that."""
     packed = lexical.index(SAMPLES, {"content": text})
-    await raw("UPDATE samples SET text_content = %s, words = %s WHERE id = %s", text, packed, sixteen(7))
+    await raw("UPDATE memory_samples SET text_content = %s, words = %s WHERE id = %s", text, packed, sixteen(7))
 
 
 async def _damage(store: MySqlStore, raw: Raw, text: str) -> None:
@@ -162,18 +162,18 @@ async def test_words_that_the_texts_do_not_tell_are_looked_for_in_one_partition(
 async def test_words_are_gone_also_where_the_row_names_another_partition(store: MySqlStore, raw: Raw) -> None:
     await done(store, *[put(_said(n, f"lantern number{n}"), Absent()) for n in range(9)], put(_said(20, "wren", at=ELSEWHERE), Absent()))
     ((other,),) = await raw("SELECT number FROM memory_partitions WHERE scope = %s", ELSEWHERE.scope)
-    await raw("UPDATE samples SET partition_no = %s WHERE id = %s", other, sixteen(6))
-    await raw("UPDATE samples SET partition_no = NULL WHERE id = %s", sixteen(7))
+    await raw("UPDATE memory_samples SET partition_no = %s WHERE id = %s", other, sixteen(6))
+    await raw("UPDATE memory_samples SET partition_no = NULL WHERE id = %s", sixteen(7))
     await done(store, delete(6), delete(7))
     assert await _indexed(raw) == await _standing(raw)
 
 
 async def test_a_row_that_names_no_partition_does_not_keep_others_from_being_indexed(store: MySqlStore, raw: Raw) -> None:
     await done(store, put(_said(0, "lantern"), Absent()))
-    await raw("UPDATE samples SET partition_no = NULL WHERE id = %s", sixteen(0))
+    await raw("UPDATE memory_samples SET partition_no = NULL WHERE id = %s", sixteen(0))
     for n in range(1, THRESHOLDS.waiting_taken_up):
         await done(store, put(_said(n, "lantern"), Absent()))
-    assert await raw("SELECT id FROM samples WHERE lexemes = 0") == [(sixteen(0),)]
+    assert await raw("SELECT id FROM memory_samples WHERE lexemes = 0") == [(sixteen(0),)]
     assert len(await searched(store, "lantern", limit=100)) == THRESHOLDS.waiting_taken_up - 1
 
 
@@ -191,7 +191,7 @@ async def test_long_records_do_not_wait_to_be_indexed(store: MySqlStore, raw: Ra
     await done(store, put(_said(1, long), Absent()), put(_said(2, "wren"), Absent()))
     for n, text in ((3, long), (4, "wren")):
         assert (await one(store, put(_said(n, text), Absent()))).applied
-    assert {n for (n,) in await raw("SELECT id FROM samples WHERE lexemes = 0")} == {UUID(id_of(4)).bytes}
+    assert {n for (n,) in await raw("SELECT id FROM memory_samples WHERE lexemes = 0")} == {UUID(id_of(4)).bytes}
     assert await hit_ids(store, "lantern") == {id_of(1), id_of(3)}
     assert (await one(store, put(_said(3, long), Absent()))).status == "conflict"
     await done(store, delete(3))

@@ -12,12 +12,14 @@ from tests.unit.adapters.sql.postgresql.conftest import ON_SERVER, Raw
 pytestmark = ON_SERVER
 
 DAMAGE = {
-    "a row lost its words": "UPDATE {s}.samples SET lexemes = NULL WHERE row_type = 'record'",
-    "a row lost its counts": "UPDATE {s}.samples SET counts = NULL WHERE row_type = 'record'",
-    "rows have another's words": "UPDATE {s}.samples SET lexemes = (SELECT max(lexemes::text)::tsvector FROM {s}.samples) WHERE role = 'home'",
-    "dead rows have words": "UPDATE {s}.samples SET lexemes = 'p1xapple', length = 3 WHERE row_type = 'tombstone'",
-    "lengths are wrong": "UPDATE {s}.samples SET length = length + 40",
-    "sizes are wrong": "UPDATE {s}.samples SET bytes = 0",
+    "a row lost its words": "UPDATE {s}.memory_samples SET lexemes = NULL WHERE row_type = 'record'",
+    "a row lost its counts": "UPDATE {s}.memory_samples SET counts = NULL WHERE row_type = 'record'",
+    "rows have another's words": (
+        "UPDATE {s}.memory_samples SET lexemes = (SELECT max(lexemes::text)::tsvector FROM {s}.memory_samples) WHERE role = 'home'"
+    ),
+    "dead rows have words": "UPDATE {s}.memory_samples SET lexemes = 'p1xapple', length = 3 WHERE row_type = 'tombstone'",
+    "lengths are wrong": "UPDATE {s}.memory_samples SET length = length + 40",
+    "sizes are wrong": "UPDATE {s}.memory_samples SET bytes = 0",
     "a partition is not registered": "DELETE FROM {s}.memory_partitions",
     "a copy of what could not be read was left behind": (
         "INSERT INTO {s}.memory_quarantine (collection, tenant, id, problem, found_at, content) "
@@ -45,5 +47,5 @@ async def test_ten_thousand_records_are_audited_page_by_page(store: PostgresStor
 async def test_vacuuming_is_asked_of_the_server_and_breaks_nothing(store: PostgresStore, raw: Raw) -> None:
     await done(store, put(record(1)))
     assert await store.vacuum() >= 0
-    ((vacuumed,),) = await raw("SELECT pg_stat_get_vacuum_count('{s}.samples'::regclass)")
+    ((vacuumed,),) = await raw("SELECT pg_stat_get_vacuum_count('{s}.memory_samples'::regclass)")
     assert vacuumed == 1

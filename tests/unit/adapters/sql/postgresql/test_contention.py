@@ -9,7 +9,6 @@ import asyncpg
 import pytest
 
 from memory.adapters.sql.postgresql.store import PostgresStore
-from memory.ports.contract.collections import SAMPLES
 from memory.ports.contract.support import done, put, record
 from memory.ports.record import Partition
 from memory.ports.store import Store
@@ -42,7 +41,7 @@ async def test_new_records_of_many_callers_at_once_go_together_and_are_each_answ
     await new_records_of_many_callers_at_once_are_each_answered_as_alone(store, carried_out)
 
 
-@pytest.mark.parametrize(("table", "answered"), [(SAMPLES.name, [Status.CONFLICT]), ("memory_partitions", [])], ids=["a record", "a partition"])
+@pytest.mark.parametrize(("table", "answered"), [("memory_samples", [Status.CONFLICT]), ("memory_partitions", [])], ids=["a record", "a partition"])
 async def test_what_one_of_those_who_share_a_call_would_wait_for_keeps_no_other_waiting(
     server: Postgres, store: PostgresStore, schema: str, table: str, answered: list[Status]
 ) -> None:

@@ -33,7 +33,7 @@ def full(n: int, version: int = 1) -> Record:
 
 
 async def damage(raw: Raw, n: int, change: str = "text_title = 'forged'") -> None:
-    assert await raw(f"UPDATE {{s}}.samples SET {change} WHERE id = $1 RETURNING id", key_of(n).id)  # noqa: S608
+    assert await raw(f"UPDATE {{s}}.memory_samples SET {change} WHERE id = $1 RETURNING id", key_of(n).id)  # noqa: S608
 
 
 @pytest.mark.parametrize("server", BOTH, indirect=True)
@@ -75,7 +75,7 @@ async def test_whoever_meets_it_first_quarantines_it_and_fills_the_page(store: P
     ((problem, content),) = await raw("SELECT problem, content FROM {s}.memory_quarantine")
     assert problem == "checksum mismatch"
     assert '"text_title": "forged"' in content
-    assert (await raw("SELECT row_type, text_title FROM {s}.samples WHERE row_type <> 'record'"))[0] == ("corrupt", None)
+    assert (await raw("SELECT row_type, text_title FROM {s}.memory_samples WHERE row_type <> 'record'"))[0] == ("corrupt", None)
 
 
 async def test_a_scope_of_nothing_but_corrupt_records_names_them(store: PostgresStore, raw: Raw) -> None:
@@ -120,6 +120,6 @@ async def test_delete_matching_reaches_corrupt_records_whatever_the_filter(store
 
 async def test_deleted_text_is_gone_from_every_table(store: PostgresStore, raw: Raw) -> None:
     await done(store, put(record(1, texts={"content": "abracadabra"}, body={"said": "abracadabra"}, fields={"source": "abracadabra"})), delete(1))
-    rows = await raw("SELECT * FROM {s}.samples")
+    rows = await raw("SELECT * FROM {s}.memory_samples")
     assert len(rows) == 1
     assert "abracadabra" not in repr(rows)

@@ -155,7 +155,7 @@ async def test_vectors_written_without_the_extension_are_found_once_it_is_there(
     store: PostgresStore, server: Postgres, schema: str, raw: Raw
 ) -> None:
     await done(store, *[put(record(n, vector=pack_vector([1.0, n]))) for n in range(3)])
-    await raw("UPDATE {s}.samples SET embedding = NULL")
+    await raw("UPDATE {s}.memory_samples SET embedding = NULL")
     again = PostgresStore(server.url(schema))
     await again.open(DECLARED)
     hits = await again.search(Search(SAMPLES, within(HERE), Near(pack_vector([1.0, 0.0])), 5))
@@ -166,8 +166,8 @@ async def test_vectors_written_without_the_extension_are_found_once_it_is_there(
 @pytest.mark.parametrize("server", [pytest.param("postgresql_pgvector", marks=backend("postgresql_pgvector"))], indirect=True)
 async def test_vectors_that_are_damaged_do_not_keep_others_from_being_found(store: PostgresStore, server: Postgres, schema: str, raw: Raw) -> None:
     await done(store, *[put(record(n, vector=pack_vector([1.0, n]))) for n in range(5)])
-    await raw("UPDATE {s}.samples SET embedding = NULL")
-    await raw("UPDATE {s}.samples SET vector = decode('0000000000000000', 'hex') WHERE id = ANY($1::uuid[])", [id_of(n) for n in (0, 1, 3)])
+    await raw("UPDATE {s}.memory_samples SET embedding = NULL")
+    await raw("UPDATE {s}.memory_samples SET vector = decode('0000000000000000', 'hex') WHERE id = ANY($1::uuid[])", [id_of(n) for n in (0, 1, 3)])
     again = PostgresStore(server.url(schema), thresholds=Thresholds(embedded_at_once=2))
     await again.open(DECLARED)
     hits = await again.search(Search(SAMPLES, within(HERE), Near(pack_vector([1.0, 0.0])), 5))

@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from memory.adapters.sql.migrate import FORM
+from memory.adapters.sql.naming import FORM
 from memory.adapters.sql.postgresql.store import PostgresStore
 from memory.adapters.sql.server.sharing import AT_ONCE
 from memory.domain.errors import ConfigError

@@ -105,7 +105,7 @@ async def test_large_records_go_one_by_one_and_small_ones_together(store: Postgr
         assert [getattr(found, "fields", None) for found in await store.get(SAMPLES, [each.key for each in records])] == [
             each.fields for each in records
         ]
-        return ["unnest" in statement for statement in sent if '"samples"' in statement]
+        return ["unnest" in statement for statement in sent if '"memory_samples"' in statement]
 
     large = THRESHOLDS.bytes_at_once
     assert await sent_for([100] * 5, 0) == [True]
@@ -121,12 +121,12 @@ def everyday(*more: Filter) -> Filter:
 @pytest.mark.parametrize(
     ("query", "index"),
     [
-        (Query(SAMPLES, within(HERE), everyday(), (Order("created_at", True),), 20, roles=BROWSED), "ix_samples_created_at"),
-        (Query(SAMPLES, within(HERE), everyday(Eq("type", "a"))), "ix_samples_field_type"),
-        (Query(SAMPLES, within(HERE), In("conversation_id", ("a", "b"))), "ix_samples_field_conversation_id"),
-        (Query(SAMPLES, Everywhere(), limit=20, roles=frozenset({Role.ARRIVING})), "ix_samples_passing"),
-        (Query(SAMPLES, Everywhere(), Eq("owing", True), limit=20, roles=frozenset(Role)), "ix_samples_owing"),
-        (Query(MORE_SAMPLES, within(HERE), Eq("entry_id", "x"), (Order("stored_version"),)), "ix_more_samples_field_entry_id"),
+        (Query(SAMPLES, within(HERE), everyday(), (Order("created_at", True),), 20, roles=BROWSED), "memory_ix_samples_created_at"),
+        (Query(SAMPLES, within(HERE), everyday(Eq("type", "a"))), "memory_ix_samples_field_type"),
+        (Query(SAMPLES, within(HERE), In("conversation_id", ("a", "b"))), "memory_ix_samples_field_conversation_id"),
+        (Query(SAMPLES, Everywhere(), limit=20, roles=frozenset({Role.ARRIVING})), "memory_ix_samples_passing"),
+        (Query(SAMPLES, Everywhere(), Eq("owing", True), limit=20, roles=frozenset(Role)), "memory_ix_samples_owing"),
+        (Query(MORE_SAMPLES, within(HERE), Eq("entry_id", "x"), (Order("stored_version"),)), "memory_ix_more_samples_field_entry_id"),
     ],
 )
 async def test_an_index_serves_what_the_engine_asks(store: PostgresStore, server: Postgres, query: Query, index: str) -> None:
@@ -149,7 +149,7 @@ async def test_the_word_index_serves_searches(store: PostgresStore, server: Post
     assert place is not None
     table = store._table(SAMPLES)
     question = postings(table, Sought(within(HERE), HOMES, None, [place.number], [place.number], ["word7"]))
-    assert "ix_samples_lexemes" in await _plan(server, table.qualified, question.sql, question.arguments)
+    assert "memory_ix_samples_lexemes" in await _plan(server, table.qualified, question.sql, question.arguments)
 
 
 async def _plan(server: Postgres, table: str, sql: str, arguments: list[object]) -> str:
@@ -166,9 +166,9 @@ async def young(server: Postgres, schema: str, raw: Raw) -> AsyncIterator[Postgr
     """A table that the server counted before the new tenant came, and not since."""
     store = PostgresStore(server.url(schema))
     await store.open((PAIRS,))
-    await raw("ALTER TABLE {s}.samples SET (autovacuum_enabled = off)")
+    await raw("ALTER TABLE {s}.memory_samples SET (autovacuum_enabled = off)")
     await fill(store, OLD, 4_000)
-    await raw("VACUUM ANALYZE {s}.samples")
+    await raw("VACUUM ANALYZE {s}.memory_samples")
     await fill(store, NEW, 10_000)
     yield store
     await store.close()
@@ -185,18 +185,18 @@ async def test_the_right_indexes_serve_a_tenant_that_the_server_has_not_counted_
     for name, (query, index) in QUESTIONS.items():
         question = page(table, query, [place.number], query.limit, table.columns)
         told = await plan(question.sql, question.arguments)
-        assert f"ix_samples_{index}" in told, (name, told)
+        assert f"memory_ix_samples_{index}" in told, (name, told)
         assert "Sort" not in told or not walks(query.order), (name, told)
     for word in ("rare7", "shared"):
         question = postings(table, Sought(within(NEW), HOMES, VISIBLE, [place.number], [place.number], [word]))
         told = await plan(question.sql, question.arguments)
-        assert "Bitmap Index Scan on ix_samples_lexemes" in told, told
+        assert "Bitmap Index Scan on memory_ix_samples_lexemes" in told, told
         assert "Seq Scan" not in told, told
     ids = [key_of(n, NEW).id for n in range(0, 5_000, 100)]
     asked = among(table, Search(PAIRS, within(NEW), Words("x"), 10, VISIBLE), NEW.tenant, ids)
     beside = rows(table, CANDIDATES, [place.number], ids)
     told = await plan(beside.sql, beside.arguments)
-    assert "ix_samples_several_1" in told, told
+    assert "memory_ix_samples_several_1" in told, told
     assert "Seq Scan" not in told, told
     for sql, arguments in (
         (asked.sql, asked.arguments),
@@ -205,22 +205,22 @@ async def test_the_right_indexes_serve_a_tenant_that_the_server_has_not_counted_
         (table.find_sql, [NEW.tenant, ids[0]]),
     ):
         told = await plan(sql, arguments)
-        assert "pk_samples" in told, told
+        assert "memory_pk_samples" in told, told
         assert "id = " in told.partition("Index Cond")[2].partition("\n")[0], told
 
 
 async def test_whether_anything_stands_in_a_partition_is_looked_up_though_the_server_counted_only_others(young: PostgresStore, raw: Raw) -> None:
     """It had counted one partition that every row was in, so that any row would do: 1.7 s for a look at 500 of them."""
-    look = f"SELECT {young._directory._stands(['samples'])} FROM {{s}}.memory_partitions AS p"  # noqa: S608
+    look = f"SELECT {young._directory._stands(['memory_samples'])} FROM {{s}}.memory_partitions AS p"  # noqa: S608
     told = "\n".join([line for (line,) in await raw(f"EXPLAIN {look}")])
-    assert "ix_samples_created_at" in told, told
-    assert "Seq Scan on samples" not in told, told
+    assert "memory_ix_samples_created_at" in told, told
+    assert "Seq Scan on memory_samples" not in told, told
 
 
 async def test_a_search_goes_through_no_index_of_nearly_every_row_of_a_table_that_was_never_counted(server: Postgres, schema: str, raw: Raw) -> None:
     store = PostgresStore(server.url(schema))
     await store.open((PAIRS,))
-    await raw("ALTER TABLE {s}.samples SET (autovacuum_enabled = off)")
+    await raw("ALTER TABLE {s}.memory_samples SET (autovacuum_enabled = off)")
     await fill(store, NEW, 5_000)
     place, table = store._directory.known(NEW), store._table(PAIRS)
     assert place is not None
@@ -229,7 +229,7 @@ async def test_a_search_goes_through_no_index_of_nearly_every_row_of_a_table_tha
     read = rows(table, replace(CANDIDATES, roles=BROWSED), [place.number], ids)
     for question in (found, read):
         told = "\n".join([line for (line,) in await raw(f"EXPLAIN {question.sql}", *question.arguments)])
-        assert "ix_samples_age" not in told, told
+        assert "memory_ix_samples_age" not in told, told
     await store.close()
     await raw("DROP SCHEMA {s} CASCADE")
 
@@ -239,9 +239,9 @@ async def test_a_tenants_records_are_found_by_its_partitions_or_its_fields(young
     table = young._table(PAIRS)
     either = Or((Eq("type", "a"), Eq("conversation_id", "b")))
     for part, indexes in (
-        (None, ("ix_samples_created_at", "pk_samples")),
-        (Eq("type", "kind7"), ("ix_samples_field_type",)),
-        (either, ("ix_samples_field_type",)),
+        (None, ("memory_ix_samples_created_at", "memory_pk_samples")),
+        (Eq("type", "kind7"), ("memory_ix_samples_field_type",)),
+        (either, ("memory_ix_samples_field_type",)),
     ):
         question = page(table, Query(PAIRS, Tenant("new"), part, limit=20), (), 20, table.columns)
         told = "\n".join([line for (line,) in await raw(f"EXPLAIN {question.sql}", *question.arguments)])
@@ -254,11 +254,11 @@ async def test_a_tenants_records_in_the_order_of_a_required_field_or_of_their_la
     store = PostgresStore(server.url(schema))
     await store.open((NOTES,))
     await fill_notes(store, 2_000)
-    await raw("ANALYZE {s}.notes")
+    await raw("ANALYZE {s}.memory_notes")
     for query, field in ((LISTED, "place"), (CHANGED, "updated_at"), (LESS_CHANGED, "updated_at")):
         question = page(store._table(NOTES), query, (), query.limit, store._table(NOTES).columns)
         told = "\n".join([line for (line,) in await raw(f"EXPLAIN {question.sql}", *question.arguments)])
-        assert f"Index Scan Backward using ix_notes_order_{field}" in told, told
+        assert f"Index Scan Backward using memory_ix_notes_order_{field}" in told, told
         assert "Sort" not in told, told
     await store.close()
     await raw("DROP SCHEMA {s} CASCADE")
@@ -279,13 +279,13 @@ async def test_what_is_due_is_found_by_an_index(young: PostgresStore, raw: Raw) 
     for index, query in due.items():
         question = page(table, query, (), 500, table.columns)
         told = "\n".join([line for (line,) in await raw(f"EXPLAIN {question.sql}", *question.arguments)])
-        assert f"ix_samples_{index}" in told, told
+        assert f"memory_ix_samples_{index}" in told, told
 
 
 async def test_nothing_is_gone_through_for_what_is_due_where_the_server_has_counted_nothing_yet(server: Postgres, schema: str, raw: Raw) -> None:
     store = PostgresStore(server.url(schema))
     await store.open((PAIRS,))
-    await raw("ALTER TABLE {s}.samples SET (autovacuum_enabled = off)")
+    await raw("ALTER TABLE {s}.memory_samples SET (autovacuum_enabled = off)")
     await fill(store, OLD, 4_000)
     old = Query(PAIRS, Everywhere(), OLD_ONES, (Order("created_at"),), 500, roles=frozenset({Role.HOME, Role.ARRIVING}))
     for question in (due([store._table(PAIRS)], [True], [T0, T0]), page(store._table(PAIRS), old, (), 500, store._table(PAIRS).columns)):
@@ -300,7 +300,7 @@ async def test_whether_anything_is_due_is_one_statement_that_goes_through_no_tab
     told = "\n".join([line for (line,) in await raw(f"EXPLAIN {question.sql}", *question.arguments)])
     assert "Seq Scan" not in told, told
     for index in ("owing", "passing", "expires_at", "discard_at"):
-        assert f"ix_samples_{index}" in told, told
+        assert f"memory_ix_samples_{index}" in told, told
     async with Sent(young) as sent:
         assert (await young.due(T0)).rows == ()
     assert len(sent) == 1, sent

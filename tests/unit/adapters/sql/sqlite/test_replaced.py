@@ -15,9 +15,13 @@ import pytest
 from memory import BlockingMemory, ConfigError, NotFound, StoreError
 from memory.adapters.sql.sqlite.config import Thresholds
 from memory.adapters.sql.sqlite.store import SqliteStore
-from memory.ports.contract.collections import SAMPLES
-from memory.ports.contract.support import done, key_of, put, record
-from memory.ports.record import Record
+from memory.ports.collections import Collection, Field, FieldType, TextPart
+from memory.ports.contract.collections import DECLARED, SAMPLES
+from memory.ports.contract.support import HERE, asked, done, key_of, put, record
+from memory.ports.query import Eq, IsNull, Order, Query, Search, Words, within
+from memory.ports.record import Record, Role
+from tests.support.rights import as_anybody
+from tests.unit.adapters.sql.growing import FILLED, GROWN, WIDE, fill, scores
 
 pytestmark = pytest.mark.backend("sqlite")
 SUFFIXES = ("", "-wal", "-shm")
@@ -203,16 +207,6 @@ def test_what_cannot_be_opened_to_read_only_says_why(tmp_path: Path) -> None:
     assert not (tmp_path / "missing.db").exists()
 
 
-def as_anybody() -> list[str]:
-    """The beginning of a command that runs without root's right to write everything."""
-    if os.geteuid() != 0:
-        return []
-    if shutil.which("setpriv") is None:
-        pytest.skip("root may write everything, and setpriv is not here")
-    rights = "-dac_override,-dac_read_search"
-    return ["setpriv", f"--bounding-set={rights}", f"--inh-caps={rights}"]
-
-
 @pytest.mark.skipif(not hasattr(os, "geteuid"), reason="this platform has other permissions")
 @pytest.mark.parametrize("folder_mode", [0o555, 0o755])
 def test_a_user_who_may_not_write_the_file_reads_and_searches_it(tmp_path: Path, folder_mode: int) -> None:
@@ -228,3 +222,27 @@ def test_a_user_who_may_not_write_the_file_reads_and_searches_it(tmp_path: Path,
     other = subprocess.run(command, capture_output=True, text=True, check=False)
     folder.chmod(0o755)
     assert other.stdout.splitlines() == ["['Ada likes tea'] ['Ada likes tea']", "['hello'] [True]", "True"], other.stderr
+
+
+async def test_a_file_of_an_earlier_release_is_read_as_it_will_be_once_it_has_grown(tmp_path: Path) -> None:
+    """It lacks fields, an order and a whole collection."""
+    path = tmp_path / "a.db"
+    store = SqliteStore(url(path))
+    await store.open(DECLARED)
+    before = await fill(store)
+    await store.close()
+    content = path.read_bytes()
+    more = Collection("more", (Field("colour", FieldType.TEXT),), (TextPart("title", 1.0),))
+    reading = SqliteStore(f"{url(path)}?mode=ro")
+    await reading.open((*WIDE, more))
+    assert await scores(reading) == before
+    assert (await reading.count(Query(GROWN, within(HERE), IsNull("colour"), roles=frozenset(Role)))).records == FILLED - 1
+    assert await asked(reading, part=Eq("colour", "red"), collection=GROWN) == []
+    assert len(await asked(reading, part=Eq("type", "fact"), collection=GROWN, order=(Order("weight"),), limit=1_000)) > 500
+    assert await asked(reading, collection=more) == []
+    assert await reading.search(Search(more, within(HERE), Words("lantern"), 10)) == []
+    assert ((await reading.audit()).problems, (await reading.check()).ok) == ((), True)
+    with pytest.raises(StoreError, match="is opened to read only"):
+        await reading.apply([put(record(1))])
+    await reading.close()
+    assert path.read_bytes() == content
