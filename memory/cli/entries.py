@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from memory.domain.scope import Scope
+    from memory.domain.session import DeletedEntry
     from memory.orchestrator.browsing import Retrieved
 
 
@@ -294,12 +295,21 @@ async def forget(
 async def _forget_entries(cli: Cli, entry_ids: list[str]) -> int:
     async with cli.memory() as memory:
         gone = {entry_id: await memory.delete(entry_id) for entry_id in await ids_of(memory, entry_ids)}
-    lines = [f"{entry_id}  {'forgotten' if deleted else 'not found'}" for entry_id, deleted in gone.items()]
+    lines = [f"{entry_id}  {_forgotten(deleted)}" for entry_id, deleted in gone.items()]
+    data = {"deleted": [i for i, d in gone.items() if d], "not_found": [i for i, d in gone.items() if not d]}
+    kept = {entry_id: list(deleted.kept) for entry_id, deleted in gone.items() if deleted.kept}
     cli.emit(
-        {"deleted": [i for i, d in gone.items() if d], "not_found": [i for i, d in gone.items() if not d]},
+        {**data, "kept": kept, "incomplete": [i for i, d in gone.items() if not d.is_complete]},
         lambda out: out.print("\n".join(lines), markup=False),
     )
     return 0 if all(gone.values()) else 1
+
+
+def _forgotten(deleted: DeletedEntry) -> str:
+    if not deleted:
+        return "not found"
+    kept = f"; made of it and kept: {', '.join(deleted.kept)}" if deleted.kept else ""
+    return f"forgotten{kept}{'' if deleted.is_complete else '; a store did not answer, and a sweep deletes the rest'}"
 
 
 async def _forget_whole(cli: Cli, scope: str | None, user: str | None, *, dry_run: bool, yes: bool) -> int:

@@ -274,6 +274,8 @@ class ImportedDraft(EntryDraft):
     contributors: tuple[Contributor, ...] | None = None
     artifact_was: Name = Field(default=None, exclude=True)
     """The artifact it pointed to where it was exported: what a repeat is told by, whatever became of that artifact here."""
+    sources: tuple[Any, ...] = Field(default=(), exclude=True)
+    """All that it was made of: the engine's derivation record, so that an erasure of a source reaches it here too."""
 
     @field_validator("valid_from", "valid_to", mode="before")
     @classmethod

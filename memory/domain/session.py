@@ -86,6 +86,37 @@ class ErasedScope(int):
         return {"entries": int(self), "sessions_left": list(self.sessions_left)}
 
 
+class DeletedEntry(int):
+    """How many entries were deleted, 1 or 0: true if there was one.
+
+    `kept` has the ids of entries that were made of it and stay: copies by `promote`, results of
+    `compact`, and what is under legal hold. They may hold its text. `is_complete` is false if a
+    store did not answer: then `kept` may lack some, and a sweep deletes what remains.
+    """
+
+    kept: tuple[str, ...]
+    is_complete: bool
+
+    def __new__(cls, entries: int, kept: Iterable[str] = (), is_complete: bool = True) -> DeletedEntry:
+        made = super().__new__(cls, entries)
+        made.kept, made.is_complete = tuple(kept), is_complete
+        return made
+
+    def __reduce__(self) -> tuple[type[DeletedEntry], tuple[int, tuple[str, ...], bool]]:
+        return DeletedEntry, (int(self), self.kept, self.is_complete)
+
+    def __repr__(self) -> str:
+        kept = f", kept={list(self.kept)}" if self.kept else ""
+        return f"DeletedEntry({int(self)}{kept}{'' if self.is_complete else ', is_complete=False'})"
+
+    def __str__(self) -> str:
+        return str(int(self))
+
+    def to_dict(self) -> dict[str, Any]:
+        """As JSON."""
+        return {"deleted": bool(self), "kept": list(self.kept), "is_complete": self.is_complete}
+
+
 @dataclass(frozen=True, slots=True, repr=False)
 class ErasedUser(Shown):
     """What was erased with a user: so many sessions as a whole, messages in others' sessions, entries of the user's scope.

@@ -32,6 +32,7 @@ from memory.domain.scope import Scope
 from memory.domain.session import (
     Compaction,
     Context,
+    DeletedEntry,
     ErasedScope,
     ErasedTenant,
     ErasedUser,
@@ -215,7 +216,7 @@ class BlockingMemory:
         expires_at: Moment | timedelta | None = ...,
         consistency: Consistency | None = ...,
     ) -> Entry: ...
-    def delete(self, entry_id: str) -> bool: ...
+    def delete(self, entry_id: str) -> DeletedEntry: ...
     def get(self, entry_id: str, *, as_of: Moment | None = ..., known_at: Moment | None = ...) -> Entry | None: ...
     def retrieve(
         self,

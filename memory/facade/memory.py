@@ -14,7 +14,7 @@ from memory.domain.enriched import Enrichment, Written
 from memory.domain.entry import Entry, EntryDraft, EntryType, check_patch
 from memory.domain.errors import ConfigError, ForkedProcess, InvalidInput
 from memory.domain.scope import Scope
-from memory.domain.session import FoundMessages
+from memory.domain.session import DeletedEntry, FoundMessages
 from memory.facade.access import BROWSE_LIMIT, MAX_QUERY_BYTES, RETRIEVE_LIMIT, SEARCH_LIMIT, Access
 from memory.facade.admin import Admin
 from memory.facade.arguments import Moment, consistency_of, draft_of, flag, function, id_of, ids_of, length, moment, real, scope_of
@@ -474,11 +474,15 @@ class Memory(AsyncContext):
         await self._access.refuse_unknown_artifacts([changes.get("artifact_id")])
         return await self._engine.entries.update(self.tenant, changed, changes, waits)
 
-    async def delete(self, entry_id: str) -> bool:
-        """Erase an entry with its kept versions and relations. True when there was one; again is no error (A55).
+    async def delete(self, entry_id: str) -> DeletedEntry:
+        """Delete an entry with its kept versions and relations.
 
-        What was made of it automatically goes too: copies by promotion rules, and notes of an advisor about it. Copies by `promote` and results of
-        `compact` stay.
+        What was made of it automatically goes too: copies by promotion rules, and notes of an
+        advisor about it. Copies by `promote` and results of `compact` stay.
+
+        Returns:
+            A true value if there was an entry; deleting again is no error. Its `kept` has the
+            ids of entries that were made of this one and stay.
         """
         return await self._engine.delete(self.tenant, id_of(entry_id))
 

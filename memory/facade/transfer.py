@@ -44,12 +44,14 @@ from memory.domain.time import micros
 from memory.facade.arguments import agent_of
 from memory.facade.artifact_lines import ARTIFACT_FORMAT, CHUNK_FORMAT, ArtifactLine, ChunkLine, artifact_line, chunk_line
 from memory.orchestrator.collections import ARTIFACTS, ENTRIES, MANIFESTS, MESSAGES, SESSIONS
-from memory.orchestrator.conversations.carrying import Moving, check_carried
+from memory.orchestrator.conversations.carrying import Moving, check_carried, incarnation_here
 from memory.orchestrator.conversations.onward import LEAVE, is_to_be_asked
 from memory.orchestrator.entry_records import entry_of
 from memory.orchestrator.kinds import KINDS, Kind
 from memory.orchestrator.relations import LABELS, MADE_BY, NOTE, Relation
 from memory.orchestrator.scratchpads import CAP, Scratchpad
+from memory.orchestrator.session_keys import scope_of
+from memory.orchestrator.sources import SOURCES, MessageSource, Source, read_sources
 from memory.orchestrator.transfer import SAID, AsItWas, carried, id_here, noted_of
 from memory.policies.routing import TIERS
 from memory.ports import codec
@@ -85,6 +87,7 @@ _STORES_OWN = (
     "replaced_version",
     "noted",
     "artifact_was",
+    "sources",
 )  # of an exported entry: the new store gives its own
 _LAST_VERSION = micros(datetime(9999, 12, 31, tzinfo=UTC))
 
@@ -314,7 +317,15 @@ class Ids:
             changed["compacted_from_ids"] = tuple(self._new(ENTRIES, source) for source in draft.compacted_from_ids)
         if draft.contributors is not None:
             changed["contributors"] = tuple(c.model_copy(update={"entry_id": self._new(ENTRIES, c.entry_id)}) for c in draft.contributors)
-        return replace(item, draft=draft.model_copy(update=changed)) if changed else item
+        changed["sources"] = tuple(self._source(source) for source in draft.sources)
+        return replace(item, draft=draft.model_copy(update=changed))
+
+    def _source(self, source: Source) -> Source:
+        """What an entry was made of, as it is called here."""
+        if isinstance(source, MessageSource):
+            return replace(source, incarnation=incarnation_here(self._tenant, scope_of(source.session_id), source.incarnation))
+        scope = self._scopes.get(ENTRIES, {}).get(source.entry_id, source.scope)
+        return replace(source, entry_id=self._new(ENTRIES, source.entry_id), scope=scope)
 
     def link(self, item: Link) -> Link:
         """The relation between entries as they are called here."""
@@ -531,7 +542,16 @@ def _entry_draft(found: Mapping[str, Any], scope: Scope | None) -> ImportedDraft
     key = _named(found.get("id"), "id")
     if key is None:
         raise InvalidInput("id", "is missing from the exported entry")
-    return ImportedDraft(**fields, key=key)
+    return ImportedDraft(**fields, key=key, sources=_sources_of(found))
+
+
+def _sources_of(found: Mapping[str, Any]) -> tuple[Source, ...]:
+    """What an exported entry was made of."""
+    noted: Any = found.get("noted")
+    try:
+        return read_sources(noted.get("body", {}).get(SOURCES, [])) if isinstance(noted, dict) else ()
+    except (AttributeError, ValueError):
+        raise InvalidInput("noted", "is not as an export writes it") from None
 
 
 def _as_it_was(found: Mapping[str, Any], draft: ImportedDraft) -> AsItWas:
@@ -560,7 +580,7 @@ def _as_it_was(found: Mapping[str, Any], draft: ImportedDraft) -> AsItWas:
         tier=_tier_of(found, draft.scope) if replaced_by is None else "mid",
         previous=previous,
         digest=None if noted.get("request_digest") is None else door.identifier("noted", noted["request_digest"]),
-        noted=body,
+        noted={name: value for name, value in body.items() if name != SOURCES},
         replaced_by=replaced_by,
     )
 

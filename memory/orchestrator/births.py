@@ -136,6 +136,8 @@ class Births:
         digest = request_digest(asked or draft, supersedes) if draft.key else None
         key, sequence = Key(tenant, record_id), self._placement.next_sequence()
         record = record_of(draft, key=key, version=version_at(now), now=now, tier=routed.tier, sequence=sequence, digest=digest)
+        if isinstance(draft, ImportedDraft):
+            return Newborn(draft, with_sources(record, draft.sources), store)
         learnt = learnt_from(self._placement, tenant)
         if learnt is not None:
             return Newborn(draft, with_sources(record, [learnt]), store, CONFIRMS)

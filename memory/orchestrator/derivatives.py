@@ -6,18 +6,20 @@ So one of both always sees the other, on every topology, and a process that dies
 
 from __future__ import annotations
 
+import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
 from memory.domain.enriched import NOTES
-from memory.domain.errors import NotFound, StoreUnavailable
+from memory.domain.errors import Held, NotFound, StoreUnavailable
+from memory.domain.session import DeletedEntry
 from memory.orchestrator.browsing import BROWSED
 from memory.orchestrator.collections import DERIVED_FROM, ENTRIES
 from memory.orchestrator.entries import Entries
 from memory.orchestrator.entry_records import changed
-from memory.orchestrator.erasure import DELETE, UNMAKE, Erasure
+from memory.orchestrator.erasure import DELETE, UNMAKE, Erasure, Unmakes
 from memory.orchestrator.outbox import Outbox, Pending, Until
 from memory.orchestrator.placement import Placement
 from memory.orchestrator.relations import NOTE
@@ -37,6 +39,8 @@ from memory.ports.query import Filter, Has, Or, Query, Tenant
 from memory.ports.record import JsonValue, Key, Owed, Partition, Record
 from memory.ports.store import Store
 
+log = logging.getLogger(__name__)
+
 CONFIRM_NOTES = "confirm_notes"
 """What an entry owes whose advisor's note was stored just now, until the entries that the advisor was shown were seen to stand."""
 
@@ -54,6 +58,21 @@ class _Check:
     """The source that was deleted or edited since; the derived entry was deleted then."""
 
 
+def naming(*references: str) -> Filter:
+    """Entries that name one of these as a source."""
+    return Or(tuple(Has(DERIVED_FROM, reference) for reference in references))
+
+
+async def find_derived(placement: Placement, tenant: str, asked: Filter) -> AsyncIterator[Record]:
+    """The entries of a tenant for which this holds, retired ones too, in every store."""
+    for store in placement.topology.homes:
+        query = Query(ENTRIES, Tenant(tenant), asked, limit=placement.settings.page, roles=BROWSED)
+        async for page in placement.pages("derived.find", store, query):
+            for row in page.records:
+                if isinstance(row, Record):
+                    yield row
+
+
 class Derivatives:
     """Finds and deletes what was made of what is gone."""
 
@@ -63,6 +82,8 @@ class Derivatives:
         self._outbox = outbox
         self._erasure = erasure
         self._checks: dict[Key, list[_Check]] = {}
+        self._kept: dict[Key, list[str] | None] = {}
+        """By entry that is being deleted here, what was made of it and stays; None until that is known."""
         self.messages_stand: Stand | None = None
         outbox.register(CONFIRM_SOURCES, self._confirm, Until.DELETED)
         outbox.register(CONFIRM_NOTES, self._confirm_notes, Until.DELETED)
@@ -121,27 +142,40 @@ class Derivatives:
 
     # -- erased -------------------------------------------------------------------------------------------------------
 
-    async def found(self, tenant: str, *references: str) -> AsyncIterator[Record]:
-        """The entries that name one of these as a source, retired ones too."""
-        asked: Filter = Or(tuple(Has(DERIVED_FROM, reference) for reference in references))
-        for store in self._placement.topology.homes:
-            query = Query(ENTRIES, Tenant(tenant), asked, limit=self._placement.settings.page, roles=BROWSED)
-            async for page in self._placement.pages("derived.find", store, query):
-                for row in page.records:
-                    if isinstance(row, Record):
-                        yield row
+    async def delete(self, key: Key) -> DeletedEntry:
+        """Delete an entry with what was made of it automatically; the answer names what was made of it and stays. One call for a key at a time."""
+        self._kept[key] = None
+        try:
+            is_deleted = await self._erasure.delete(ENTRIES, key, unmake="automatic")
+        finally:
+            kept = self._kept.pop(key)
+        return DeletedEntry(is_deleted, sorted(set(kept or ())), is_complete=kept is not None or not is_deleted)
 
     async def _unmake(self, pending: Pending, owed: Owed) -> bool:
         """An entry was deleted: so is what was made of it, or what was made of it automatically; notes about it say nothing any more."""
         key, mode = pending.owner.key, owed.data["mode"]
         if isinstance(pending.owner, Record):
             return True
-        async for record in self.found(key.tenant, entry_reference(key.id), note_reference(key.id)):
+        kept: list[str] = []
+        async for record in find_derived(self._placement, key.tenant, naming(entry_reference(key.id), note_reference(key.id))):
             named = [one for one in sources_of(record) if isinstance(one, EntrySource) and one.entry_id == key.id and not one.moved]
             if named and (mode == "all" or all(one.automatic for one in named)):
-                await self._erasure.delete(ENTRIES, record.key, held="left", unmake=mode)
-            elif NOTES in record.body:
+                kept += [] if await self._goes(record.key, mode) else [record.key.id]
+                continue
+            kept += [record.key.id] if named else []
+            if NOTES in record.body:
                 await self._entries.rewrite_at_once(record.key, partial(self._without_note, key.id))
+        if key in self._kept:
+            self._kept[key] = kept
+        return True
+
+    async def _goes(self, key: Key, mode: Unmakes) -> bool:
+        """Delete a derived entry; false if it stays, since it is under legal hold."""
+        try:
+            await self._erasure.delete(ENTRIES, key, unmake=mode)
+        except Held as error:
+            log.info("%s stays: %s", key.id, error)
+            return False
         return True
 
     async def _confirm_notes(self, pending: Pending, owed: Owed) -> bool:
@@ -167,7 +201,7 @@ class Derivatives:
 
     async def _gone_with(self, partition: Partition, generation: int) -> None:
         """A scope was erased: so is what was made of the entries that it had."""
-        async for record in self.found(partition.tenant, scope_reference(partition.tenant, partition.scope)):
+        async for record in find_derived(self._placement, partition.tenant, naming(scope_reference(partition.tenant, partition.scope))):
             here = [s for s in sources_of(record) if isinstance(s, EntrySource) and s.scope == partition.scope and s.generation < generation]
             named = [source for source in here if not source.moved]
             located = await self._placement.locate_many(ENTRIES, [Key(partition.tenant, one.entry_id) for one in named]) if named else []

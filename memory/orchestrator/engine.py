@@ -11,6 +11,7 @@ from typing import Literal
 from memory.domain.errors import NotFound
 from memory.domain.ids import Randomness, is_id
 from memory.domain.scope import Scope
+from memory.domain.session import DeletedEntry
 from memory.orchestrator.accesses import Accesses
 from memory.orchestrator.after_writes import AfterWrites
 from memory.orchestrator.allowance import UNLIMITED, Allowance
@@ -323,10 +324,10 @@ class Engine:
             raise NotFound(entry_id)
         return located.record.scope
 
-    async def delete(self, tenant: str, entry_id: str) -> bool:
-        """Erase one entry; false where there was none. Raises `Held` where it is under legal hold."""
+    async def delete(self, tenant: str, entry_id: str) -> DeletedEntry:
+        """Delete one entry; a false answer where there was none. Raises `Held` where it is under legal hold."""
         if not is_id(entry_id):
-            return False
+            return DeletedEntry(0)
         key = Key(tenant, entry_id)
         async with self.turns.take(ENTRIES, key, Patience(self.placement, entry_id)):
-            return await self.erasure.delete(ENTRIES, key, unmake="automatic")
+            return await self.derivatives.delete(key)

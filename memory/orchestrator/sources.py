@@ -112,6 +112,23 @@ def _source(told: Mapping[str, Any]) -> Source:
     return EntrySource(told["entry"], told["version"], told["scope"], told["generation"], **flags)
 
 
+def read_sources(told: object) -> tuple[Source, ...]:
+    """Sources as an export writes them, of generation 0: every erasure here is later. Raises `ValueError` for anything else."""
+    try:
+        found = [_source(one) for one in told]  # type: ignore[attr-defined]
+        as_written = [source.to_json() for source in found] == told and all(_are_names(source) for source in found)
+    except (TypeError, KeyError, ValueError, AttributeError) as error:
+        raise ValueError("is not as an export writes it") from error
+    if not as_written:
+        raise ValueError("is not as an export writes it")
+    return tuple(replace(source, generation=0) if isinstance(source, EntrySource) else source for source in found)
+
+
+def _are_names(source: Source) -> bool:
+    named = (source.entry_id, source.scope) if isinstance(source, EntrySource) else (source.session_id, source.incarnation)
+    return all(isinstance(name, str) for name in named)
+
+
 def with_sources(record: Record, sources: Iterable[Source]) -> Record:
     """The record with these sources beside those that it names."""
     every = [*sources_of(record), *sources]

@@ -9,6 +9,7 @@ from enum import StrEnum
 from typing import Any
 
 from memory.domain import ids
+from memory.domain.enriched import NOTES
 from memory.domain.entry import ImportedDraft
 from memory.domain.errors import Refused, StoreUnavailable
 from memory.domain.scope import Scope
@@ -27,6 +28,7 @@ from memory.orchestrator.outbox import Pending, owed_by_writing
 from memory.orchestrator.past import kept_versions, same_life
 from memory.orchestrator.placement import Located, Placement, refused
 from memory.orchestrator.quotas import Newcomer, Quotas
+from memory.orchestrator.sources import with_notes, with_sources
 from memory.orchestrator.steps import step
 from memory.orchestrator.trust import Trust
 from memory.orchestrator.versions import kept_version, version_at
@@ -312,7 +314,14 @@ def _record(tenant: str, one: AsItWas, sequence: int) -> Record:
     assert born is not None  # noqa: S101 - who makes these sees to it
     key = Key(tenant, one.id)
     record = record_of(one.draft, key=key, version=one.version, now=born, tier=one.tier, sequence=sequence, digest=one.digest)
-    return replace(record, updated_at=one.updated_at, body={**one.noted, **record.body}, previous=one.previous)
+    record = replace(record, updated_at=one.updated_at, body={**one.noted, **record.body}, previous=one.previous)
+    return with_sources(with_notes(record, _shown_to_an_advisor(one.noted)), one.draft.sources)
+
+
+def _shown_to_an_advisor(noted: Mapping[str, Any]) -> Sequence[str]:
+    """The entries of which an advisor's note may speak."""
+    told: Mapping[str, Any] = (noted.get(NOTES) or {}).get("auto_supersede") or {}
+    return told["candidates"] if told.get("named") else ()
 
 
 def _says_the_same(there: Record, record: Record) -> bool:

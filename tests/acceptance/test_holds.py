@@ -138,7 +138,7 @@ async def test_a_held_entry_may_be_edited_linked_and_moved_onward_and_stays_held
     for deletion in (memory.delete(held.id), memory.relations.unrelate(relation.id)):
         with pytest.raises(Held):
             await deletion
-    assert await memory.delete(other.id) is True
+    assert await memory.delete(other.id)
     assert (await memory.get(held.id)) is not None
     assert await memory.relations.related() == []
     assert [version.content for version in await memory.entries.history(held.id)] == ["text one", "text one, edited"]
@@ -164,7 +164,7 @@ async def test_holds_are_told_and_the_same_hold_stands_once(memory: Memory, cloc
     with pytest.raises(Held):
         await memory.delete(entry.id)
     await memory.admin.release_hold("case")
-    assert await memory.delete(entry.id) is True
+    assert await memory.delete(entry.id)
 
 
 async def test_a_hold_holds_nothing_of_another_tenant_scope_or_user(memory: Memory) -> None:
@@ -172,9 +172,9 @@ async def test_a_hold_holds_nothing_of_another_tenant_scope_or_user(memory: Memo
     entry = await memory.write("text", scope="user:ada")
     await memory.admin.hold("case", reason="r", user="ad")
     await memory.admin.hold("case", reason="r", scope="session:ada")
-    assert await memory.delete(entry.id) is True
+    assert await memory.delete(entry.id)
     await memory.admin.hold("case", reason="r", tenant=True)
-    assert await memory._engine.delete("theirs", theirs.id) is True
+    assert await memory._engine.delete("theirs", theirs.id)
 
 
 async def test_a_hold_that_is_over_nothing_or_over_two_things_is_refused(plain: Memory) -> None:

@@ -109,7 +109,7 @@ async def test_a_foreign_id_behaves_as_not_found(memory: Memory, scope: Scope) -
     stranger = memory.for_tenant("stranger")
     theirs = await stranger.write("theirs", scope=scope)
     assert await stranger.get(mine.id) is None
-    assert await stranger.delete(mine.id) is False
+    assert not await stranger.delete(mine.id)
     assert await stranger.entries.invalidate(mine.id) is False
     assert await stranger.admin.where(mine.id) == []
     assert await stranger.relations.related() == []

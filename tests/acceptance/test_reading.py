@@ -31,7 +31,7 @@ async def _written(memory: Memory, clock: Clock, *texts: str) -> list[Entry]:
 async def test_getting_an_unknown_id_gives_none(memory: Memory, unknown: str) -> None:
     await memory.write("there", scope=USER)
     assert await memory.get(unknown) is None
-    assert await memory.delete(unknown) is False
+    assert not await memory.delete(unknown)
     assert await memory.entries.invalidate(unknown) is False
 
 

@@ -104,11 +104,11 @@ async def test_a_deleted_entry_takes_its_relations_with_it(memory: Memory, abc: 
     a, b, c = abc
     for source, target in ((a, b), (c, a), (b, c)):
         await memory.relations.relate(source.id, "supports", target.id)
-    assert await memory.delete(a.id) is True
+    assert await memory.delete(a.id)
     assert ends(await memory.relations.related()) == [(b.id, "supports", c.id)]
     assert await memory.relations.related(source_id=a.id) == []
     assert await memory.relations.related(target_id=a.id) == []
-    assert await memory.delete(a.id) is False
+    assert not await memory.delete(a.id)
 
 
 @pytest.mark.behaviour("D30", "AC-D17")

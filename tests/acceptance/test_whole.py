@@ -27,7 +27,7 @@ async def test_every_operation_of_the_catalogue_is_there_and_a_write_returns_wha
     assert (await memory.update(one.id, content="uno")).content == "uno"
     two = await memory.promote(one.id, to=USER)
     three = await memory.compact([two.id], lambda entries: "all of it")
-    assert await memory.delete(one.id) is True
+    assert await memory.delete(one.id)
     assert await memory.admin.erase(USER) == 2
     assert await memory.get(three.id) is None
 

@@ -159,7 +159,7 @@ async def search_word(
     label = "search by a word" + _of(asked)
     if len(wanted) > 10:
         return
-    near = {version.fields["id"]: version for version in visible if any(_beside(version, one) for one in wanted.values())}
+    near = _near(run, asked, said, visible, lambda version: word in version.words)
     found = [entry for entry in found if entry.id in wanted or entry.id not in near]
     if {entry.id for entry in found} != wanted.keys() or len(found) != len(wanted):
         what = (
@@ -172,6 +172,12 @@ async def search_word(
         raise Wrong(f"{label} {what}", f"{word} in {asked}: found {[(e.id, e.content) for e in found]}, wanted {list(wanted)}")
     for entry in found:
         _same_entry(label, entry, wanted[entry.id], run.model.lives[asked.tenant, entry.id])
+
+
+def _near(run: Run, asked: Asked, said: Said, visible: Sequence[Version], matches: Callable[[Version], bool]) -> set[str]:
+    """Visible entries that were said beside a match. Stores have no index of metadata, so a match with other metadata counts as a neighbour too."""
+    matching = [version for version in run.model.matching(replace(asked, metadata=()), said.begun)[0] if matches(version)]
+    return {version.fields["id"] for version in visible if any(_beside(version, one) for one in matching)}
 
 
 def _beside(one: Version, other: Version) -> bool:
@@ -188,11 +194,15 @@ async def search_topic(
     given = _of_search(asked) | (preferred or {})
     said = await run.ask(None, "search", TOPICS[topic], scope=list(asked.scopes), tenant=asked.tenant, worker=worker, limit=100, **given)
     visible, certain = run.model.matching(asked, said.begun)
-    wanted = {v.fields["id"]: v for v in visible if topic in f"{v.fields['title'] or ''} {v.fields['content']}".split()}
+
+    def is_about(version: Version) -> bool:
+        return topic in f"{version.fields['title'] or ''} {version.fields['content']}".split()
+
+    wanted = {version.fields["id"]: version for version in visible if is_about(version)}
     found = [hit.entry for hit in said.given()]
     if not certain or len(wanted) > 100:
         return
-    near = {version.fields["id"] for version in visible if any(_beside(version, one) for one in wanted.values())}
+    near = _near(run, asked, said, visible, is_about)
     found = [entry for entry in found if entry.id in wanted or entry.id not in near]
     if (since := run.unseen_since(worker, said.begun)) is not None:
         there = {entry.id for entry in found}
@@ -338,11 +348,13 @@ async def carried_out(run: Run, said: Said, *, more: bool = False) -> dict[str, 
     """What a sweep has to do, done in the model, in the order of its jobs: what it is to report. `more`: others have been since."""
     model, owing = run.model, sessions.owing(run, said)
     expired, held = model.expired(said)
+    await sessions.owed_ends(run, said)
     deleted, held_by_rule = model.retire(said)
     of_sessions = await sessions.retired(run, said, owing)
     dropped, held_versions = model.let_go(said)
     moved, failing = model.move_on(said)
     moved += await _crowded_beside(run, said, await sessions.noted(run, said, owing, more=more))
+    await sessions.ended_at_once(run, said)
     held += held_by_rule + held_versions + of_sessions.held
     return {
         "still_owed": sum(len(owed) for _, owed in owing),

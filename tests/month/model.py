@@ -6,8 +6,8 @@ Ids, moments and versions are the memory's to choose: they are taken over from i
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
@@ -76,6 +76,19 @@ class Version:
         return end is None or at < end
 
 
+@dataclass(frozen=True, slots=True)
+class Source:
+    """What an entry was made of: another entry, or the messages of which that other entry was noted."""
+
+    entry: str
+    scope: str
+    automatic: bool
+    moved: bool = False
+    """Whether what was made took its place."""
+    is_said: bool = False
+    is_direct: bool = True
+
+
 @dataclass(slots=True)
 class Life:
     """One entry from its birth to its deletion."""
@@ -90,6 +103,8 @@ class Life:
     overrides: dict[str, Any] = field(default_factory=dict)
     noted: bool = False
     """Whether it was made of what was said in a session."""
+    sources: list[Source] = field(default_factory=list)
+    """All that it was made of, with what that was made of."""
 
     @property
     def now(self) -> Version:
@@ -348,6 +363,10 @@ class Model:
             return
         said.equals(life is not None)
         self.bury(tenant, [entry_id], said.ended)
+        self._unmake(tenant, entry_id, said.ended, automatic_only=True)
+        kept = [one.id for one in self.of(tenant) if any(s.entry == entry_id and not s.is_said and not s.moved for s in one.sources)]
+        if life is not None and (sorted(said.value.kept), said.value.is_complete) != (sorted(kept), True):
+            said.wrong("keeps others", f"{said.value!r}, wanted {kept}")
 
     def erased(self, said: Said, tenant: str, scope: str) -> None:
         if self.holds_any(tenant, scope):
@@ -355,7 +374,31 @@ class Model:
             return
         there = [life.id for life in self.in_scopes(tenant, [scope])]
         said.equals(len(there))
-        self.bury(tenant, there, said.ended)
+        self.erase(tenant, scope, said.ended)
+
+    def erase(self, tenant: str, scope: str, at: datetime) -> None:
+        """A scope goes, with all that was made of what it had, but for what took the place of its sources."""
+        self.bury(tenant, [life.id for life in self.in_scopes(tenant, [scope])], at)
+        self._goes_with(tenant, lambda one: one.scope == scope and not one.moved and (tenant, one.entry) not in self.lives, at)
+
+    def unmake_said(self, tenant: str, noted: Collection[str], at: datetime) -> None:
+        """Messages went of which these entries were noted: with all that was made of them."""
+        self._goes_with(tenant, lambda one: one.is_said and one.entry in noted, at)
+
+    def _goes_with(self, tenant: str, names: Callable[[Source], bool], at: datetime) -> None:
+        for life in [life for life in self.of(tenant) if any(map(names, life.sources))]:
+            if (tenant, life.id) in self.lives and not self.held(tenant, life):
+                self.bury(tenant, [life.id], at)
+                self._unmake(tenant, life.id, at)
+
+    def _unmake(self, tenant: str, entry_id: str, at: datetime, *, automatic_only: bool = False) -> None:
+        """What was made of a deleted entry goes too, or only what no caller asked for."""
+        for life in list(self.of(tenant)):
+            named = [one for one in life.sources if one.entry == entry_id and not one.is_said and not one.moved]
+            stays = not named or (automatic_only and not all(one.automatic for one in named)) or self.held(tenant, life)
+            if not stays and (tenant, life.id) in self.lives:
+                self.bury(tenant, [life.id], at)
+                self._unmake(tenant, life.id, at, automatic_only=automatic_only)
 
     def bury(self, tenant: str, ids: Iterable[str], at: datetime) -> None:
         for entry_id in ids:
@@ -394,6 +437,7 @@ class Model:
             return None
         if copy is None:
             key = self._copy(said, tenant, source, to, overrides, said.given())
+            self.lives[key].sources = _made_of([source], automatic=False, moved=delete_original)
         elif not self._promoted_again(said, copy, source, overrides, delete_original):
             return None
         if delete_original:
@@ -438,8 +482,16 @@ class Model:
             if said.failure is not None:
                 said.refused("Conflict", "NotFound")
             return False
-        self._match(said, plain(said.given()), copy.current())
+        self._made_before(said, copy, [source.id], takes_the_place=delete_original)
         return True
+
+    def _made_before(self, said: Said, made: Life, of: Collection[str], *, takes_the_place: bool) -> None:
+        """What was made before is the answer. If it takes the place of its sources only now, it says so in another version."""
+        if takes_the_place:
+            self._next(said, made, plain(said.given()), {})
+            made.sources = [replace(one, moved=True) if one.is_direct and not one.is_said and one.entry in of else one for one in made.sources]
+        else:
+            self._match(said, plain(said.given()), made.current())
 
     def compacted(
         self, said: Said, tenant: str, ids: Sequence[str], text: str | None, target: str | None, patch: dict[str, Any], *, delete_sources: bool
@@ -473,10 +525,11 @@ class Model:
         if not delete_sources and self._beyond_quotas(said, tenant, [] if there is not None else list(scopes)):
             return None
         if there is not None:
-            self._match(said, plain(said.given()), there.current())
+            self._made_before(said, there, distinct, takes_the_place=delete_sources)
             key = (tenant, there.id)
         else:
             key = self.summaries[identity] = self._begin(said, plain(said.given()), wanted)
+            self.lives[key].sources = _made_of(sources, automatic=False, moved=delete_sources)
         if delete_sources:
             self.bury(tenant, distinct, said.ended)
         else:
@@ -580,6 +633,7 @@ class Model:
         if grave is not None and said.begun - grave.fallen < TOMBSTONE_LIFE:
             said.wrong("copies again what was deleted", repr(found))
         key = self._copy(said, tenant, source, to, {}, found)
+        self.lives[key].sources = _made_of([source], automatic=True)
         self.evict(said, tenant, {to}, [key])
         return key[1]
 
@@ -646,39 +700,62 @@ class Model:
     def planned(self, said: Said) -> None:
         """The plan names what expires and what the rules take, each once, and nothing else; and says of which sessions callbacks are asked."""
         plan, now, wanted = said.given(), said.begun, self._expires(said.begun)
-        over = {(tenant, of) for _, _, tenant, of, *_ in wanted}
-        for (tenant, _), life in self.lives.items():
-            rule = rules.deletes(tenant, life, now)
-            if not self.held(tenant, life) and (tenant, life.id) not in over:
-                versions = ("delete", "entry_versions", tenant, life.scope, "newest" if tenant == "acme" else "past", "", "")
-                wanted += [("delete", "entries", tenant, life.id, rule, life.tier, "")] if rule else [versions] * rules.lets_go(tenant, life, now)
-        for talk in self.talks.all.values():
-            if (rule := talk.taken(now)) is not None and (talk.tenant, f"conversation:{talk.id}") not in over:
-                then = "delete" if talk.status == "ended" else "end"
-                held = then == "delete" and (bool(talk.owed) or self.holds_all(talk.tenant, f"session:{talk.id}"))
-                wanted += [] if held else [(then, "sessions", talk.tenant, f"conversation:{talk.id}", rule, "", "")]
-        gone = {(tenant, entry_id) for then, _, tenant, entry_id, *_ in wanted if then in ("delete", "expire")}
-        ended = [talk for talk in self.talks.all.values() if talk.status != "ended" and talk.taken(now) is not None]
-        ended += [talk for talk in self.talks.all.values() if talk.owes_its_end and not talk.is_over(now)]
-        onward = [key for talk in ended for life in self._goes_on(talk.tenant, talk.id, now) if (key := (talk.tenant, life.id)) not in gone]
-        wanted += [("move", "entries", *key, "facts-last", "short", "long") for key in onward]
-        taken, failing = self.taken(now, without={*gone, *onward})
-        wanted += [("move", "entries", *key, rule, tier, to) for key, (tier, to, rule) in taken.items()]
-        made = [one for talk in ended for one in self._copied_at_end(talk, now) if one[0][2:4] not in gone]
         told: list[tuple[str, ...]] = [
             (one.action, one.collection, one.tenant, one.id, one.rule, one.tier, one.to)
             if one.collection == "entries"
             else (one.action, one.collection, one.tenant, one.scope, one.rule, "", "")
             for one in plan.planned
         ]
-        perhaps = [one for one, surely in made if not surely and one in told]
-        wanted += [one for one, surely in made if surely] + perhaps
+        over = {(tenant, of) for _, _, tenant, of, *_ in wanted}
+        ends = [talk for talk in self.talks.all.values() if talk.owes_its_end and not talk.is_over(now)]
+        wanted += self._planned_ends(ends, wanted, told, now)  # pending steps come before the rules
+        wanted += self._planned_deletions(wanted, now)
+        for talk in self.talks.all.values():
+            if (rule := talk.taken(now)) is not None and (talk.tenant, f"conversation:{talk.id}") not in over:
+                then = "delete" if talk.status == "ended" else "end"
+                held = then == "delete" and (bool(talk.owed) or self.holds_all(talk.tenant, f"session:{talk.id}"))
+                wanted += [] if held else [(then, "sessions", talk.tenant, f"conversation:{talk.id}", rule, "", "")]
+        ends = [talk for talk in self.talks.all.values() if talk.status != "ended" and talk.taken(now) is not None]
+        wanted += self._planned_ends(ends, wanted, told, now)
+        for (tenant, entry_id), life in self.lives.items():
+            if not self.held(tenant, life) and (tenant, entry_id) not in _gone_in(wanted):
+                versions = ("delete", "entry_versions", tenant, life.scope, "newest" if tenant == "acme" else "past", "", "")
+                wanted += [versions] * rules.lets_go(tenant, life, now)
+        taken, failing = self.taken(now, without=_gone_in(wanted) | _moved_in(wanted))
+        wanted += [("move", "entries", *key, rule, tier, to) for key, (tier, to, rule) in taken.items()]
         asked = {talk.id for talk in self.talks.all.values() if talk.owed and not talk.is_over(now)}
         waiting = {line: {session for session in asked if f"of session '{session}'" in line} for line in plan.waiting}
         others = [line for line, sessions in waiting.items() if not sessions]
         if sorted(told) != sorted(wanted) or len(others) != failing or set().union(*waiting.values()) != asked:
             more, less = Counter(told) - Counter(wanted), Counter(wanted) - Counter(told)
             said.wrong("plans otherwise", f"more {more}, less {less}, waiting {plan.waiting}, wanted {failing} and sessions {asked}")
+
+    def _planned_deletions(self, planned: Sequence[tuple[str, ...]], now: datetime) -> list[tuple[str, ...]]:
+        """What rules delete of what is not gone by then."""
+        gone, moved = _gone_in(planned), _moved_in(planned)
+        there = [(key, replace(life, tier="long") if key in moved else life) for key, life in self.lives.items() if key not in gone]
+        free = [(key, life) for key, life in there if not self.held(key[0], life)]
+        return [("delete", "entries", *key, rule, life.tier, "") for key, life in free if (rule := rules.deletes(key[0], life, now))]
+
+    def _planned_ends(
+        self, ends: Sequence[Talk], planned: Sequence[tuple[str, ...]], told: Sequence[tuple[str, ...]], now: datetime
+    ) -> list[tuple[str, ...]]:
+        """What the ends of sessions move and copy, and what quotas evict for the copies."""
+        gone = _gone_in(planned)
+        onward = [(talk.tenant, life.id) for talk in ends for life in self._goes_on(talk.tenant, talk.id, now)]
+        copies = [one for talk in ends for one, surely in self._copied_at_end(talk, now) if one[2:4] not in gone and (surely or one in told)]
+        evicted = [("evict", "entries", *key, quota, self.lives[key].tier, "") for key, quota in self._evicted_for(copies, gone)]
+        return [*(("move", "entries", *key, "facts-last", "short", "long") for key in onward if key not in gone), *copies, *evicted]
+
+    def _evicted_for(self, copies: Sequence[tuple[str, ...]], gone: Collection[Id]) -> list[tuple[Id, str]]:
+        """What goes behind these copies, and for which quota."""
+        evicted: list[tuple[Id, str]] = []
+        for (tenant, to), many in Counter((one[2], one[-1]) for one in copies).items():
+            for quota in _evicting(tenant, [to]):
+                there = [life for life in self.in_scopes(tenant, [to]) if (tenant, life.id) not in gone]
+                going = self._first_to_go(tenant, quota, there)[: max(0, len(there) + many - quota["entries"])]
+                evicted += [((tenant, life.id), quota["name"]) for life in going]
+        return evicted
 
     def _expires(self, now: datetime) -> list[tuple[str, ...]]:
         """What expired a day ago, entries, sessions and what was made of these, as a plan tells it."""
@@ -764,16 +841,17 @@ class Model:
     def evict(self, said: Said, tenant: str, scopes: Collection[str], written: Collection[Id]) -> None:
         """Behind a write: the first in order go, until there are as many as may be. What was written just now stays, what a rule keeps, and what is
         held."""
-        for quota in sorted(rules.QUOTAS, key=lambda quota: str(quota["name"])):
-            for scope in sorted(_places(quota, tenant, list(scopes))) if quota.get("then") == "evict" else ():
+        for scope in sorted(scopes):
+            for quota in _evicting(tenant, [scope]):
                 there = self.in_scopes(tenant, [scope])
-                may = [
-                    life for life in there if (tenant, life.id) not in written and not self.held(tenant, life) and not rules.kept_by(life.now.fields)
-                ]
-                may.sort(key=lambda life: _first_to_go(life, quota.get("evict", "oldest")))
+                may = self._first_to_go(tenant, quota, [life for life in there if (tenant, life.id) not in written])
                 going = may[: max(0, len(there) - quota["entries"])]
                 self.bury(tenant, [life.id for life in going], said.ended)
                 self.evicted[tenant, quota["name"]] += len(going)
+
+    def _first_to_go(self, tenant: str, quota: dict[str, Any], there: Sequence[Life]) -> list[Life]:
+        may = [life for life in there if not self.held(tenant, life) and not rules.kept_by(life.now.fields)]
+        return sorted(may, key=lambda life: _first_to_go(life, quota.get("evict", "oldest")))
 
     # -- legal holds --------------------------------------------------------------------------------------------------
 
@@ -814,6 +892,7 @@ class Model:
             said, found | {"tier": birth}, wanted | {"metadata": {"created_in_session_id": session}, "expires_at": None, "conversation_id": session}
         )
         self.lives[key].noted = True
+        self.lives[key].sources = [Source(key[1], "", automatic=True, is_said=True)]
         if found["tier"] != birth and (birth, found["tier"]) != ("short", "mid"):
             said.wrong("notes it in another tier", found["tier"])
 
@@ -847,6 +926,11 @@ def _passes(version: Version, asked: Asked) -> bool:
     )
 
 
+def _made_of(sources: Sequence[Life], *, automatic: bool, moved: bool = False) -> list[Source]:
+    inherited = [replace(one, automatic=one.automatic and automatic, is_direct=False) for life in sources for one in life.sources]
+    return [*(Source(life.id, life.scope, automatic, moved) for life in sources), *inherited]
+
+
 def _is_fact(version: Version) -> bool:
     return rules.FACT in version.fields["tags"] or rules.is_sure(version.fields, rules.SURE)
 
@@ -855,6 +939,20 @@ def _places(quota: dict[str, Any], tenant: str, scopes: Sequence[str]) -> Counte
     """What a quota counts together, a scope or the tenant, and how many of these scopes are of it."""
     counted = [scope for scope in scopes if tenant in quota["tenants"] and kind_of(scope) in quota["scope_kinds"]]
     return Counter("" if quota.get("per") == "tenant" else scope for scope in counted)
+
+
+def _evicting(tenant: str, scopes: Sequence[str]) -> list[dict[str, Any]]:
+    """The quotas that evict, of those that count these scopes each for itself."""
+    found = [quota for quota in rules.QUOTAS if quota.get("then") == "evict" and _places(quota, tenant, scopes)]
+    return sorted(found, key=lambda quota: str(quota["name"]))
+
+
+def _gone_in(planned: Iterable[tuple[str, ...]]) -> set[Id]:
+    return {(one[2], one[3]) for one in planned if one[0] in ("delete", "expire", "evict") and one[1] == "entries"}
+
+
+def _moved_in(planned: Iterable[tuple[str, ...]]) -> set[Id]:
+    return {(one[2], one[3]) for one in planned if one[0] == "move"}
 
 
 def _first_to_go(life: Life, order: str) -> tuple[Any, ...]:

@@ -1,15 +1,19 @@
 """Every kind of derivation is in flight while every kind of erasure runs, cut off at a drawn store call: the erased words are nowhere afterwards.
 
-The deriving process stops at one of its store calls. There another process erases, or the same one where Edge lets only one in. Then the first goes
-on, or dies at that call. The eraser may die at one of its calls too. Sweeps do what was left undone. Nothing that either process reads has the words.
+The deriving process stops at one of its store calls. There another memory erases: of another process, or the same one where Edge lets only one in.
+Then the first goes on, or dies at that call. The eraser may die at one of its calls too. Sweeps do what was left undone. Afterwards nothing that
+either reads has the words, and no file has them once the stores gave room back.
 """
 
 from __future__ import annotations
 
+import asyncio
 import json
+import multiprocessing
 import random
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
+from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
@@ -18,12 +22,13 @@ import pytest
 from memory import EveryTurn, Extraction, Leaving, Memory, MemoryManager, NamedStore
 from memory.domain.errors import MemoryTiersError, StoreUnavailable
 from memory.ports.advisor import Prompt
+from memory.ports.record import Record
 from tests.support.backends import marks_of
 from tests.support.depth import drawn
 from tests.support.placings import MONTHS, STORIES, Placing, forget
 
 CALLS = ("get", "query", "count", "apply", "search", "candidates", "delete_matching")
-MESSAGE, LATER = "alphaword 555-0199", "betaword 555-0200"
+MESSAGE, LATER = "alphaword onyxfish", "betaword opalbird"
 FACT, LATER_FACT = f"fact {MESSAGE}", f"fact {LATER}"
 SWEEPS = 3
 DEAD = "is dead"
@@ -80,14 +85,88 @@ class Process:
             if missed is not None and run is not None:
                 await run()
 
+    async def erases(self, erasure: str, fact: str, dies_at: int | None) -> list[str]:
+        """The words that are to be nowhere now; none where it died at one of its calls."""
+        if dies_at is None:
+            return await ERASURES[erasure](self.memory, fact)
+        async with self.stops(dies_at, dies=True):
+            with suppress(MemoryTiersError):
+                return await ERASURES[erasure](self.memory, fact)
+        return []
+
+    async def sweeps(self) -> None:
+        await self.memory.admin.sweep()
+        await self.memory._engine.enriching.asked()
+
+    async def said(self) -> str:
+        return await said_in(self.memory)
+
+
+class OtherProcess:
+    """The same in another process, which goes from story to story."""
+
+    def __init__(self) -> None:
+        spawned = multiprocessing.get_context("spawn")
+        self._pipe, theirs = spawned.Pipe()
+        self._process = spawned.Process(target=serve, args=(theirs,), daemon=True)
+        self._process.start()
+
+    async def ask(self, call: str, *args: Any) -> Any:
+        self._pipe.send((call, args))
+        came = await asyncio.to_thread(self._pipe.recv)
+        if isinstance(came, BaseException):
+            raise came
+        return came
+
+    async def erases(self, erasure: str, fact: str, dies_at: int | None) -> list[str]:
+        return list(await self.ask("erases", erasure, fact, dies_at))
+
+    async def sweeps(self) -> None:
+        await self.ask("sweeps")
+
+    async def said(self) -> str:
+        return str(await self.ask("said"))
+
+    def ends(self) -> None:
+        self._pipe.send(None)
+        self._process.join()
+
+
+def serve(pipe: Connection) -> None:
+    asyncio.run(_served(pipe))
+
+
+async def _served(pipe: Connection) -> None:
+    while (asked := await asyncio.to_thread(pipe.recv)) is not None:
+        _, (config,) = asked
+        async with Memory(config, **WANTED) as memory:
+            process = Process(memory)
+            pipe.send(None)
+            while (asked := await asyncio.to_thread(pipe.recv))[0] != "closes":
+                try:
+                    pipe.send(await getattr(process, asked[0])(*asked[1]))
+                except MemoryTiersError as error:
+                    pipe.send(RuntimeError(repr(error)))
+        pipe.send(None)
+
 
 class Story:
     """What stands before: a message, its summary and the fact that was learnt of it, and a session of which nothing was made yet."""
 
-    def __init__(self, deriver: Process, eraser: Process) -> None:
+    def __init__(self, deriver: Process, eraser: Process | OtherProcess) -> None:
         self.deriver, self.eraser = deriver, eraser
-        self.ours, self.theirs = deriver.memory, eraser.memory
+        self.ours = deriver.memory
         self.fact = ""
+        self.fork_stands = False
+        """Whether a fork has seen what it copied: what is erased then is erased later than the fork was made."""
+        sessions = self.ours._engine.conversations.sessions
+        settle_fork = sessions.settle_fork
+
+        async def settles(fork: Record) -> None:
+            self.fork_stands = True
+            await settle_fork(fork)
+
+        sessions.settle_fork = settles  # type: ignore[method-assign]
 
     async def begin(self) -> None:
         first, later = self.ours.session("s", user="ada"), self.ours.session("t", user="ada")
@@ -133,31 +212,37 @@ class Story:
         copy = await self.ours.promote(self.fact, "user:ada")
         await self.ours.promote(copy.id, "org:o")
 
-    async def erase_messages(self) -> list[str]:
-        for session, message in (("s", "m1"), ("t", "m2")):
-            await self.theirs.session(session, create=False).erase(message)
-        return [MESSAGE, LATER]
 
-    async def delete_sessions(self) -> list[str]:
-        for session in ("s", "t"):
-            await self.theirs.sessions.delete(session)
-        return [MESSAGE]
+async def erase_messages(memory: Memory, fact: str) -> list[str]:
+    for session, message in (("s", "m1"), ("t", "m2")):
+        await memory.session(session, create=False).erase(message)
+    return [MESSAGE, LATER]
 
-    async def erase_user(self) -> list[str]:
-        await self.theirs.admin.erase_user("ada")
-        return [MESSAGE, LATER]
 
-    async def erase_tenant(self) -> list[str]:
-        await self.theirs.admin.erase_tenant()
-        return [MESSAGE, LATER]
+async def delete_sessions(memory: Memory, fact: str) -> list[str]:
+    for session in ("s", "t"):
+        await memory.sessions.delete(session)
+    return [MESSAGE]
 
-    async def erase_scope(self) -> list[str]:
-        await self.theirs.admin.erase("session:s")
-        return [FACT]
 
-    async def delete_entry(self) -> list[str]:
-        await self.theirs.delete(self.fact)
-        return [FACT]
+async def erase_user(memory: Memory, fact: str) -> list[str]:
+    await memory.admin.erase_user("ada")
+    return [MESSAGE, LATER]
+
+
+async def erase_tenant(memory: Memory, fact: str) -> list[str]:
+    await memory.admin.erase_tenant()
+    return [MESSAGE, LATER]
+
+
+async def erase_scope(memory: Memory, fact: str) -> list[str]:
+    await memory.admin.erase("session:s")
+    return [FACT]
+
+
+async def delete_entry(memory: Memory, fact: str) -> list[str]:
+    await memory.delete(fact)
+    return [FACT]
 
 
 DERIVATIONS = (
@@ -171,13 +256,15 @@ DERIVATIONS = (
     Story.extract,
     Story.of_copy,
 )
-ERASURES = (Story.erase_messages, Story.delete_sessions, Story.erase_user, Story.erase_tenant, Story.erase_scope, Story.delete_entry)
+ERASURES: dict[str, Callable[[Memory, str], Awaitable[list[str]]]] = {
+    each.__name__: each for each in (erase_messages, delete_sessions, erase_user, erase_tenant, erase_scope, delete_entry)
+}
 STAYS = {Story.promote, Story.compact, Story.of_copy}
 """Made by a caller: what these have returned stays where the one entry is deleted that it was made of."""
 
 
 async def said_in(memory: Memory) -> str:
-    """Everything that can be read."""
+    """Everything that can be read; what is in quarantine is counted in the statistics, and read with the files."""
     lines = [repr(line) async for line in memory.admin.export()]
     lines += [f"{entry.content} {entry.tags}" async for entry in memory.entries.all()]
     for word in ("alphaword", "betaword"):
@@ -189,37 +276,45 @@ async def said_in(memory: Memory) -> str:
         handle = memory.session(session.id, create=False)
         lines += [message.text for message in (await handle.context()).messages]
         lines += [item.message.text for item in (await handle.history()).items]
+    lines.append(repr(await memory.admin.stats()))
     return "\n".join(lines)
 
 
+RULES = [{"name": "known", "on": "session_end", "to_scope": "user", "when": {"tag": "fact"}}]
+WANTED: dict[str, Any] = {"embedder": "none", "onward": learn, "promotion": RULES, "advisor": advise}
+
+
 @asynccontextmanager
-async def story(config: Any, *, alone: bool) -> AsyncIterator[Story]:
-    rules = [{"name": "known", "on": "session_end", "to_scope": "user", "when": {"tag": "fact"}}]
-    wanted: dict[str, Any] = {"embedder": "none", "onward": learn, "promotion": rules, "advisor": advise}
-    async with Memory(config, **wanted) as ours:
+async def story(config: Any, other: OtherProcess | None, *, alone: bool) -> AsyncIterator[Story]:
+    async with Memory(config, **WANTED) as ours:
         process = Process(ours)
         if alone:
             yield Story(process, process)
-            return
-        async with Memory(config, **wanted) as theirs:
-            yield Story(process, Process(theirs))
+        elif other is not None:
+            await other.ask("opens", config)
+            try:
+                yield Story(process, other)
+            finally:
+                await other.ask("closes")
+        else:
+            async with Memory(config, **WANTED) as theirs:
+                yield Story(process, Process(theirs))
 
 
-async def play(
-    told: Story, derivation: Callable[[Story], Awaitable[None]], erasure: Callable[[Story], Awaitable[list[str]]], at: random.Random
-) -> str:
-    """One run; what is wrong with it, or nothing."""
+async def play(told: Story, derivation: Callable[[Story], Awaitable[None]], erasure: str, at: random.Random) -> tuple[list[str], str]:
+    """One run; the words that are nowhere, and what is wrong with it."""
     await told.begin()
     eraser_dies = at.choice([None, None, at.randrange(40)]) if told.eraser is not told.deriver else None
     gone: list[str] = []
+    is_later = False
 
     async def erases() -> None:
+        nonlocal is_later
+        is_later = told.fork_stands
         if eraser_dies is not None:
-            async with told.eraser.stops(eraser_dies, dies=True):
-                with suppress(MemoryTiersError):
-                    gone.extend(await erasure(told))
+            gone.extend(await told.eraser.erases(erasure, told.fact, eraser_dies))
         if not gone:  # died or not: who asked asks again, as after any error
-            gone.extend(await erasure(told))
+            gone.extend(await told.eraser.erases(erasure, told.fact, None))
 
     stops, dies, is_done = at.randrange(45), at.random() < 0.4, False
     async with told.deriver.stops(stops, erases, dies=dies):
@@ -227,37 +322,59 @@ async def play(
             await derivation(told)
             is_done = True
     for _ in range(SWEEPS):
-        for memory in (told.ours, told.theirs):
-            await memory.admin.sweep()
-            await memory._engine.enriching.asked()
-    if erasure is Story.delete_entry and derivation in STAYS and (is_done or derivation is Story.of_copy):  # whose first copy may have been returned
-        return ""
-    for name, memory in (("ours", told.ours), ("theirs", told.theirs)):
-        said = await said_in(memory)
+        for process in (told.deriver, told.eraser):
+            await process.sweeps()
+    if erasure == "delete_entry" and derivation in STAYS and (is_done or derivation is Story.of_copy):  # whose first copy may have been returned
+        return [], ""
+    if erasure == "erase_messages" and is_later:
+        gone.remove(LATER)
+    for name, process in (("ours", told.deriver), ("theirs", told.eraser)):
+        said = await process.said()
         for words in gone:
             if words in said:
                 lines = [line for line in said.splitlines() if words in line]
-                return f"{derivation.__name__} beside {erasure.__name__}, at {stops}, dies {dies}, eraser {eraser_dies}: {name} has {lines[:2]}"
-    return ""
+                return gone, f"{derivation.__name__} beside {erasure}, at {stops}, dies {dies}, eraser {eraser_dies}: {name} has {lines[:2]}"
+    for store in told.ours._engine.topology.leaves:
+        await store.vacuum()
+    return gone, ""
 
 
-PLAYED = (next(each for each in MONTHS if each.name == "default"), STORIES[0])
+def files_with(folder: Path, gone: Sequence[str]) -> list[str]:
+    """Files that have words that are to be nowhere: the phrase, or its last word where nothing else may hold that."""
+    words = [text if text == FACT else text.split()[-1] for text in gone]
+    files = [file for file in folder.rglob("*") if file.is_file()]
+    return [f"{file.name} has {word}" for file in files for word in words if word.encode() in file.read_bytes()]
 
 
-@pytest.mark.parametrize("placing", [pytest.param(each, id=each.name, marks=marks_of(*each.backends)) for each in PLAYED])
-async def test_nothing_in_flight_outlives_an_erasure(placing: Placing, tmp_path: Path) -> None:
+DEFAULT, SERVERS = next(each for each in MONTHS if each.name == "default"), STORIES[0]
+
+
+@pytest.mark.parametrize(
+    ("placing", "apart"),
+    [
+        pytest.param(DEFAULT, False, id="default"),
+        pytest.param(DEFAULT, True, id="default, two processes"),
+        pytest.param(SERVERS, False, id=SERVERS.name, marks=marks_of(*SERVERS.backends)),
+    ],
+)
+async def test_nothing_in_flight_outlives_an_erasure(placing: Placing, apart: bool, tmp_path: Path) -> None:
     pairs = [(derivation, erasure) for derivation in DERIVATIONS for erasure in ERASURES]
-    many = drawn(24, 12, 540) if placing is PLAYED[0] else drawn(4, 2, 108)
+    many = drawn(24, 2, 540) if apart else drawn(24, 12, 540) if placing is DEFAULT else drawn(4, 2, 108)
+    other = OtherProcess() if apart else None
     wrong: list[str] = []
     for number in range(many):
         at = random.Random(number)  # noqa: S311 - which case is drawn, and where it stops
         derivation, erasure = pairs[(number * 7) % len(pairs)]
         folder = tmp_path / str(number)
         folder.mkdir()
+        config = {**placing.config(folder), "durations": {"sweep_every": "0s"}}
         try:
-            async with story({**placing.config(folder), "durations": {"sweep_every": "0s"}}, alone=placing is not PLAYED[0]) as told:
-                if problem := await play(told, derivation, erasure, at):
-                    wrong.append(f"{number}: {problem}")
+            async with story(config, other, alone=placing is not DEFAULT) as told:
+                gone, problem = await play(told, derivation, erasure, at)
+            problem = problem or "; ".join(files_with(folder, gone))
+            wrong += [f"{number}: {problem}"] if problem else []
         finally:
             forget(folder)
+    if other is not None:
+        other.ends()
     assert not wrong, "\n".join(wrong)

@@ -62,6 +62,13 @@ def check_carried(kind: Kind, record: Record) -> None:
     system_of(record)
 
 
+def incarnation_here(tenant: str, scope: str, was: str) -> str:
+    """The incarnation that the session of this scope has in a tenant into which it is carried."""
+    if not ids.is_id(was) or ids.digest_of(was) == ids.partition_digest(tenant, scope):
+        return was
+    return ids.derived_id(tenant, scope, "import", was)
+
+
 class Moving:
     """What the sessions of a file are called in a tenant."""
 
@@ -77,9 +84,7 @@ class Moving:
     def here(self, record: Record) -> Record:
         """The record as it stands in this tenant. An event that is of no place of its session stays what it is, and is refused."""
         was = self._was.get(record.scope, "")
-        now = was
-        if was and ids.digest_of(was) != ids.partition_digest(self._tenant, record.scope):
-            now = ids.derived_id(self._tenant, record.scope, "import", was)
+        now = incarnation_here(self._tenant, record.scope, was)
         if "session_id" in record.fields:
             return replace(record, key=session_key(self._tenant, str(record.fields["session_id"])), body={**record.body, "incarnation": now})
         event, here = event_of(record), Key(self._tenant, record.key.id)

@@ -14,7 +14,7 @@ from memory.domain import ids
 from memory.domain.errors import Held, NotFound, StoreUnavailable
 from memory.domain.scope import Scope
 from memory.domain.session import ErasedUser
-from memory.orchestrator.collections import MESSAGES, OPERATIONS, SESSIONS, SYSTEM_TENANT
+from memory.orchestrator.collections import MESSAGES, OPERATIONS, SYSTEM_TENANT
 from memory.orchestrator.conversations.events import FIRST_PLACE, Draft, Event, EventType
 from memory.orchestrator.conversations.folding import left_by
 from memory.orchestrator.conversations.log import Log
@@ -120,16 +120,11 @@ class Redaction:
             raise NotFound(fork_id, "session")
         if not await self._follow_source(fork, source):
             raise NotFound(source.session_id, "session")
-        step = source.owed()
-        await self._outbox.settle(Pending(SESSIONS, self._placement.topology.archive, fork), step)
+        await self._sessions.settle_fork(fork)
 
     async def _follow_source(self, fork: Record, source: ForkSource) -> bool:
         """False where the source is gone, and the fork with it."""
-        tenant = fork.key.tenant
-        try:
-            record = await self._sessions.record(tenant, source.session_id)
-        except NotFound:
-            record = None
+        record = await self._sessions.stored(fork.key.tenant, source.session_id)  # one that has expired is not erased
         if record is None or record.body["incarnation"] != source.incarnation:
             await self._sessions.erase_expired(fork, never_shown=True)
             return False
@@ -157,7 +152,8 @@ class Redaction:
         is_young = self._placement.now() - fork.created_at < self._placement.settings.mark_life
         if not is_whole and is_young:
             return False  # its writer copies still
-        await self._follow_source(fork, source)
+        if await self._follow_source(fork, source):
+            await self._sessions.settle_fork(fork)
         return True
 
     # -- a user -------------------------------------------------------------------------------------------------------

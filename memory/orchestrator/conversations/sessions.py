@@ -298,6 +298,22 @@ class SessionRecords:
 
         return await self.follow(record, state, touched_at, compute=preview, fence=fence)
 
+    async def settle_fork(self, fork: Record) -> None:
+        """Take `CONFIRM_FORK` away from a fork, by a new version: whoever read the record before conflicts and does not bring the step back."""
+        store = self._placement.topology.archive
+        while fork.owed:
+            new = replace(fork, version=self._placement.next_version(fork.version), owed=())
+            put = Put(SESSIONS, new, AtVersion(fork.version), settles=frozenset({CONFIRM_FORK}))
+            outcome = await self._placement.write_one("fork.settle", store, put)
+            if outcome.applied:
+                self._remember(new)
+                return
+            if (error := refused(store, outcome)) is not None:
+                raise error
+            if not isinstance(outcome.stored, Record) or outcome.stored.body["incarnation"] != fork.body["incarnation"]:
+                return
+            fork = outcome.stored
+
     def is_behind(self, record: Record, state: State, touched_at: datetime) -> None:
         """The session's record is behind its log, which it is to follow before anybody here asks for a list, and when this process ends.
 

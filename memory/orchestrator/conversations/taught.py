@@ -16,13 +16,13 @@ from memory.domain.entry import EntryDraft
 from memory.domain.errors import NotFound
 from memory.domain.scope import Scope
 from memory.domain.session import HistoryItem
-from memory.orchestrator.browsing import BROWSED
-from memory.orchestrator.collections import DERIVED_FROM, ENTRIES
+from memory.orchestrator.collections import ENTRIES
 from memory.orchestrator.conversations.events import Event, EventType, event_of
 from memory.orchestrator.conversations.history import History, item_of
 from memory.orchestrator.conversations.log import Log
 from memory.orchestrator.conversations.places import Places
 from memory.orchestrator.conversations.sessions import UNLEARN, SessionRecords
+from memory.orchestrator.derivatives import find_derived, naming
 from memory.orchestrator.entry_records import record_of
 from memory.orchestrator.erasure import Erasure
 from memory.orchestrator.meaning import Meaning
@@ -32,7 +32,7 @@ from memory.orchestrator.quotas import Newcomer, Quotas
 from memory.orchestrator.session_keys import scope_of
 from memory.orchestrator.sources import MessageSource, scope_reference, sources_of, with_sources
 from memory.orchestrator.versions import version_at
-from memory.ports.query import Eq, Has, Or, Query, Tenant
+from memory.ports.query import Eq, Or
 from memory.ports.record import Key, Owed, Record
 from memory.ports.writes import Absent, Put
 
@@ -186,14 +186,9 @@ class Taught:
         except NotFound:
             return None
 
-    async def _made_of(self, tenant: str, session_id: str) -> AsyncIterator[Record]:
-        named = Or((Eq("conversation_id", session_id), Has(DERIVED_FROM, scope_reference(tenant, scope_of(session_id)))))
-        for store in self._placement.topology.homes:
-            query = Query(ENTRIES, Tenant(tenant), named, limit=self._placement.settings.page, roles=BROWSED)
-            async for page in self._placement.pages("onward.made", store, query):
-                for row in page.records:
-                    if isinstance(row, Record):
-                        yield row
+    def _made_of(self, tenant: str, session_id: str) -> AsyncIterator[Record]:
+        named = Or((Eq("conversation_id", session_id), naming(scope_reference(tenant, scope_of(session_id)))))
+        return find_derived(self._placement, tenant, named)
 
     async def messages_of(self, entry: Record) -> list[HistoryItem]:
         """The messages that an entry was made of, those that are there still."""

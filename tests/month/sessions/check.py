@@ -7,10 +7,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from memory.domain.scope import Scope
 from memory.domain.session import HistoryItem, SessionInfo
 from memory.domain.task import Run as TaskRun
 from memory.domain.task import Task
 from memory.orchestrator.collections import CLAIMS, MESSAGES, RUNS, SESSIONS, TASKS
+from memory.orchestrator.conversations.sessions import END
 from memory.ports.collections import Collection
 from memory.ports.record import Record
 from tests.month.said import Said, Wrong, plain
@@ -345,15 +347,28 @@ class Retired:
     perhaps_held: int = 0
 
 
+async def owed_ends(run: Run, said: Said) -> None:
+    """The ends of sessions that are pending are carried out; that comes before the rules."""
+    for talk in [talk for talk in run.talks.all.values() if talk.owes_its_end and not talk.is_over(said.begun)]:
+        talk.end_owed -= 1
+        await session_over(run, said, talk.tenant, talk.id)
+
+
+async def ended_at_once(run: Run, said: Said) -> None:
+    """An end that waited for what is noted may have come again in the same sweep: then it is pending no more, and has done all of it."""
+    for talk in [talk for talk in run.talks.all.values() if talk.owes_its_end and talk.end_owed == 1]:
+        events = await run.memory._engine.endings._owing(talk.tenant, Scope.session(talk.id))
+        if not any(owed.step == END for event in events for owed in event.owed):
+            talk.end_owed = 0
+            await session_over(run, said, talk.tenant, talk.id)
+
+
 async def retired(run: Run, said: Said, owing: Owing) -> Retired:
     """Rules end sessions and delete those that have ended and of which nothing is to be noted, each session one of these in a sweep.
 
     Those that are deleted first: what is read of the others' entries, behind the sweep, is pinned to none of them any more.
     """
     done, waits = Retired(), [talk for talk, _ in owing]
-    for talk in [talk for talk in run.talks.all.values() if talk.owes_its_end and not talk.is_over(said.begun)]:
-        talk.end_owed -= 1
-        await session_over(run, said, talk.tenant, talk.id)
     taken = [(rule, talk) for talk in run.talks.all.values() if (rule := talk.taken(said.begun)) is not None]
     for _, talk in sorted(taken, key=lambda one: (one[1].status != "ended", one[0] != "quiet", one[1].created_at)):
         if talk.status != "ended":

@@ -316,7 +316,7 @@ async def erase_message(run: Run, op: Operation) -> None:
         return
     said.equals(not line.is_redacted)
     if not line.is_redacted:
-        run.model.bury_free(op.tenant, talk.erased(line), said.ended)
+        run.model.unmake_said(op.tenant, talk.erased(line), said.ended)
 
 
 # -- compacting -------------------------------------------------------------------------------------------------------
@@ -450,7 +450,7 @@ async def erase_user(run: Run, op: Operation) -> None:
     lines = list(run.talks.speakers(op.tenant, user, now))
     erased = [(talk, place) for talk, place in lines if not run.model.holds_all(op.tenant, f"session:{talk.id}")]
     for talk, place in erased:
-        run.model.bury_free(op.tenant, talk.erased(talk.lines[place]), said.ended)
+        run.model.unmake_said(op.tenant, talk.erased(talk.lines[place]), said.ended)
     entries = [life.id for life in run.model.in_scopes(op.tenant, [f"user:{user}"])]
     stays = run.model.holds_any(op.tenant, f"user:{user}")
     told = said.given()
@@ -458,7 +458,7 @@ async def erase_user(run: Run, op: Operation) -> None:
     if (told.sessions, told.messages, told.entries, bool(told.held)) != wanted:
         said.wrong("counts otherwise", f"{told}, wanted {wanted}")
     if not stays:
-        run.model.bury(op.tenant, entries, said.ended)
+        run.model.erase(op.tenant, f"user:{user}", said.ended)
 
 
 @operation

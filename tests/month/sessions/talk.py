@@ -207,7 +207,8 @@ class Talk:
         firsts = [n for n, message in enumerate(messages) if message["id"] is None or (message["id"] not in there and first[message["id"]] == n)]
         new = [n if messages[n]["id"] is None else last[messages[n]["id"]] for n in firsts]
         entering = [line for line in there.values() if in_history and line.number is None]
-        if (new or entering) and self.status != "active":
+        returning = [line for line in there.values() if not line.in_window and line.archived_by is None]
+        if (new or entering or returning) and self.status != "active":
             said.refused("Conflict")
             return []
         answers = said.given()
@@ -219,7 +220,7 @@ class Talk:
         lines = [self.says(messages[n] | {"id": answers[n].id}, refs[n], in_history=in_history) for n in new]
         for name, line in there.items():
             self.says_instead(line, messages[last[name]])
-            if not line.in_window and line.archived_by is None:
+            if line in returning:
                 line.in_window, line.excluded = True, None
         for line in entering:
             self.count += 1

@@ -65,9 +65,9 @@ class Talks:
         """With the entries of its scope and those that were made of it; how many of the scope there were."""
         talk = self.get(tenant, session_id, at)
         scoped = [life.id for life in run.model.in_scopes(tenant, [f"session:{session_id}"])]
-        run.model.bury(tenant, scoped, at)
+        run.model.erase(tenant, f"session:{session_id}", at)
         run.model.unpin(tenant, session_id)
-        run.model.bury_free(tenant, [*(talk.noted if talk is not None else ()), *self.noted_before.pop((tenant, session_id), ())], at)
+        run.model.unmake_said(tenant, [*(talk.noted if talk is not None else ()), *self.noted_before.pop((tenant, session_id), ())], at)
         self.all.pop((tenant, session_id), None)
         return len(scoped)
 

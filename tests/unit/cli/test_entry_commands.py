@@ -201,8 +201,16 @@ def test_promote_moves_to_a_later_tier(memory: CommandLine) -> None:
 
 def test_forget_deletes_by_id_once(memory: CommandLine, tea: Any) -> None:
     assert "forgotten" in memory.ok("forget", tea["id"])
-    assert memory.json("forget", tea["id"], code=1) == {"deleted": [], "not_found": [tea["id"]]}
+    assert memory.json("forget", tea["id"], code=1) == {"deleted": [], "not_found": [tea["id"]], "kept": {}, "incomplete": []}
     assert memory("show", tea["id"]).exit_code == 1
+
+
+def test_forget_names_the_copies_that_stay(memory: CommandLine) -> None:
+    note = memory.json("write", "x", "-s", "session:s1")
+    (copy,) = memory.json("promote", note["id"], "--to", "user:ada")["promoted"]
+    (other,) = memory.json("promote", copy["id"], "--to", "org:o")["promoted"]
+    assert memory.json("forget", note["id"])["kept"] == {note["id"]: sorted([copy["id"], other["id"]])}
+    assert f"kept: {other['id']}" in memory.ok("forget", copy["id"])
 
 
 def test_forget_reaches_a_user_or_a_tenant_and_counts_first(memory: CommandLine) -> None:

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import json
 from collections.abc import Awaitable, Callable
+from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from memory import CompactionError, Entry, EveryTurn, Extraction, Leaving, Memory, MemoryManager, NamedStore, NotFound
+from memory import CompactionError, Entry, EveryTurn, Extraction, Leaving, Memory, MemoryManager, NamedStore, NotFound, StoreUnavailable
+from memory.orchestrator import derivatives
 from memory.ports.advisor import Prompt
+from tests.acceptance.support import HOUR, Clock
 
 WORDS = "secretword 555-0199"
 RULES = [{"name": "known", "on": "session_end", "to_scope": "user", "when": {"tag": "fact"}}]
@@ -61,9 +64,17 @@ async def erase_everything(memory: Memory) -> object:
     ],
     ids=["message", "session", "user", "tenant", "scope"],
 )
-async def test_an_erasure_takes_all_that_was_made_of_the_erased_in_any_scope(tmp_path: Path, act: Act, left: set[str]) -> None:
-    async with Memory(url(tmp_path), embedder="none", onward=learn, promotion=RULES) as memory:
+@pytest.mark.parametrize("carried", [None, "same ids", "new ids"])
+async def test_an_erasure_takes_all_that_was_made_of_the_erased_in_any_scope(tmp_path: Path, act: Act, left: set[str], carried: str | None) -> None:
+    async with AsyncExitStack() as stack:
+        memory = await stack.enter_async_context(Memory(url(tmp_path), embedder="none", onward=learn, promotion=RULES))
         await everything_made(memory)
+        if carried is not None:
+            tenant = memory.tenant if carried == "same ids" else "elsewhere"
+            there = await stack.enter_async_context(Memory(f"sqlite:///{tmp_path}/there.db", tenant=tenant, embedder="none"))
+            assert (await there.admin.import_(memory.admin.export(), same_ids=carried == "same ids")).problems == []
+            assert await entries_in(there) == await entries_in(memory)
+            memory = there
         other = await memory.write("something else", scope="user:bob")
         await act(memory)
         assert await entries_in(memory) == left
@@ -73,8 +84,33 @@ async def test_an_erasure_takes_all_that_was_made_of_the_erased_in_any_scope(tmp
 async def test_deleting_an_entry_takes_what_rules_made_of_it_and_leaves_what_callers_made(tmp_path: Path) -> None:
     async with Memory(url(tmp_path), embedder="none", onward=learn, promotion=RULES) as memory:
         fact = await everything_made(memory)
-        await memory.delete(fact)
+        deleted = await memory.delete(fact)
         assert await entries_in(memory) == {"session:s1", "workspace:w", "workspace:x", "org:o"}  # the compacted entry, and what is no copy by a rule
+        kept = [await memory.get(one) for one in deleted.kept]
+        assert deleted
+        assert deleted.is_complete
+        assert {entry.scope.text for entry in kept if entry is not None} == {"session:s1", "workspace:x", "org:o"}
+        assert not await memory.delete(fact)
+
+
+async def test_a_deletion_names_a_copy_that_is_held_and_says_whether_every_store_was_asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async with Memory(url(tmp_path), embedder="none", promotion=RULES) as memory:
+        await memory.session("s1", user="ada").append({"role": "user", "content": "hello"})
+        entry = await memory.write(WORDS, scope="session:s1", tags=["fact"])
+        other = await memory.write(WORDS, scope="session:s1")
+        await memory.session("s1").end()
+        [copy] = [one for one in await memory.retrieve("user:ada") if one.promoted_from_id == entry.id]
+        await memory.admin.hold("case", reason="a case", scope=copy.scope)
+        assert (await memory.delete(entry.id)).kept == (copy.id,)
+
+        async def away(*_: Any) -> Any:
+            raise StoreUnavailable("default", "is away")
+            yield
+
+        monkeypatch.setattr(derivatives, "find_derived", away)
+        assert not (deleted := await memory.delete(other.id)).is_complete
+        assert deleted.to_dict() == {"deleted": True, "kept": [], "is_complete": False}
+        monkeypatch.undo()
 
 
 @pytest.mark.parametrize("copied_before", [False, True])
@@ -194,6 +230,19 @@ async def test_an_advisors_note_does_not_outlive_the_entry_that_it_speaks_of(tmp
         assert not [line async for line in memory.admin.export() if "secretstreet" in str(line)]
 
 
+async def test_an_imported_note_goes_with_the_entry_that_it_speaks_of(tmp_path: Path) -> None:
+    def advise(prompt: Prompt) -> str:
+        return "home" if "tags" in prompt.system else "1\nMoved away from secretstreet 5."
+
+    async with Memory(url(tmp_path), embedder="none", advisor=advise) as memory, Memory(f"sqlite:///{tmp_path}/there.db", embedder="none") as there:
+        old = await memory.write("Bob lives in secretstreet 5", scope="user:bob")
+        await memory.write("Bob lives in Porto", scope="user:bob", auto_supersede=True)
+        await memory._engine.enriching.asked()
+        await there.admin.import_(memory.admin.export(), same_ids=True)
+        await there.delete(old.id)
+        assert not [line async for line in there.admin.export() if "secretstreet" in str(line)]
+
+
 @pytest.mark.parametrize(("act", "stands"), [("user", False), ("session", False), ("message", True)])
 async def test_a_fork_that_is_about_to_be_stored_has_nothing_that_was_erased(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, act: str, stands: bool
@@ -223,3 +272,38 @@ async def test_a_fork_that_is_about_to_be_stored_has_nothing_that_was_erased(
                 await session.fork(session_id="f")
             assert (await ours.sessions.list()).sessions == []
         assert await other.search_messages("secretword") == []
+
+
+@pytest.mark.parametrize("gone", ["deleted", "expired"])
+async def test_a_fork_outlives_the_session_that_it_forked_off_from(tmp_path: Path, gone: str) -> None:
+    clock = Clock()
+    async with Memory(url(tmp_path), embedder="none", clock=clock) as memory, Memory(url(tmp_path), embedder="none", clock=clock) as other:
+        session = memory.session("s", user="ada", expires_at=HOUR)
+        await session.append({"role": "user", "content": WORDS})
+        fork = await session.fork(session_id="f")
+        await other.sessions.list()
+        clock.advance(2 * HOUR)
+        if gone == "deleted":
+            await other.sessions.delete("s")
+        for each in (memory, other):
+            await each.sessions.list()
+            await each.admin.sweep()
+        assert [message.text for message in (await fork.context()).messages] == [WORDS]
+
+
+async def test_a_fork_whose_writer_died_outlives_the_expiry_of_its_session(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = Clock()
+    async with Memory(url(tmp_path), embedder="none", clock=clock) as memory:
+        session = memory.session("s", user="ada", expires_at=HOUR)
+        await session.append({"role": "user", "content": WORDS})
+
+        async def dies(*_: Any) -> None:
+            raise StoreUnavailable("default", "is dead")
+
+        monkeypatch.setattr(memory._engine.conversations.redaction, "confirm_fork", dies)
+        with pytest.raises(StoreUnavailable):
+            await session.fork(session_id="f")
+        monkeypatch.undo()
+        clock.advance(2 * HOUR)
+        await memory.admin.sweep()
+        assert [message.text for message in (await memory.session("f").context()).messages] == [WORDS]

@@ -173,6 +173,16 @@ async def test_an_import_with_the_same_ids_answers_every_read_as_it_was_answered
     assert [v.content for v in await there.entries.history(ids["again0"])] == ["Ada drinks water", "Ada drinks sparkling water", "Ada drinks juice"]
 
 
+@pytest.mark.parametrize("sources", [1, "x", [1], [{}], [{"entry": 1, "version": 1, "scope": "user:ada", "generation": 0}], [{"session": "s1"}]])
+@pytest.mark.parametrize("same_ids", [True, False])
+async def test_a_line_whose_sources_are_not_as_an_export_writes_them_is_refused(new: Maker, sources: object, same_ids: bool) -> None:
+    here = await new("here")
+    await here.write("tea", scope="user:ada")
+    [line] = await lines_of(here)
+    with pytest.raises(BadLine, match="noted: is not as an export writes it"):
+        await here.admin.import_([{**line, "noted": {"body": {"sources": sources}}}], same_ids=same_ids)
+
+
 async def test_what_was_imported_with_its_versions_is_erased_with_them(new: Maker) -> None:
     here, there = await new("here"), await new("there")
     ids = await lived_in(here)

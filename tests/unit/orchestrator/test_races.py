@@ -277,7 +277,7 @@ async def test_an_id_that_is_not_ours_is_never_looked_for(world: World) -> None:
     for store in world.stores:
         store.steps.clear()
     assert await world.engine.entries.get(TENANT, "nothing") is None
-    assert await world.engine.delete(TENANT, "nothing") is False
+    assert not await world.engine.delete(TENANT, "nothing")
     assert await world.engine.relations.unrelate(TENANT, "nothing") is False
     assert [s for store in world.stores for s in store.steps] == []
     assert (await world.engine.placement.locate(RELATIONS, Key(TENANT, "00000000-0000-8000-8000-000000000000"))).record is None

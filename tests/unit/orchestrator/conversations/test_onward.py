@@ -164,7 +164,7 @@ async def test_who_dies_between_an_entry_and_its_confirmation_leaves_it_to_a_swe
     assert await taught(world) == []
 
 
-@pytest.mark.parametrize("step", ["onward.made", "delete.home", "erase.end"])
+@pytest.mark.parametrize("step", ["derived.find", "delete.home", "erase.end"])
 async def test_a_deletion_that_was_cut_off_is_ended_by_a_sweep_and_spares_the_next_life(world: World, step: str) -> None:
     """It has erased the entries of the session's scope when it dies over its conversation, or over what that taught."""
     engine = await process(world, Distiller())
