@@ -147,10 +147,8 @@ async def test_a_limited_answer_is_the_best_of_what_the_read_may_show(memory: Me
 @pytest.mark.behaviour("C24", "C31")
 @pytest.mark.parametrize("kind", ["buffer", "sliding"])
 async def test_where_few_tokens_fit_the_best_answers_are_shown(memory: Memory, kind: str) -> None:
-    few: Any = {
-        "buffer": lambda: BufferProvider(memory, namespace="n", max_tokens=20),
-        "sliding": lambda: SlidingWindowProvider(memory, namespace="n", max_tokens=20),
-    }[kind]()
+    of: Any = {"buffer": BufferProvider, "sliding": SlidingWindowProvider}[kind]
+    few = of(memory, namespace="n", max_tokens=20)
     await few.write([q("the red heron nests"), r("so"), *[q(f"a heron, number {n}, stands there") for n in range(6)]])
     shown = texts(await few.read(query="red heron nests"))
     assert shown[0] == "the red heron nests"

@@ -103,10 +103,10 @@ class CompositeProvider(TakesTurns):
         if not stale:
             return
         filled = {str(message.id) for message in await part.read(session_id)}
-        if filled <= set(stale) and hasattr(part, "clear"):
-            await part.clear(session_id)
-        elif isinstance(part, SessionProvider):
+        if isinstance(part, SessionProvider):  # others may have written to it meanwhile: it is not cleared
             await part._erase(session_id, [message_id for message_id in stale if message_id in filled])
+        elif filled <= set(stale) and hasattr(part, "clear"):
+            await part.clear(session_id)
 
     @lends_reads
     async def write(

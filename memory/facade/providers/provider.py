@@ -240,6 +240,7 @@ class SessionProvider(TakesTurns):
             window, now = await self._window(held.session)
         except NotFound:
             self._held.pop(session_id, None)
+            reads_of_caller().put(self._unwritten(session_id), Read())
             return
         known = {message.id: message for message in shown}
         there = [message for message in window if message.id in known and message.id in now.versions]

@@ -91,7 +91,8 @@ SLIPS: dict[str, Slip] = {
         "Log.redact",
         "return await self._put_over(event, event.redacted(owed, self.life.session_id, version=version, now=now), erases=True)",
         "deletes = __import__('memory.ports.writes').ports.writes.Delete(MESSAGES, event.key, version, AtVersion(event.version))\n"
-        "    await self._placement.write_one('log.change', self.store, deletes)\n    return event.redacted(owed, self.life.session_id, version=version, now=now)",
+        "    await self._placement.write_one('log.change', self.store, deletes)\n"
+        "    return event.redacted(owed, self.life.session_id, version=version, now=now)",
     ),
     "summaries-of-an-erased-message-stay": Slip(redaction, "Redaction._made_of", "if place in left_by(event.draft)", "if False"),
     "an-erased-message-stays-in-the-window": Slip(redaction, "Redaction._redact_noted", "await self._leave_window(log, event.place)", "pass"),
