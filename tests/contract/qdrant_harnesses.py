@@ -271,9 +271,9 @@ async def _dies_before_it_looks(writer: Store, write: Put, meanwhile: Callable[[
     await writer.open(DECLARED)
     commit = writer._engine.commit
 
-    async def late(changes: Sequence[Change]) -> set[str]:
+    async def late(changes: Sequence[Change], *asked: Any) -> set[str]:
         await meanwhile()
-        await commit(changes)
+        await commit(changes, *asked)
         raise _Died
 
     with patch.object(writer._engine, "commit", late), suppress(_Died):

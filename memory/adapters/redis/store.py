@@ -66,7 +66,7 @@ class RedisStore(BaseStore):
         self._forms = self._no_forms()
         self._evicts = False
         """Whether its servers evict keys if memory is short, as of the last look at them."""
-        self._mark = self._lost = ""
+        self._mark = self._marked_in = self._lost = ""
         self._calls = 0
         self._idle = asyncio.Event()
 
@@ -93,7 +93,7 @@ class RedisStore(BaseStore):
                 await self._reached(inspection)
             await inspection.require_schema()
             safety = await inspection.safety()
-            self._mark, self._lost = "" if safety.durable else await inspection.mark_run(), ""
+            self._mark, self._marked_in, self._lost = "" if safety.durable else await inspection.mark_run(), self._connections.epoch, ""
             self._evicts = await inspection.evicts()
             self._forms = self._no_forms(0 if await inspection.may_drop_anything() else self._config.cache_bytes)
         except BaseException:
@@ -160,11 +160,18 @@ class RedisStore(BaseStore):
         return Health(ok=ok, detail="; ".join(notes), version=version, epoch=self.epoch, facts=facts, quarantined=quarantined)
 
     async def _notice_loss(self) -> None:
-        """Look for the mark after an answer that says that nothing is there. Once it is missing, or another, the data that was there is gone."""
-        if not self._mark or self._lost or await Inspection(self.name, self._connections).mark() == self._mark:
+        """Look for the mark after an answer that says that nothing is there. Once it is missing, or another, the data that was there is gone.
+
+        After a restart of the server, of which `epoch` tells, a new mark is made.
+        """
+        inspection = Inspection(self.name, self._connections)
+        if not self._mark or self._lost or await inspection.mark() == self._mark:
+            return
+        if self._connections.epoch != self._marked_in:
+            self._mark, self._marked_in = await inspection.mark_run(), self._connections.epoch
             return
         self._lost = (
-            f"store '{self.name}': its server was emptied while it was open (FLUSHALL, a restart without its data, or an evicted mark): "
+            f"store '{self.name}': its server was emptied while it was open (FLUSHALL, or an evicted mark): "
             "what it held is missing; open the memory again to go on without it"
         )
         log.warning("%s", self._lost)

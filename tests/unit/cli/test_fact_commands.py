@@ -111,7 +111,12 @@ def test_entries_are_named_by_the_numbers_they_are_shown_with(memory: CommandLin
     memory.ok("hold", "release", "case")
     assert memory.json("write", "Berlin", "-s", "user:ada", "--supersedes", "#1")["content"] == "Berlin"
     assert memory.json("invalidate", "#2", "#9", code=1) == {"ended": [tea], "not_found": ["#9"]}
-    assert memory.json("forget", "#2", "7", code=1) == {"deleted": [tea], "not_found": ["7"]}
+    assert memory.json("forget", "#2", "7", code=1) == {
+        "deleted": [tea],
+        "not_found": ["7"],
+        "kept": {},
+        "incomplete": [],
+    }
     assert memory("show", "#2").exit_code == 1
     assert memory("show", "#two").exit_code == 2
 

@@ -198,10 +198,10 @@ def _before_commit(store: QdrantStore, meanwhile: Callable[[], Awaitable[object]
     """Once, when the store has decided and is about to write, something else happens first."""
     commit = store._engine.commit
 
-    async def late(changes: Sequence[Change]) -> set[str]:
+    async def late(changes: Sequence[Change], *asked: Any) -> set[str]:
         monkeypatch.setattr(store._engine, "commit", commit)
         await meanwhile()
-        return await commit(changes)
+        return await commit(changes, *asked)
 
     monkeypatch.setattr(store._engine, "commit", late)
 
