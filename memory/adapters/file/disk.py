@@ -111,7 +111,7 @@ class Disk:
     def check_writable(self) -> None:
         """Raise `ReadOnly` where nothing may be changed."""
         if self.read_only:
-            raise ReadOnly(self.root)
+            raise ReadOnly(errno.EROFS, "opened to read only", str(self.root))
 
     def make_folder(self, parts: Parts) -> None:
         """Make it and those above it, for this user alone, and wait until they are kept."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-from pathlib import Path
 
 from memory.domain.errors import StoreError, StoreFull, StoreUnavailable
 
@@ -30,10 +29,7 @@ class Unsettled(OSError):
 
 
 class ReadOnly(OSError):
-    """The folder is opened to read only."""
-
-    def __init__(self, root: Path) -> None:
-        super().__init__(errno.EROFS, "opened to read only", str(root))
+    """The folder is opened to read only: an `EROFS` of that folder."""
 
 
 def translate(store: str, error: BaseException) -> Exception | None:
