@@ -164,8 +164,11 @@ class RedisStore(BaseStore):
 
         After a restart of the server, of which `epoch` tells, a new mark is made.
         """
+        if not self._mark or self._lost:
+            return
         inspection = Inspection(self.name, self._connections)
-        if not self._mark or self._lost or await inspection.mark() == self._mark:
+        if await inspection.mark() == self._mark:
+            self._marked_in = self._connections.epoch
             return
         if self._connections.epoch != self._marked_in:
             self._mark, self._marked_in = await inspection.mark_run(), self._connections.epoch
@@ -225,9 +228,11 @@ class RedisStore(BaseStore):
         if not isinstance(asked.where, Partitions) or Role.CACHED in asked.roles:
             return await super()._candidates(asked)
         with self._under_way():
-            await self._notice_loss()
             async with self._forms.current(asked.collection, asked.where.partitions) as forms:
-                return candidates_of(asked, forms)
+                measured = candidates_of(asked, forms)
+            if not measured.ids:
+                await self._notice_loss()
+        return measured
 
     async def _delete_matching(self, query: Query, version: int, discard_at: datetime | None, carry: frozenset[str]) -> int:
         deleted = 0

@@ -48,44 +48,37 @@ def without(*names: str) -> Callable[[Test], Test]:
 
 def remote(test: Test) -> Test:
     """The test runs for harnesses whose store talks to a server over a network."""
-    mark: Callable[[Test], Test] = getattr(pytest.mark, MARK)(remote=True)
-    return mark(test)
+    return _where(test, remote=True)
 
 
 def built(test: Test) -> Test:
     """The test runs for harnesses that say by which URLs their store is built."""
-    mark: Callable[[Test], Test] = getattr(pytest.mark, MARK)(built=True)
-    return mark(test)
+    return _where(test, built=True)
 
 
 def cramped(test: Test) -> Test:
     """The test runs for harnesses that can give their store little room."""
-    mark: Callable[[Test], Test] = getattr(pytest.mark, MARK)(cramped=True)
-    return mark(test)
+    return _where(test, cramped=True)
 
 
 def tiny(test: Test) -> Test:
     """The test runs for harnesses that can make their adapter's thresholds tiny."""
-    mark: Callable[[Test], Test] = getattr(pytest.mark, MARK)(tiny=True)
-    return mark(test)
+    return _where(test, tiny=True)
 
 
 def derived(test: Test) -> Test:
     """The test runs for harnesses that can damage what their store derives from its records."""
-    mark: Callable[[Test], Test] = getattr(pytest.mark, MARK)(derived=True)
-    return mark(test)
+    return _where(test, derived=True)
 
 
 def in_files(test: Test) -> Test:
     """The test runs for harnesses that name the files of their store."""
-    mark: Callable[[Test], Test] = getattr(pytest.mark, MARK)(files=True)
-    return mark(test)
+    return _where(test, files=True)
 
 
 def addressed(test: Test) -> Test:
     """The test runs for harnesses that tell another process where their store is."""
-    mark: Callable[[Test], Test] = getattr(pytest.mark, MARK)(address=True)
-    return mark(test)
+    return _where(test, address=True)
 
 
 def fits(mark: pytest.Mark, harness: type[Harness]) -> bool:
@@ -129,6 +122,11 @@ def _judge(registry: dict[str, list[str]], names: tuple[str, ...], mark: Callabl
         return mark(test)
 
     return register
+
+
+def _where(test: Test, **hook: bool) -> Test:
+    mark: Callable[[Test], Test] = getattr(pytest.mark, MARK)(**hook)
+    return mark(test)
 
 
 def _marked(side: str, names: tuple[str, ...]) -> Callable[[Test], Test]:
