@@ -14,7 +14,7 @@ from hypothesis import HealthCheck, settings
 
 from tests.support import quick_folders
 from tests.support.backends import BACKENDS, Backend, every_backend
-from tests.support.depth import NIGHTLY, THOROUGH, drawn
+from tests.support.depth import NIGHTLY, SLOW, THOROUGH, drawn
 from tests.support.reporting import BackendReport
 
 LONGEST_FIRST = (
@@ -91,7 +91,7 @@ def _is_left_out(config: pytest.Config, item: pytest.Item) -> bool:
         return "processor" not in config.option.markexpr
     if not NIGHTLY and item.get_closest_marker("nightly") is not None:
         return True
-    return not THOROUGH and item.get_closest_marker("thorough") is not None
+    return not THOROUGH and (item.get_closest_marker("thorough") is not None or item.nodeid.partition("[")[0] in SLOW)
 
 
 def _share(item: pytest.Item) -> str:

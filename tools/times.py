@@ -2,6 +2,7 @@
 
     make test PYTEST_FLAGS="-p tools.times"      writes down what each test takes, in .times/
     python -m tools.times [file|function|test] [N]   the N that took most, and when each worker came to its end
+    python -m tools.times slow SECONDS               adds the functions that took so long to tests/slow.txt, which everyone's run leaves to CI
 
 Servers in containers take processor time that is nobody's child: it shows only as time on the clock.
 """
@@ -21,6 +22,7 @@ from typing import Any
 import pytest
 
 FOLDER = Path(__file__).resolve().parent.parent / ".times"
+SLOW = FOLDER.parent / "tests" / "slow.txt"
 _begun = time.monotonic()
 
 
@@ -71,7 +73,20 @@ def _part(test: str, by: str) -> str:
     return {"file": f"{path} {harness}".strip(), "function": f"{path}::{rest.partition('[')[0]}", "test": test}[by]
 
 
+def _add_slow(seconds: float) -> None:
+    took: dict[str, float] = defaultdict(float)
+    for _, line in _lines():
+        took[_part(line["what"], "function")] += line["took"][1] + line["took"][2]
+    lines = SLOW.read_text().splitlines()
+    head = [line for line in lines if line.startswith("#")]
+    slow = {function for function, spent in took.items() if spent >= seconds and function.startswith("tests/")}
+    SLOW.write_text("\n".join([*head, *sorted({line for line in lines if not line.startswith("#")} | slow)]) + "\n")
+
+
 def main(by: str = "file", most: str = "40") -> None:
+    if by == "slow":
+        _add_slow(float(most))
+        return
     took: dict[str, list[float]] = defaultdict(lambda: [0, 0, 0, 0])
     ended: dict[str, dict[str, Any]] = {}
     for worker, line in _lines():

@@ -23,7 +23,7 @@ from memory.ports.writes import Put
 from tests.contract.harnesses import InMemory, InMemoryPlain, InMemoryServer, Split
 from tests.support.depth import NIGHTLY
 
-_LITTLE = Depth(seeds=1, examples=5, many=200)
+_LITTLE = Depth(seeds=1, examples=5, many=200, rounds=1)
 _EVERY_FLAG = replace(InMemoryServer.claims, ttl=False, max_record_bytes=None, max_batch=None, max_vector_dims=None)
 """All but `ttl`, whose tests wait for the clock; the harness `in_memory` goes without it, and without limits."""
 

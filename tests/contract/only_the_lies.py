@@ -42,6 +42,12 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> Generator[None]:
         stash[HARNESSES] = every
 
 
+def pytest_collection_finish() -> None:
+    """Python looks for garbage before each honest store: not among all that was collected."""
+    gc.collect()
+    gc.freeze()
+
+
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_setup(item: pytest.Item) -> None:
     """What liars left lying about is cleared away before an honest store is asked: Python tells of it when it collects garbage, and blames

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from tests.support.backends import BACKENDS
+from tests.support.depth import SLOW
+
+ROOT = Path(__file__).resolve().parents[2]
 
 
 @pytest.mark.parametrize("number", range(2))
@@ -23,3 +28,10 @@ def test_a_worker_takes_the_tests_on_a_server_as_a_whole(request: pytest.Fixture
         marked = {name for mark in item.iter_markers("backend") for name in mark.args}
         for server in (name for name in marked if BACKENDS[name].needs_server):
             assert server in item.nodeid.rpartition("@")[2]
+
+
+@pytest.mark.parametrize("line", sorted(SLOW))
+def test_a_test_that_everyones_run_leaves_to_ci_exists(line: str) -> None:
+    """Of a test that was renamed, the line is to be renamed too."""
+    path, _, function = line.partition("::")
+    assert f"def {function}(" in (ROOT / path).read_text()

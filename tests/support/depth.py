@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import secrets
 from collections.abc import Container
+from pathlib import Path
 
 import pytest
 
@@ -14,15 +15,17 @@ NIGHTLY = PROVING or bool(os.environ.get("MEMORY_NIGHTLY"))
 """Whether this is `make nightly`: fresh seeds, long runs, and what another test asks at less length."""
 THOROUGH = NIGHTLY or any(os.environ.get(name) for name in ("MEMORY_REQUIRE", "MEMORY_THOROUGH"))
 """Whether this run asks all that CI asks; CI names the backends that it requires."""
+SLOW = {line for line in (Path(__file__).parents[1] / "slow.txt").read_text().splitlines() if not line.startswith("#")}
+"""The test functions that everyone's run leaves to CI, so that `make test` takes three minutes with its installation."""
 FIRST_SEED = int(os.environ.get("SIMULATION_FIRST") or (secrets.randbelow(10**9) if NIGHTLY else 1))
 """Where drawn seeds begin: at the same place on every run, and at a fresh one each night."""
 
 
 def drawn(in_full: int, quick: int = 20, proof: int | None = None) -> int:
-    """The number of examples, histories or processes for this run; CI takes at most three times as many as everyone's run."""
+    """The number of examples, histories or processes for this run. CI takes as many as everyone's run: the same seeds show the same each day."""
     if PROVING and proof is not None:
         return proof
-    return in_full if NIGHTLY else min(in_full, 3 * quick if THOROUGH else quick)
+    return in_full if NIGHTLY else min(in_full, quick)
 
 
 def seeds(ci: int, quick: int, nightly: int) -> range:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import heapq
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime
@@ -31,6 +32,9 @@ class State:
         self._generations: dict[Partition, int] = {}
         self._damaged: dict[tuple[str, Key], str] = {}
         self._undo: list[tuple[dict[Any, Any], Any, Any]] | None = None
+        self._leaving: list[tuple[datetime, int, str, Key]] | None = None
+        """What may be forgotten by itself, the next first (a heap), once anybody forgets; whether it still stands there shows when its time comes."""
+        self._told = 0
 
     # -- reading ------------------------------------------------------------------------------------------------------
 
@@ -93,6 +97,8 @@ class State:
         if isinstance(new, Record):
             self._assign(live.setdefault(new.partition, {}), key, new)
         self._assign(slots, key, new)
+        if new is not None and self._leaving is not None:
+            self._note_leaving(collection, new)
         if self._damaged:
             self._assign(self._damaged, (collection, key), None)
 
@@ -148,6 +154,7 @@ class State:
     def wipe(self) -> None:
         for held in (self._slots, self._live, self._generations, self._damaged):
             held.clear()
+        self._leaving = None
 
     def restart(self, keep: bool) -> None:
         """Begin a new run, with what was held or without. Readers can tell by the epoch."""
@@ -163,11 +170,22 @@ class State:
 
     def forget(self, now: datetime) -> None:
         """Do what a store with the capability `ttl` does: drop cached copies, marks and tombstones that are past their time and owe nothing."""
-        for collection, slots in self._slots.items():
-            for key, standing in list(slots.items()):
-                until = _forgotten_after(standing)
-                if until is not None and until < now and not standing.owed:
-                    self.place(collection, key, None)
+        if self._leaving is None:
+            self._leaving = []
+            for collection, slots in self._slots.items():
+                for standing in slots.values():
+                    self._note_leaving(collection, standing)
+        while self._leaving and self._leaving[0][0] < now:
+            until, _, collection, key = heapq.heappop(self._leaving)
+            there = self.standing(collection, key)
+            if there is not None and _forgotten_after(there) == until and not there.owed:
+                self.place(collection, key, None)
+
+    def _note_leaving(self, collection: str, standing: Standing) -> None:
+        until = _forgotten_after(standing)
+        if until is not None and not standing.owed and self._leaving is not None:
+            self._told += 1
+            heapq.heappush(self._leaving, (until, self._told, collection, standing.key))
 
 
 def _forgotten_after(standing: Standing) -> datetime | None:

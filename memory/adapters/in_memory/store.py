@@ -5,7 +5,7 @@ Pure coroutines that never suspend, so every call happens in one step and a seed
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from itertools import islice
 from typing import ClassVar
@@ -21,11 +21,12 @@ from memory.ports.capabilities import Capabilities
 from memory.ports.clock import Clock, system_clock
 from memory.ports.collections import Collection
 from memory.ports.deciding import carried
+from memory.ports.due import Due, due_by_queries
 from memory.ports.gathering import measured, neighbours, place_of, selected
 from memory.ports.heads import head_of
 from memory.ports.nearness import best, by_nearness
 from memory.ports.query import Count, Everywhere, Hit, Near, Page, Query, RowType, Search, Tenant
-from memory.ports.record import Key, Mark, Partition, Record, Standing, Stored, Tombstone
+from memory.ports.record import Key, Mark, Partition, Record, Role, Standing, Stored, Tombstone
 from memory.ports.store import Health
 from memory.ports.text import count_words
 from memory.ports.writes import Outcome, Status, Write
@@ -145,6 +146,16 @@ class InMemoryStore(BaseStore):
         statistics = Statistics(len(records), sum(length for _, length in counted), containing)
         return await measured(asked, [head for i, head in there.items() if i in ids], statistics if asked.statistics else none_of(asked))
 
+    async def _due(self, now: datetime, limit: int, cursor: str | None, expired: Mapping[Collection, datetime]) -> Due:
+        """A collection in which nothing waits is asked no questions."""
+        collections = tuple(self._collections.values())
+        waiting = {c.name for c in collections if any(_waits(s, now, expired.get(c)) for s in self.state.everything(c.name))}
+
+        async def ask(query: Query) -> Page:
+            return await self.query(query) if query.collection.name in waiting else Page()
+
+        return await due_by_queries(ask, collections, now, limit, cursor, expired)
+
     async def _delete_matching(self, query: Query, version: int, discard_at: datetime | None, carry: frozenset[str]) -> int:
         matching, corrupt = self._matching(query)
         keys = [s.key for s in matching if isinstance(s, Record)] + corrupt
@@ -198,3 +209,12 @@ class InMemoryStore(BaseStore):
     def _translate(self, error: Exception) -> Exception | None:
         """There is no driver whose errors could need translating."""
         return None
+
+
+def _waits(standing: Standing, now: datetime, expired: datetime | None) -> bool:
+    """Whether `due` may tell of this."""
+    if standing.owed:
+        return True
+    if isinstance(standing, Record):
+        return standing.role is Role.ARRIVING or (expired is not None and standing.expires_at is not None and standing.expires_at < expired)
+    return standing.discard_at is not None and standing.discard_at < now

@@ -15,10 +15,12 @@ class Depth:
     """Random questions and values, beside those that are listed by hand."""
     many: int
     """How many records the volumes are, at most."""
+    rounds: int
+    """How often calls are cut off, each time at other moments."""
 
 
-FULL = Depth(seeds=3, examples=100, many=10_050)
-QUICK = Depth(seeds=1, examples=20, many=1_050)
+FULL = Depth(seeds=3, examples=100, many=10_050, rounds=8)
+QUICK = Depth(seeds=1, examples=20, many=1_050, rounds=2)
 
 DEPTHS = {"full": FULL, "quick": QUICK}
 """By the names that `--contract-depth` takes."""

@@ -13,6 +13,7 @@ import pytest
 from memory.ports.contract.cells import cells
 from memory.ports.contract.clauses import clause
 from memory.ports.contract.collections import SAMPLES
+from memory.ports.contract.harness import Harness
 from memory.ports.contract.judges import needs
 from memory.ports.contract.support import ELSEWHERE, HERE, T0, done, hit_ids, id_of, key_of, live, put, record, searched, ways
 from memory.ports.query import MAX_LIMIT, Near, Query, Search, Words, within
@@ -20,7 +21,6 @@ from memory.ports.record import Partition, Record, Stored, Tombstone, pack_vecto
 from memory.ports.store import Store
 from memory.ports.writes import Absent, AtVersion, Outcome, Write
 
-ROUNDS = 8
 CUT_OFF = 24
 
 
@@ -78,10 +78,10 @@ async def _works_at_once(store: Store, round_: int) -> None:
 @clause("life.cancelled")
 @pytest.mark.asyncio
 @cells("size", [1, 5], ids=["one write", "batches"])
-async def test_new_records_cut_off_are_whole_or_absent_and_no_acknowledged_one_is_missing(store: Store, size: int) -> None:
+async def test_new_records_cut_off_are_whole_or_absent_and_no_acknowledged_one_is_missing(harness: Harness, store: Store, size: int) -> None:
     chance = random.Random(size)  # noqa: S311
     known: set[int] = set()
-    for round_ in range(ROUNDS):
+    for round_ in range(harness.depth.rounds):
         numbers = [range(n, n + size) for n in range(round_ * 1000, round_ * 1000 + CUT_OFF * size, size)]
         answers = await _cut_off(chance, [store.apply([put(_full(n, 1)) for n in some]) for some in numbers])
         await _works_at_once(store, round_)
@@ -101,11 +101,11 @@ async def test_new_records_cut_off_are_whole_or_absent_and_no_acknowledged_one_i
 @clause("life.cancelled", "lexical.follows")
 @needs("conditional")
 @pytest.mark.asyncio
-async def test_changes_cut_off_leave_the_old_record_or_the_new_one_whole(store: Store) -> None:
+async def test_changes_cut_off_leave_the_old_record_or_the_new_one_whole(harness: Harness, store: Store) -> None:
     """Whole also in what it is found by: the words of the one or of the other."""
     chance = random.Random(3)  # noqa: S311
     await done(store, *[put(_full(n, 1)) for n in range(CUT_OFF)])
-    for round_ in range(ROUNDS):
+    for round_ in range(harness.depth.rounds):
         before = [await live(store, n) for n in range(CUT_OFF)]
         writes: list[Write] = [put(_full(n, old.version + 1), AtVersion(old.version)) for n, old in enumerate(before)]
         answers = await _cut_off(chance, [store.apply([write]) for write in writes])
@@ -137,10 +137,10 @@ async def _found_by_what_they_say(store: Store) -> None:
 @clause("life.cancelled", "apply.repeatable")
 @needs("conditional")
 @pytest.mark.asyncio
-async def test_a_creation_cut_off_and_made_again_is_made_once(store: Store) -> None:
+async def test_a_creation_cut_off_and_made_again_is_made_once(harness: Harness, store: Store) -> None:
     """Whoever does not know whether a write happened does it again under the same condition, and learns it."""
     chance = random.Random(5)  # noqa: S311
-    for round_ in range(ROUNDS):
+    for round_ in range(harness.depth.rounds):
         numbers = range(round_ * 100, round_ * 100 + CUT_OFF)
         first = await _cut_off(chance, [store.apply([put(_full(n, 1), Absent())]) for n in numbers])
         second = await asyncio.gather(*(store.apply([put(_full(n, 2), Absent())]) for n in numbers))

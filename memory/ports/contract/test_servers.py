@@ -251,6 +251,7 @@ async def _write_on(store: Store, worker: int, stop: asyncio.Event, acknowledged
             swinging.set()
         if stop.is_set():
             return
+        await asyncio.sleep(0)  # a store may answer without once letting others run
 
 
 @clause("remote.kept")

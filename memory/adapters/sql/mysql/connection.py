@@ -219,14 +219,16 @@ async def _dial(config: MySqlConfig, context: ssl.SSLContext | None, **more: Any
 
 
 def _context(config: MySqlConfig) -> ssl.SSLContext:
+    """What only encrypts does not load the authorities that this machine trusts: that takes longer than all the rest of a connection."""
+    checks = config.ssl_mode not in ("preferred", "required")
     try:
-        context = ssl.create_default_context(cafile=config.ssl_ca)
+        context = ssl.create_default_context(cafile=config.ssl_ca) if checks or config.ssl_ca else ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
         if config.ssl_cert:
             context.load_cert_chain(config.ssl_cert, config.ssl_key)
     except OSError as exc:
         raise ConfigError(f"the files that ssl_ca, ssl_cert and ssl_key name cannot be used ({type(exc).__name__})") from None
     context.check_hostname = config.ssl_mode == "verify_identity"
-    if config.ssl_mode in ("preferred", "required"):
+    if not checks:
         context.verify_mode = ssl.CERT_NONE
     return context
 

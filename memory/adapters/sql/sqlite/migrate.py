@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Mapping, Sequence
+from functools import cache, lru_cache
+from typing import Any
 
 import sqlalchemy as sa
+from sqlalchemy.dialects import sqlite
 
 from memory.adapters.sql.columns import checksum_column
 from memory.adapters.sql.declared import Comparison
@@ -32,13 +35,35 @@ class SqliteSchema(Schema):
         super().__init__(store, "the file", "file", IN_A_FILE)
 
     def system(self) -> Sequence[sa.Table]:
-        metadata = sa.MetaData()
-        system_tables(metadata)
-        return metadata.sorted_tables
+        return _system()
 
     def of(self, collection: Collection) -> Sequence[sa.Table]:
         tables = tables_of(collection)
         return [tables.table] if tables.words is None else [tables.table, tables.words]
+
+    def _make(self, connection: sa.Connection, table: sa.Table, there: Sequence[str]) -> None:
+        if table.name not in there:
+            for statement in _creation(table):
+                connection.exec_driver_sql(statement)
+
+
+@cache
+def _system() -> Sequence[sa.Table]:
+    metadata = sa.MetaData()
+    system_tables(metadata)
+    return metadata.sorted_tables
+
+
+@lru_cache(maxsize=512)
+def _creation(table: sa.Table) -> Sequence[str]:
+    """The statements that create the table with its indexes, kept for the next new file: compiling them takes longer than running them."""
+    statements: list[str] = []
+
+    def keep(ddl: Any, *_: object, **__: object) -> None:
+        statements.append(str(ddl.compile(dialect=sqlite.dialect())))
+
+    table.create(sa.create_mock_engine("sqlite://", keep), checkfirst=False)
+    return statements
 
 
 def make_ready(session: Session, store: str, collections: Sequence[Collection]) -> Mapping[str, Collection]:
