@@ -67,15 +67,50 @@ def test_the_installed_library_is_not_the_checkout(programs: Path, elsewhere: Pa
     assert Path(first).is_relative_to(programs.parent)
 
 
+IN_ONE_PROCESS = """
+import os, runpy, sys
+import memory.facade.memory, memory.adapters.sql.sqlite.store, numpy
+for folder in sys.argv[1:]:
+    if (child := os.fork()) == 0:
+        os.chdir(folder)
+        for name, stream in (("stdout", 1), ("stderr", 2)):
+            os.dup2(os.open(name, os.O_WRONLY | os.O_CREAT, 0o600), stream)
+        for name in ("HOME", "XDG_DATA_HOME", "XDG_CONFIG_HOME", "XDG_CACHE_HOME"):
+            os.environ[name] = folder + "/home"
+        sys.path[0], sys.argv[:] = folder, ["snippet.py"]
+        runpy.run_path("snippet.py", run_name="__main__")
+        sys.exit()
+    with open(folder + "/ended", "w") as file:
+        file.write(str(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])))
+"""
+"""What snippets import is imported once; each then runs in a process and a folder of its own."""
+
+
+@pytest.fixture(scope="module")
+def ran(request: pytest.FixtureRequest, programs: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[tuple[str, int], Path]:
+    """The folders of the snippets that this run asks for, after each has run in its own, in which it finds no checkout."""
+    asked = [item.callspec.params for item in request.session.items if getattr(item, "originalname", "") == "test_a_snippet_of_a_page_runs"]
+    folders = {(params["page"], params["number"]): tmp_path_factory.mktemp("elsewhere") for params in asked}
+    for (page, number), folder in folders.items():
+        (folder / "snippet.py").write_text(blocks("python", PAGES[page])[number])
+    clean = {name: value for name, value in wheels.environment().items() if not name.startswith("MEMORY")}
+    subprocess.run(
+        [str(programs / "python"), "-W", "error", "-c", IN_ONE_PROCESS, *map(str, folders.values())],
+        cwd=tmp_path_factory.mktemp("none"),
+        env=clean,
+        timeout=600,
+    )
+    return folders
+
+
 @pytest.mark.parametrize(
     ("page", "number"), [pytest.param(page.stem, n, marks=beyond(n, [0])) for page in PAGES.values() for n in range(len(blocks("python", page)))]
 )
 @pytest.mark.thorough
-def test_a_snippet_of_a_page_runs(programs: Path, elsewhere: Path, page: str, number: int) -> None:
-    (elsewhere / "snippet.py").write_text(blocks("python", PAGES[page])[number])
-    result = run(programs, elsewhere, "python", "-W", "error", "snippet.py")
-    assert result.returncode == 0, result.stderr
-    assert result.stdout.strip(), "it printed nothing: did it find what it wrote?"
+def test_a_snippet_of_a_page_runs(ran: dict[tuple[str, int], Path], page: str, number: int) -> None:
+    folder = ran[page, number]
+    assert (folder / "ended").read_text() == "0", (folder / "stderr").read_text()
+    assert (folder / "stdout").read_text().strip(), "it printed nothing: did it find what it wrote?"
 
 
 @pytest.mark.thorough

@@ -14,10 +14,12 @@ from memory.domain.errors import ConfigError
 from memory.ports.collections import Collection, Field, FieldType, TextPart
 from memory.ports.contract.collections import DECLARED, MORE_SAMPLES, SAMPLES
 from memory.ports.contract.support import done, key_of, live, put, record
+from tests.support.depth import drawn
 from tests.support.processes import finished, started
 from tests.unit.adapters.sql.growing import GROWN, WIDE, fill, judge
 from tests.unit.adapters.sql.sqlite.helping import opened, raw
 
+PROCESSES = drawn(8, 3)
 OPEN = """
 import asyncio, sys
 from memory.adapters.sql.sqlite.store import SqliteStore
@@ -81,8 +83,8 @@ async def test_a_file_tells_what_its_tables_were_made_for(store: SqliteStore, fi
 
 
 @pytest.mark.thorough
-def test_eight_processes_open_a_new_file_at_once(file: Path) -> None:
-    assert finished([started(OPEN, file) for _ in range(8)]) == ["True\n"] * 8
+def test_processes_open_a_new_file_at_once(file: Path) -> None:
+    assert finished([started(OPEN, file) for _ in range(PROCESSES)]) == ["True\n"] * PROCESSES
 
 
 @pytest.mark.thorough
