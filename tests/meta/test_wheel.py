@@ -89,8 +89,9 @@ for folder in sys.argv[1:]:
 @pytest.fixture(scope="module")
 def ran(request: pytest.FixtureRequest, programs: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[tuple[str, int], Path]:
     """The folders of the snippets that this run asks for, after each has run in its own, in which it finds no checkout."""
-    asked = [item.callspec.params for item in request.session.items if getattr(item, "originalname", "") == "test_a_snippet_of_a_page_runs"]
-    folders = {(params["page"], params["number"]): tmp_path_factory.mktemp("elsewhere") for params in asked}
+    ours = (item for item in request.session.items if isinstance(item, pytest.Function) and item.originalname == "test_a_snippet_of_a_page_runs")
+    asked = [item.callspec.params for item in ours]
+    folders = {(str(params["page"]), int(str(params["number"]))): tmp_path_factory.mktemp("elsewhere") for params in asked}
     for (page, number), folder in folders.items():
         (folder / "snippet.py").write_text(blocks("python", PAGES[page])[number])
     clean = {name: value for name, value in wheels.environment().items() if not name.startswith("MEMORY")}
