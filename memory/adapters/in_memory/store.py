@@ -152,7 +152,8 @@ class InMemoryStore(BaseStore):
         waiting = {c.name for c in collections if any(_waits(s, now, expired.get(c)) for s in self.state.everything(c.name))}
 
         async def ask(query: Query) -> Page:
-            return await self.query(query) if query.collection.name in waiting else Page()
+            asked = query.cursor is not None or query.collection.name in waiting  # the query itself refuses a cursor that it did not return
+            return await self.query(query) if asked else Page()
 
         return await due_by_queries(ask, collections, now, limit, cursor, expired)
 
