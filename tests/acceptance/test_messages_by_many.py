@@ -65,14 +65,14 @@ async def hand_back_lists(provider: Any, writer: int, turns: int = TURNS) -> Non
 @pytest.mark.behaviour("C22", "C33")
 @pytest.mark.parametrize("write", [take_turns, hand_back_lists])
 @pytest.mark.parametrize("kind", [*PROVIDERS, "composite"])
-@pytest.mark.parametrize("instances", [1, WRITERS])
-async def test_every_message_of_many_writers_is_shown(memory: Memory, kind: str, write: Any, instances: int) -> None:
+@pytest.mark.parametrize(("instances", "writers"), [(1, MANY), (WRITERS, WRITERS)])
+async def test_every_message_of_many_writers_is_shown(memory: Memory, kind: str, write: Any, instances: int, writers: int) -> None:
     """The parent has read the session too, and its children do not share its read."""
     providers = [(PROVIDERS | ALL)[kind](memory) for _ in range(instances)]
     await providers[0].write(user("first"), "s", new=True)
     await providers[0].read("s")
-    await asyncio.gather(*(write(providers[writer % instances], writer) for writer in range(WRITERS)))
-    assert {message.text for message in await providers[0].read("s")} == said_by(WRITERS) | {"first"}
+    await asyncio.gather(*(write(providers[writer % instances], writer) for writer in range(writers)))
+    assert {message.text for message in await providers[0].read("s")} == said_by(writers) | {"first"}
 
 
 @pytest.mark.behaviour("C33")
