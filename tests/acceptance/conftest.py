@@ -15,8 +15,8 @@ from memory.adapters.sql.sqlite.store import SqliteStore
 from memory.facade.memory import Memory
 from memory.orchestrator.kinds import KINDS
 from tests.acceptance.support import Clock
+from tests.support import depth
 from tests.support.backends import marks_of, run_here
-from tests.support.depth import THOROUGH
 from tests.support.placings import MONTHS, PLACINGS, STORIES, Placing, forget
 
 SQLITE = pytest.mark.backend("sqlite")
@@ -59,8 +59,15 @@ CASES = [_on_servers(placing) for placing in STORIES if placing not in PLACINGS 
 """Where the cases of sessions and providers run besides, in `make nightly`."""
 
 
-EVERYWHERE = THOROUGH or sys.gettrace() is not None
+EVERYWHERE = depth.THOROUGH or sys.gettrace() is not None
 """Also where coverage measures which branches of the engine its tests take."""
+
+
+def asked(everywhere: list[Any]) -> list[Any]:
+    """The topologies that this run asks: the others are not collected, because that takes as long for each test as many tests take."""
+    if not EVERYWHERE:
+        return [DEFAULT]
+    return everywhere if depth.NIGHTLY else [param for param in everywhere if NIGHTLY.mark not in [getattr(m, "mark", m) for m in param.marks]]
 
 
 def keeping_bytes(*more: str) -> Any:
@@ -71,7 +78,7 @@ def keeping_bytes(*more: str) -> Any:
 
     everywhere = [*topologies(mixed=True), *map(_on_servers, beside)]
 
-    @pytest.fixture(params=everywhere if EVERYWHERE else [DEFAULT])
+    @pytest.fixture(params=asked(everywhere))
     def config(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[dict[str, Any]]:
         yield request.param(tmp_path) | {"embedder": "none"}
         forget(tmp_path)
@@ -84,7 +91,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         numbers = [str(number) for marker in metafunc.definition.iter_markers("behaviour") for number in marker.args]
         everywhere = topologies(mixed=any(number.startswith("AC-") for number in numbers))
         everywhere += CASES * any(number.startswith(("AC-B", "AC-C")) for number in numbers)
-        metafunc.parametrize("config", everywhere if EVERYWHERE else [DEFAULT], indirect=True)
+        metafunc.parametrize("config", asked(everywhere), indirect=True)
 
 
 @pytest.fixture

@@ -17,7 +17,7 @@ USER = "root"
 PASSWORD = "tests' own: p@ss/word%"  # noqa: S105
 """With characters that a URL must escape."""
 REPLICA_SET = "rs0"
-_SMALL = ("--wiredTigerCacheSizeGB", "0.25")
+_SMALL = ("--wiredTigerCacheSizeGB", "0.25", "--setParameter", "diagnosticDataCollectionEnabled=false")
 
 
 class Mongo(Server):
