@@ -152,7 +152,7 @@ class Memory(AsyncContext):
 
         def build() -> Engine:
             if said := on_the_default_file(given):
-                log.log(logging.WARNING if len(given.stores_in_use()) > 1 else logging.INFO, "%s", said)
+                log.log(logging.WARNING if given.stores or len(given.stores_in_use()) > 1 else logging.INFO, "%s", said)
             return build_engine(
                 given,
                 embedder=embeds,

@@ -28,7 +28,9 @@ def on_the_default_file(config: MemoryConfig) -> str:
         return ""
     tiers = config.tiers_on(store.name)
     listed = "all tiers are" if len(tiers) == len(TIERS) else f"tier{'s' * (len(tiers) > 1)} {', '.join(tiers)} {'are' if len(tiers) > 1 else 'is'}"
-    return f"{listed} on the default file, {default_url().removeprefix('sqlite:///')}: the configuration names no other store"
+    idle = sorted(config.stores.keys() - {store.name for store in config.stores_in_use()})
+    why = f"no tier and no route names {', '.join(map(repr, idle))}" if idle else "the configuration names no other store"
+    return f"{listed} on the default file, {default_url().removeprefix('sqlite:///')}: {why}"
 
 
 def default_file(config: MemoryConfig) -> Path | None:

@@ -68,4 +68,4 @@ def parse(name: str, url: str, options: Mapping[str, JsonValue]) -> FileConfig:
     folder = unquote(place)
     if not folder.strip("/") or "\0" in folder:
         raise wrong(name, "write 'file:///' and the path of a folder of its own, or 'file:relative/folder'")
-    return FileConfig.read(name, query, options, path=Path(folder).expanduser())
+    return FileConfig.read(name, query, options, path=Path(folder).expanduser().absolute())

@@ -15,7 +15,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from memory.adapters.file.errors import ReadOnly, Symlink
+from memory.adapters.file.errors import Moved, ReadOnly, Symlink
 
 if sys.platform == "darwin":
     import fcntl
@@ -75,6 +75,15 @@ class Disk:
         if self._root is not None:
             os.close(self._root)
             self._root = None
+
+    def check_root(self) -> None:
+        """Raise `Moved` unless the open folder is the one under its path: what is written to another would be lost."""
+        try:
+            found = os.stat(self.root)
+        except FileNotFoundError:
+            raise Moved(str(self.root), "was deleted or renamed") from None
+        if not os.path.samestat(found, os.fstat(self._handle())):
+            raise Moved(str(self.root), "was replaced by another folder")
 
     # -- folders ------------------------------------------------------------------------------------------------------
 

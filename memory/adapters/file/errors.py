@@ -28,6 +28,14 @@ class Unsettled(OSError):
     """The system failed after a change was decided: it is carried out in part, and whoever has the lock next carries out the rest."""
 
 
+class Moved(Exception):
+    """Under the store's path there is another folder than the open one, or none."""
+
+    def __init__(self, folder: str, happened: str) -> None:
+        super().__init__(folder)
+        self.folder, self.happened = folder, happened
+
+
 class ReadOnly(OSError):
     """The folder is opened to read only: an `EROFS` of that folder."""
 
@@ -36,6 +44,12 @@ def translate(store: str, error: BaseException) -> Exception | None:
     """Our error for the system's; None for what is not the system's."""
     if isinstance(error, Symlink):
         return StoreError(store, f"'{error.path}' is a symbolic link, and the store follows none below its folder; put the folder itself there")
+    if isinstance(error, Moved):
+        return StoreError(
+            store,
+            f"the folder {error.folder} {error.happened} while it was open. Nothing of this call was kept. Close the memory, put the right folder "
+            "in place, and open it again; stop every process that uses a folder before you delete, restore or replace it",
+        )
     if not isinstance(error, OSError):
         return None
     if isinstance(error, ReadOnly):

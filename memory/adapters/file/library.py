@@ -137,6 +137,7 @@ class Library:
         if self._locked:
             yield
             return
+        self.disk.check_root()
         with self.lock.held(deadline, self.disk.read_only):
             self._locked = True
             try:
@@ -151,6 +152,7 @@ class Library:
 
         In this order: a change is noted once its journal is there, so what was heard of either has one or is done.
         """
+        self.disk.check_root()
         self._listen()
         if self.commits.interrupted():
             with self.locked(deadline):

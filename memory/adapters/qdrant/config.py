@@ -99,7 +99,7 @@ def parse(name: str, url: str, options: Mapping[str, JsonValue]) -> EdgeConfig |
         folder = local_path(url)
         if folder is None or not folder.strip("/"):
             raise wrong(name, "write 'qdrant+edge:///' and the absolute path of the folder, or 'qdrant+edge:relative/folder'")
-        return EdgeConfig.read(name, query, options, path=Path(unquote(folder)).expanduser())
+        return EdgeConfig.read(name, query, options, path=Path(unquote(folder)).expanduser().absolute())
     place = place.removeprefix("//")
     if place == ":memory:":
         return ServerConfig.read(name, query, options, among=("collection",), host=None)

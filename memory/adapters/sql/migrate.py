@@ -89,13 +89,20 @@ class Schema(ABC):
         return comparison
 
     def _refuse_foreign(self, connection: sa.Connection, tables: Iterable[sa.Table], there: Sequence[str]) -> None:
-        """Refuse tables of another program under names that are to be made, before any is made.
+        """Refuse tables and views of another program under names that are to be made, before any is made.
 
         One that a crash left half made has all columns of ours, and is of no store with another prefix.
 
         Raises:
-            ConfigError: There is such a table.
+            ConfigError: There is one.
         """
+        tables = list(tables)
+        views = _views(connection, tables[0].schema) if tables else set()
+        if taken := [table.name for table in tables if table.name in views]:
+            raise ConfigError(
+                f"store '{self.store}': {self.place} has a view '{taken[0]}' that is not of this program; nothing was created: "
+                f"use another {self.elsewhere}"
+            )
         found = [table for table in tables if table.name in there]
         others = self._tables_of_others(connection, found[0].schema, there) if found else {}
         for table in found:
@@ -166,6 +173,12 @@ def _read(connection: sa.Connection, names: TableNames, schema: str | None, ther
     form = connection.scalar(sa.select(version.c.version_num)) if version.name in there else None
     told = connection.execute(sa.select(registry.c.name, registry.c.declaration)).all() if registry.name in there else []
     return form and _text(form), {_text(name): _text(said) for name, said in told}
+
+
+def _views(connection: sa.Connection, schema: str | None) -> set[str]:
+    there = sa.inspect(connection)
+    kept = there.get_materialized_view_names(schema=schema) if connection.dialect.name == "postgresql" else []
+    return {*there.get_view_names(schema=schema), *kept}
 
 
 def _text(value: str | bytes) -> str:

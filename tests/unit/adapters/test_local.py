@@ -11,7 +11,7 @@ import pytest
 
 from memory.ports.adapter import Adapter
 from memory.ports.contract.collections import DECLARED
-from memory.ports.contract.support import done, put, record
+from memory.ports.contract.support import done, live, put, record
 from memory.ports.local import LOCAL_SCHEMES, local_path, local_url
 from memory.ports.store import Store
 
@@ -61,6 +61,32 @@ async def test_a_store_is_where_its_url_says_and_tells_the_whole_path(scheme: st
     for url, path in wanted.items():
         assert await _where(url) == str(path), url
         assert os.path.exists(str(path)), url  # noqa: ASYNC240
+
+
+@pytest.mark.parametrize("scheme", EVERY_LOCAL)
+async def test_a_relative_path_stays_where_it_was_when_the_process_changes_its_folder(
+    scheme: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also for locks and files that are opened later: in the other folder there is a store of the same name."""
+    here, there = tmp_path / "here", tmp_path / "there"
+    for folder in (there, here):
+        folder.mkdir()
+        monkeypatch.chdir(folder)
+        store = _built(f"{scheme}:one")
+        await store.open(DECLARED)
+        if folder == there:
+            await store.close()
+    before = {path: path.stat().st_mtime_ns for path in sorted(there.rglob("*"))}
+    monkeypatch.chdir(there)
+    for n in range(3):
+        await done(store, put(record(n)))
+    assert (await store.check()).facts["path"] == str(here / "one")
+    await store.close()
+    await store.open(DECLARED)
+    for n in range(3):
+        await live(store, n)
+    await store.close()
+    assert {path: path.stat().st_mtime_ns for path in sorted(there.rglob("*"))} == before
 
 
 @pytest.mark.parametrize("scheme", LOCAL_SCHEMES)

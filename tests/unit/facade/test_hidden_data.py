@@ -97,19 +97,24 @@ def test_entries_of_a_tier_that_another_store_serves_now_are_named(tmp_path: Pat
 
 
 @pytest.mark.parametrize(
-    ("tiers", "level", "said"), [({"long": "sqlite:///own.db"}, "WARNING", "tiers short, mid are"), ({}, "INFO", "all tiers are")]
+    ("given", "level", "said", "why"),
+    [
+        ({"tiers": {"long": "sqlite:///own.db"}}, "WARNING", "tiers short, mid are", "the configuration names no other store"),
+        ({}, "INFO", "all tiers are", "the configuration names no other store"),
+        ({"stores": {"mine": {"url": "sqlite:///own.db"}}}, "WARNING", "all tiers are", "no tier and no route names 'mine'"),
+    ],
 )
 def test_a_tier_on_the_default_file_is_logged(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, tiers: dict[str, str], level: str, said: str
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, given: dict[str, Any], level: str, said: str, why: str
 ) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr("platformdirs.user_data_dir", lambda *_, **__: str(tmp_path / "data"))
-    with caplog.at_level(logging.INFO, "memory.facade"), BlockingMemory({"tiers": tiers}, embedder="none"):
+    with caplog.at_level(logging.INFO, "memory.facade"), BlockingMemory(given, embedder="none"):
         pass
     (told,) = [record for record in caplog.records if "default file" in record.getMessage()]
     assert (told.levelname, told.getMessage()) == (
         level,
-        f"{said} on the default file, {tmp_path / 'data' / 'memory.db'}: the configuration names no other store",
+        f"{said} on the default file, {tmp_path / 'data' / 'memory.db'}: {why}",
     )
 
 

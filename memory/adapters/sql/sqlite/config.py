@@ -85,4 +85,4 @@ def parse(name: str, url: str, options: Mapping[str, JsonValue]) -> SqliteConfig
     place, query = local_path(url), rest.partition("?")[2]
     if place is None:
         raise wrong(name, "write 'sqlite:///' and the path of the file, or 'sqlite:///:memory:'")
-    return SqliteConfig.read(name, query, options, path=None if place == ":memory:" else Path(place).expanduser())
+    return SqliteConfig.read(name, query, options, path=None if place == ":memory:" else Path(place).expanduser().absolute())

@@ -26,7 +26,7 @@ from memory.domain.errors import ConfigError
     ],
 )
 def test_a_url_names_a_folder(url: str, path: str) -> None:
-    assert parse("mid", url, {}) == FileConfig(Path(path))
+    assert parse("mid", url, {}) == FileConfig(Path(path).absolute())
 
 
 def test_options_stand_in_the_url_or_apart() -> None:

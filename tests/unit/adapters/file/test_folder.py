@@ -7,8 +7,10 @@ import errno
 import itertools
 import json
 import os
+import shutil
 import stat
 import time
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 import pytest
@@ -43,6 +45,37 @@ async def test_no_one_else_is_let_in_whatever_the_umask(folder: Path, umask: int
         os.umask(before)
     for path in everything_below(folder):
         assert stat.S_IMODE(path.stat().st_mode) == (0o700 if path.is_dir() else 0o600), path
+
+
+@pytest.mark.parametrize("happened", ["was replaced by another folder", "was deleted or renamed"])
+async def test_a_folder_that_is_not_the_open_one_any_more_is_named_and_nothing_is_written_elsewhere(folder: Path, happened: str) -> None:
+    """Reads, writes and erasures alike: what they answered would be of a folder that nobody looks into."""
+    store = await opened(folder)
+    await done(store, put(record(1)))
+    moved = await asyncio.to_thread(folder.rename, folder.with_name("moved"))
+    if "replaced" in happened:
+        shutil.copytree(moved, folder)
+    before = everything_below(folder)
+    calls: dict[str, Callable[[], Awaitable[object]]] = {
+        "write": lambda: store.apply([put(record(2))]),
+        "read": lambda: store.get(SAMPLES, [key_of(1)]),
+        "query": lambda: store.query(Query(SAMPLES, within(HERE))),
+        "count": lambda: store.count(Query(SAMPLES, within(HERE))),
+        "erase": lambda: store.delete_matching(Query(SAMPLES, within(HERE)), 9),
+    }
+    answers = {what: await asyncio.gather(call(), return_exceptions=True) for what, call in calls.items()}
+    for what, (answer,) in answers.items():
+        assert isinstance(answer, StoreError), what
+        assert f"{folder} {happened}" in str(answer), what
+    health = await store.check()
+    assert not health.ok
+    assert happened in health.detail
+    await store.close()
+    assert everything_below(folder) == before
+    again = await opened(moved)
+    assert await found(again, 2) is None
+    await live(again, 1)
+    await again.close()
 
 
 # -- links ------------------------------------------------------------------------------------------------------------

@@ -20,7 +20,7 @@ KEY = "kept-to-ourselves"
 @pytest.mark.parametrize(
     ("url", "config"),
     [
-        ("qdrant+edge:memory/edge", EdgeConfig(Path("memory/edge"))),
+        ("qdrant+edge:memory/edge", EdgeConfig(Path("memory/edge").absolute())),
         ("qdrant+edge:///var/memory", EdgeConfig(Path("/var/memory"))),
         ("qdrant+edge:////var/memory", EdgeConfig(Path("/var/memory"))),
         ("qdrant:///var/my%20memory?log_bytes=2000000&reserve_bytes=0", EdgeConfig(Path("/var/my memory"), 2_000_000, 0)),

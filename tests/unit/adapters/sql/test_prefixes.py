@@ -204,6 +204,12 @@ async def test_a_memory_lives_beside_tables_of_an_application(place: Place) -> N
         async with Memory(place.url(prefix="b_")):
             pass
     assert await place.tables() == before
+    await place.raw(f"CREATE VIEW {place.qualified('c_entries')} AS SELECT id FROM {place.qualified('settings')}")  # noqa: S608
+    before = await place.tables()
+    with pytest.raises(ConfigError, match=r"has a view 'c_entries' that is not of this program; nothing was created: use another prefix"):
+        async with Memory(place.url(prefix="c_")):
+            pass
+    assert await place.tables() == before
 
 
 @pytest.mark.parametrize("prefix", ["", "Memory_", "1_", "a-b", "a`b", 'a"b', "größe_", "x" * (LONGEST_PREFIX + 1), "a_\n"])

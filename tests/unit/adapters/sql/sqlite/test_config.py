@@ -17,7 +17,7 @@ from tests.unit.adapters.sql.sqlite.helping import raw
 
 
 def test_three_slashes_are_relative_and_four_absolute() -> None:
-    assert parse("s", "sqlite:///a/b.db", {}).path == Path("a/b.db")
+    assert parse("s", "sqlite:///a/b.db", {}).path == Path("a/b.db").absolute()
     assert parse("s", "sqlite:////a/b.db", {}).path == Path("/a/b.db")
     assert parse("s", "sqlite:///:memory:", {}).path is None
 
