@@ -105,6 +105,8 @@ class Draft:
     """The large texts of the message, as they are stored beside it."""
     is_whole: bool = True
     """Whether the message has its large texts; else, as its record does, their beginnings. See `Log.whole`."""
+    belongs_to_erasure: bool = False
+    """Whether an erasure needs it, so that a full store has to take it too. It is not stored."""
 
     @property
     def is_in_history(self) -> bool:

@@ -468,7 +468,7 @@ class Log:
 
     async def _put(self, events: list[Event]) -> list[Outcome]:
         """Put events at their places. Where no answer came it is done once more: at most one of both lands, and what landed is known by its nonce."""
-        writes = [Put(MESSAGES, self.record_of(event), Absent()) async for event in paced(events, AT_ONCE)]
+        writes = [Put(MESSAGES, self.record_of(e), Absent(), erases=e.draft.belongs_to_erasure) async for e in paced(events, AT_ONCE)]
         self._unsure = events
         try:
             outcomes = await self._placement.write("log.append", self.store, *writes, together=len(writes) > 1)
@@ -597,4 +597,5 @@ class Log:
 
     async def tell_edit(self, event: Event) -> None:
         """Tell whoever remembers what the message at its place said that it says something else."""
-        await self.append(lambda _: [Draft(EventType.EDITED, data={"place": event.place, "version": event.version})])
+        data = {"place": event.place, "version": event.version}
+        await self.append(lambda _: [Draft(EventType.EDITED, data=data, belongs_to_erasure=event.is_redacted)])

@@ -95,7 +95,8 @@ class Redaction:
 
     async def _leave_window(self, log: Log, place: int) -> None:
         def decide(seen: Seen) -> list[Draft]:
-            return [Draft(EventType.ERASED, data={"place": place, "reason": "erased"})] if place in seen.state.window else []
+            erased = Draft(EventType.ERASED, data={"place": place, "reason": "erased"}, belongs_to_erasure=True)
+            return [erased] if place in seen.state.window else []
 
         await log.append(decide)
 
