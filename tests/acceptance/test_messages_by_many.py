@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import multiprocessing
+import random
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
@@ -224,22 +225,117 @@ async def append_to(session: Any, text: str) -> None:
     await session.append(user(text))
 
 
+def cut_buffer(memory: Memory, namespace: str = "n") -> BufferProvider:
+    return BufferProvider(memory, namespace=namespace, max_messages=500, max_tokens=60)
+
+
+DRAWN: dict[str, Callable[[Memory], Any]] = ALL | {
+    "cut": cut_buffer,
+    "merge": lambda memory: CompositeProvider([BufferProvider(memory, namespace=name, max_messages=500) for name in ("n", "slow")], read="merge"),
+    "mixed": lambda memory: CompositeProvider(
+        [cut_buffer(memory), SummarizingProvider(memory, lambda asked: "sum", namespace="slow", active_tokens=100_000)]
+    ),
+}
+
+
+class DrawnWriter:
+    """Reads in part or whole, here or in a child task, and hands back what it read without some messages, with a new one behind."""
+
+    def __init__(self, memory: Memory, provider: Any, draw: random.Random, name: int) -> None:
+        self.memory, self.provider, self.draw, self.name = memory, provider, draw, name
+        self.said: set[str] = set()
+        self.dropped: set[str] = set()
+        """Messages that a read showed and the list behind it lacks: only these may leave."""
+
+    async def run(self) -> None:
+        self.session = self.memory.session("n/s", namespace="n")
+        for turn in range(3):
+            message = {"role": self.draw.choice(["user", "assistant"]), "content": f"{self.name}.{turn} " + "word " * self.draw.randint(0, 8)}
+            act = self.draw.choice(["append", "here", "here", "child", "other"])
+            if act == "append":
+                await (self.session.append(message) if self.provider is None else self.provider.write(message, "s", new=True))
+            else:
+                shown = await (asyncio.wait_for(self.read(), 60) if act == "child" else self.read())
+                if act == "other":
+                    await asyncio.create_task(self.read())
+                await asyncio.sleep(self.draw.random() / 200)
+                kept = [one for one in shown if self.draw.random() > 0.2]
+                self.dropped |= {one.text for one in shown if one not in kept}
+                named = self.draw.random() < 0.6
+                given = [*(kept if named else [{"role": one.role.value, "content": one.content} for one in kept]), message]
+                await (self.session.replace(given) if self.provider is None else self.provider.write(given, "s"))
+            self.said.add(message["content"])
+
+    async def read(self) -> list[Any]:
+        way = self.draw.choice(["whole", "limit", "cut"])
+        if self.provider is None:
+            budget, last = self.draw.randint(20, 120), self.draw.randint(1, 5)
+            return (await self.session.context(budget if way == "cut" else None, last=last if way == "limit" else None)).messages
+        asked: dict[str, Any] = {} if way == "whole" else {"limit": self.draw.randint(1, 5)}
+        if way == "cut":
+            asked["query"] = f"{self.draw.randint(0, 3)}.1"
+        return list(await self.provider.read("s", **asked))
+
+
+@pytest.mark.behaviour("C22", "C33")
+@pytest.mark.parametrize("kind", [kind for kind in (*DRAWN, "session") if kind != "sliding"])
+@pytest.mark.parametrize("seeds", [range(4), pytest.param(range(4, 100), marks=pytest.mark.nightly)])
+async def test_only_what_a_read_showed_and_its_list_lacks_leaves_the_window(memory: Memory, kind: str, seeds: range) -> None:
+    for seed in seeds:
+        tenant, draw = memory.for_tenant(f"t{seed}"), random.Random(seed)  # noqa: S311
+        shared = None if kind == "session" else DRAWN[kind](tenant)
+        writers = [
+            DrawnWriter(tenant, None if shared is None else draw.choice([shared, DRAWN[kind](tenant)]), random.Random(draw.random()), name)  # noqa: S311
+            for name in range(5)
+        ]
+        await asyncio.gather(*(writer.run() for writer in writers))
+        stay = {text for writer in writers for text in writer.said} - {text for writer in writers for text in writer.dropped}
+        for name in ("n", "slow") if isinstance(shared, CompositeProvider) else ("n",):
+            messages = (await tenant.session(f"{name}/s", create=False).context()).messages
+            assert stay <= {message.text for message in messages}, (seed, name)
+
+
+async def test_a_back_fill_erases_nothing_that_only_left_the_window_of_its_source(memory: Memory) -> None:
+    """Summarised and edited messages, and one that was erased, while an earlier part is filled."""
+
+    class Fast(BufferProvider):
+        async def write(self, *args: Any, **kwargs: Any) -> list[str]:
+            written = await super().write(*args, **kwargs)
+            source = memory.session("slow/s")
+            if (await source.context()).messages[0].text == "a":
+                await source.compact(lambda messages: "sum", keep_last=2)
+                await source.update("c", content="changed")
+                await source.erase("d")
+            return written
+
+    slow = SummarizingProvider(memory, lambda asked: "sum", namespace="slow", active_tokens=100_000)
+    whole = CompositeProvider([fast := Fast(memory, namespace="fast"), slow])
+    await slow.write([{"id": name, **user(name)} for name in "abcd"], "s")
+    await whole.read("s")
+    assert [message.text for message in await fast.read("s")] == ["a", "b", "changed"]
+
+
 @pytest.mark.behaviour("C51")
 async def test_a_back_fill_is_no_read_of_its_caller(memory: Memory) -> None:
     """The caller's read is as old as the list it was given: what others write during the fill is not in it."""
 
-    class Slow(BufferProvider):
+    class Foreign:
+        """Anybody's provider, over one of ours."""
+
         reads = 0
 
         async def read(self, *args: Any, **kwargs: Any) -> list[Any]:
             self.reads += 1
             if self.reads == 2:
-                for part in (fast, self):
-                    await asyncio.create_task(append_to(memory.session(f"{part.namespace}/s"), "unread"))
-            return await super().read(*args, **kwargs)
+                for name in ("fast", "slow"):
+                    await asyncio.create_task(append_to(memory.session(f"{name}/s"), "unread"))
+            return await slow.read(*args, **kwargs)
 
-    fast, slow = BufferProvider(memory, namespace="fast"), Slow(memory, namespace="slow")
-    whole = CompositeProvider([fast, slow])
+        async def write(self, *args: Any, **kwargs: Any) -> Any:
+            return await slow.write(*args, **kwargs)
+
+    fast, slow = BufferProvider(memory, namespace="fast"), BufferProvider(memory, namespace="slow")
+    whole = CompositeProvider([fast, Foreign()])
     await slow.write(user("first"), "s")
     read = await whole.read("s")
     await whole.write([*read, answer("new")], "s")

@@ -52,9 +52,6 @@ class CompositeProvider(TakesTurns):
         """What the parts have of a session; a part that fails is passed over, unless all do."""
         read_asked(limit, query, tags)
         found = await self._read(session_id, limit=limit, query=query, tags=tags)
-        for part in self._parts:
-            if isinstance(part, SessionProvider):
-                part._shows_only(session_id, found)
         self._saw(session_id, found)
         return [copy_of(message) for message in found]
 
@@ -101,15 +98,18 @@ class CompositeProvider(TakesTurns):
                 log.warning("%s could not be filled from %s: %s", _name(part), _name(source), error)
 
     async def _take_back(self, part: Any, source: Any, session_id: str, found: Sequence[Message]) -> None:
-        """Remove from a part the messages that were erased or edited in the source while the part was filled from it."""
-        there = {message.id: message for message in await source.read(session_id)}
-        stale = [str(message.id) for message in found if there.get(message.id) != message]
-        if not stale:
+        """Let a part follow erasures and edits that came to the source while the part was filled from it."""
+        if isinstance(source, SessionProvider):
+            erased, edited = await source._changed_since(session_id, found)
+        else:
+            there = {message.id: message for message in await source.read(session_id)}
+            erased, edited = [str(message.id) for message in found if there.get(message.id) != message], []
+        if not erased and not edited:
             return
         filled = {str(message.id) for message in await part.read(session_id)}
         if isinstance(part, SessionProvider):  # others may have written to it meanwhile: it is not cleared
-            await part._erase(session_id, [message_id for message_id in stale if message_id in filled])
-        elif filled <= set(stale) and hasattr(part, "clear"):
+            await part._follow(session_id, [one for one in erased if one in filled], [one for one in edited if one.id in filled])
+        elif filled <= set(erased) and hasattr(part, "clear"):
             await part.clear(session_id)
 
     @lends_reads

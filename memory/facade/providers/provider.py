@@ -149,17 +149,15 @@ class SessionProvider(TakesTurns):
     async def _written(self, session_id: str, said: list[Message], described: Mapping[str, Any], new: bool) -> list[str]:
         held = self._handle(session_id, create=True)
         conversation = await held.session._conversation()
-        reads = reads_of_caller()
-        if reads.settle(conversation.log.life.incarnation, said) is None and reads.settle(self._unwritten(session_id), said) is not None:
-            reads.put(conversation.log.life.incarnation, Read(shown=[]))  # it has read that there is nothing
+        self._settled(conversation, session_id, said)
         read = set[str | None]() if new else self._shown_to_caller(conversation)
         if not new:
             seen = self._seen(conversation)
             said = await conversation.without_erased(said, () if seen is None else seen.versions)
         notes = await self._store(held, conversation, said, new)
         if not new:
-            reads.take_back(conversation.log.life.incarnation)
-            reads.take_back(self._unwritten(session_id))
+            reads_of_caller().take_back(conversation.log.life.incarnation)
+            reads_of_caller().take_back(self._unwritten(session_id))
         await conversation.enter_history([message.id for message in said if message.id is not None and message.id not in read])
         await conversation.describe(described)
         return notes
@@ -178,10 +176,30 @@ class SessionProvider(TakesTurns):
             await self._memory.sessions.delete(info.id)
         self._held.clear()
 
-    async def _erase(self, session_id: str, message_ids: Sequence[str]) -> None:
+    async def _changed_since(self, session_id: str, messages: Sequence[Message]) -> tuple[list[str], list[Message]]:
+        """Of messages that were read here: the ids of those erased since, and those edited since, as they are now."""
+        said = [message for message in messages if message.role is not Role.SYSTEM]
+        session, erased, edited = self._session(session_id, create=False), list[str](), list[Message]()
+        try:
+            window, conversation = (await self._window(session))[0], await session._conversation()
+        except NotFound:
+            return [str(message.id) for message in said], []
+        there = {message.id: message for message in window}
+        for message in said:
+            now = there.get(message.id) or await conversation.message(str(message.id))
+            if now is None:
+                erased.append(str(message.id))
+            elif _says(now) != _says(message):
+                edited.append(now)
+        return erased, edited
+
+    async def _follow(self, session_id: str, erased: Sequence[str], edited: Sequence[Message]) -> None:
+        """Erase and edit messages here as they were elsewhere."""
         session = self._session(session_id, create=False)
-        for message_id in message_ids:
+        for message_id in erased:
             await session.erase(message_id)
+        if edited:
+            await session.append(list(edited))
 
     async def entries(self, session_id: str | None = None) -> list[ProviderEntry]:
         """One session, or all of this provider's namespace, with what is stored of each; none where there is none (C6)."""
@@ -231,16 +249,24 @@ class SessionProvider(TakesTurns):
         """What the calling task knows of the session: its last read, and what it wrote since; None where it did neither."""
         return reads_of_caller().get(conversation.log.life.incarnation)
 
+    def _settled(self, conversation: Conversation, session_id: str, messages: Sequence[Message]) -> Read | None:
+        """The read that the messages come from, which the calling task hands back; None where it has read nothing."""
+        reads = reads_of_caller()
+        reads.begin(self._unwritten(session_id), conversation.log.life.incarnation)
+        return reads.settle(conversation.log.life.incarnation, messages)
+
     async def _assume_read(self, session_id: str, shown: Sequence[Message]) -> None:
         """Let the calling task have read these messages here, which it read in another part of a composite.
 
-        Those that say something else here count as edited since. A read of this part is kept.
+        Those that say something else here count as edited since. A read of this part is kept, without what the composite
+        did not show.
         """
         held = self._handle(session_id)
         try:
             conversation = await held.session._conversation()
-            seen = reads_of_caller().settle(conversation.log.life.incarnation, shown)
+            seen = self._settled(conversation, session_id, shown)
             if seen is not None and seen.is_read and not seen.is_assumed:
+                seen.hide(set(seen.versions) - {message.id for message in shown})
                 return
             window, now = await self._window(held.session)
         except NotFound:
@@ -255,14 +281,6 @@ class SessionProvider(TakesTurns):
             versions[str(message.id)] = place, edits if _says(message) == _says(known[message.id]) else -1
         read = Read(Places.of(place for place, _ in versions.values()), versions, there, is_assumed=True)
         reads_of_caller().put(conversation.log.life.incarnation, read)
-
-    def _shows_only(self, session_id: str, shown: Sequence[Message]) -> None:
-        """Note that of what the calling task last read here, it was shown these messages only."""
-        conversation = None if session_id not in self._held else self._held[session_id].session._held
-        seen = None if conversation is None else self._seen(conversation)
-        if seen is not None:
-            read = seen.versions if seen.shown is None else [message.id for message in seen.shown]
-            seen.hide(set(read) - {message.id for message in shown})
 
     def _shown_to_caller(self, conversation: Conversation) -> set[str | None]:
         """The ids of messages that the calling task hands back, rather than says."""

@@ -165,6 +165,12 @@ class Conversation(Compacting):
         erased -= {name for name in erased if await self._log.find(name) is not None}
         return [message for message in messages if message.id not in erased]
 
+    async def message(self, message_id: str) -> Message | None:
+        """The message of this id, in the window or not, with all that it says; None where there is none, or where it was erased."""
+        event = await self._log.find(message_id)
+        whole = [] if event is None or event.is_redacted else await self._log.whole([event])
+        return whole[0].message if whole else None
+
     async def carry_in(self, messages: Sequence[Message], *, revive: bool) -> int:
         """Append messages of a file, each with an id; how many of them were erased or edited here, and are not written unless `revive`."""
         left = list(messages) if revive else await self.without_erased(messages)

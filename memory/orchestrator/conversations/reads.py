@@ -57,14 +57,21 @@ class Read:
     """The places of messages that the task has written since, by the handle that wrote them."""
 
     @property
+    def known(self) -> Places:
+        """The places of all messages that the caller was shown or has written since."""
+        return functools.reduce(Places.with_all, self.written.values(), self.places)
+
+    @property
     def hidden(self) -> dict[str, int]:
         """The messages of the window that the caller neither was shown nor wrote since, with their places."""
-        known = functools.reduce(Places.with_all, self.written.values(), self.places)
+        known = self.known
         return {name: place for name, (place, _) in self.versions.items() if place not in known}
 
     def hide(self, message_ids: Container[str | None]) -> None:
         """Note that the caller was not shown these messages."""
-        self.places = self.places.without(Places.of(place for name, (place, _) in self.versions.items() if name in message_ids))
+        hidden = Places.of(place for name, (place, _) in self.versions.items() if name in message_ids)
+        self.places = self.places.without(hidden)
+        self.written = {handle: places.without(hidden) for handle, places in self.written.items()}
 
     def removable(self, handle: object) -> Places:
         """The places that a write by this handle may take out of the window."""
@@ -102,15 +109,35 @@ class Reads:
         """Decide from which read these messages come that the task hands back; it counts as the task's last from now on.
 
         A list may come from the task's own read or from that of a child task, such as a function that
-        `asyncio.wait_for` runs. It is the read that has most of the messages; of equal ones the earliest, so that no
-        message is removed that the caller may not have seen.
+        `asyncio.wait_for` runs. A task that has read nothing may have been given a list that another one read. It is the
+        read that has most of the messages; of equal ones what all of them showed, so that no message is removed that the
+        caller may not have seen.
         """
-        of_children = self._of_children.get(incarnation)
-        if of_children:
-            own = self._own.get(incarnation)
-            reads = [*([] if own is None or not own.is_read else [own]), *of_children.values()]
-            self._keep(incarnation, max(reads, key=lambda read: _recognised(messages, read)))
+        own, of_children = self._own.get(incarnation), self._of_children.get(incarnation, {})
+        reads = [*([] if own is None or not own.is_read else [own]), *of_children.values()]
+        if not reads:
+            reads = [read for read in self._read_above(incarnation) if _recognised(messages, read)]
+        if of_children or (reads and reads[0] is not own):
+            found = [_recognised(messages, read) for read in reads]
+            self._keep(incarnation, _common([read for read, count in zip(reads, found, strict=True) if count == max(found)]))
         return self._own.get(incarnation)
+
+    def begin(self, unwritten: str, incarnation: str) -> None:
+        """Let what was read before the session existed, under the name `unwritten`, count as reads of this life of it."""
+        if self._own.pop(unwritten, None) is not None and incarnation not in self._own:
+            self._own[incarnation] = Read(shown=[])
+        if earlier := self._of_children.pop(unwritten, None):
+            self._of_children[incarnation] = {**{child: Read(shown=[]) for child in earlier}, **self._of_children.get(incarnation, {})}
+
+    def _read_above(self, incarnation: str) -> list[Read]:
+        """What parent tasks and other children of theirs have read."""
+        reads, parent = list[Read](), self._parent
+        while parent is not None:
+            own = parent._own.get(incarnation)
+            above = [*([] if own is None or not own.is_read else [own]), *parent._of_children.get(incarnation, {}).values()]
+            reads += [replace(read, versions=dict(read.versions), written={}) for read in above]
+            parent = parent._parent
+        return reads
 
     def wrote(self, incarnation: str, event: Event, handle: object) -> None:
         """Note a message that the task has written."""
@@ -141,6 +168,15 @@ class Reads:
         self._of_children.move_to_end(incarnation)
         if len(self._of_children) > CHILD_SESSIONS_KEPT:
             self._of_children.popitem(last=False)
+
+
+def _common(reads: Sequence[Read]) -> Read:
+    """What all of the reads, the earliest first, showed or wrote."""
+    first, *others = reads
+    places, versions = first.known, first.versions
+    for read in others:
+        places, versions = places.both(read.known), {**read.versions, **versions}
+    return first if not others else Read(places, versions, first.shown)
 
 
 def _recognised(messages: Sequence[Message], read: Read) -> int:
