@@ -230,8 +230,9 @@ class Memory(AsyncContext):
         """One session's conversation, without a call to any store. Its first call creates it as told here where there is none, if `create`.
 
         Session ids are unique per tenant: use ids that cannot collide, such as `f"{user}/{name}"`. The first call raises `SessionOwnerMismatch`
-        where the session exists with another `user`, `agent`, `namespace` or `system`; an omitted one accepts the stored value. Sessions created
-        with `shared=True` accept every user, agent and namespace.
+        where the session exists with another `user`, `agent`, `namespace`, `system`, `title`, `tags`, `metadata` or `expires_at` (a length counts
+        from the creation); an omitted one accepts the stored value, and `sessions.update` changes it. Sessions created with `shared=True` accept
+        every user, agent and namespace.
         """
         draft = session_draft(
             door.identifier("session_id", session_id),
@@ -339,7 +340,8 @@ class Memory(AsyncContext):
         of something is remembered in one call, whether it was known before or not. The version before it is kept (`entries.history`); of writers at
         once each makes one, and what says the same already gets none. A key whose entry was deleted, or has expired, begins a new life; where it is
         retired that is a `Conflict`. A repeat that arrives late overwrites what was written meanwhile.
-        `confidence` is a number from 0 to 1, for promotion rules with `min_confidence`. It is stored in `metadata["confidence"]`.
+        `confidence` is a number from 0 to 1, for promotion rules with `confidence_at_least`. `entry.confidence` has it, and it is stored in
+        `metadata["confidence"]`.
         `supersedes` names an entry, or up to 32, in whose place this one stands: they are linked to it (`supersedes`), and their validity
         ends when this one's begins. All must be active, else nothing is written; one that is retired meanwhile is a `Conflict`. It is one
         transaction where a store has those and holds them all; else the entry is written first, and the rest follows, by a sweep if not at
@@ -445,6 +447,7 @@ class Memory(AsyncContext):
         origins: Sequence[str] = _UNSET,
         tags: Sequence[str] = _UNSET,
         metadata: Mapping[str, Any] = _UNSET,
+        confidence: float = _UNSET,
         artifact_id: str | None = _UNSET,
         expires_at: Moment | timedelta | None = _UNSET,
         consistency: Consistency | None = None,
@@ -466,6 +469,7 @@ class Memory(AsyncContext):
             "origins": origins,
             "tags": tags,
             "metadata": metadata,
+            "confidence": confidence,
             "artifact_id": artifact_id,
             "expires_at": expires_at,
         }
@@ -520,7 +524,7 @@ class Memory(AsyncContext):
         """The entries of a scope by age: with all of the `tags` and any of `any_tags`, of any of the types, created at or after `since` and before
         `before`, whose metadata have each key of `metadata` with exactly its value; 20 unless told.
 
-        With `include_narrower`, a user's entries come with those of the one session named (A38-A41).
+        With `include_narrower`, a user's entries come with those of the one session named (A38-A41); `session_id` counts only with it.
         The list's `cursor`, None at the end, asks the same question for what follows: whatever is written meanwhile, no entry is lost or comes twice
         (D52). Its `degraded` names tiers that could not be read: what they hold is on no later page either, so ask for the page again.
         Raises `StoreUnavailable` if no store that was asked answered.
@@ -639,7 +643,8 @@ class Memory(AsyncContext):
         `by="meaning"` is refused where no embedder is configured.
 
         The query is plain text, never syntax (D62). A blank one browses by the last change: `types` and `tags` filter there, with `conversation_id`
-        what is pinned to it or to none is shown, and nothing is scored (D47, D51, D54). With `explain` every hit says how it came to its place, and
+        what is pinned to it or to none is shown, and nothing is scored (D47, D51, D54): arguments of the ranking, such as `min_relevance`, `by` and
+        `rerank`, are refused there. With `explain` every hit says how it came to its place, and
         the result's `left_out` what was found and is not shown. Its `degraded` names tiers that could not be searched.
         Raises `StoreUnavailable` if no store that was asked answered.
 
