@@ -17,7 +17,7 @@ from memory.domain.scope import Scope
 from memory.domain.session import DeletedEntry, FoundMessages
 from memory.facade.access import BROWSE_LIMIT, MAX_QUERY_BYTES, RETRIEVE_LIMIT, SEARCH_LIMIT, Access
 from memory.facade.admin import Admin
-from memory.facade.arguments import Moment, consistency_of, draft_of, flag, function, id_of, ids_of, length, moment, real, scope_of
+from memory.facade.arguments import Moment, consistency_of, flag, function, id_of, ids_of, length, moment, real, scope_of
 from memory.facade.artifacts import Artifacts
 from memory.facade.build import as_advisor, as_counter, as_embedder, as_gate, as_policy, as_reranker, build_engine, check_adapters
 from memory.facade.commands import Commands
@@ -51,7 +51,6 @@ from memory.policies.promotion import Policy
 from memory.ports.advisor import Advisor, Prompt, Reranker
 from memory.ports.clock import Clock, system_clock
 from memory.ports.embedder import Embedder
-from memory.ports.pace import paced
 from memory.ports.query import Eq, Filter, Ge, Le, all_of
 from memory.ports.tokens import TokenCounter
 
@@ -425,14 +424,12 @@ class Memory(AsyncContext):
     ) -> list[Entry]:
         """Remember many things, in order; mappings take the arguments of `write`. All are checked before any is stored.
 
-        They are stored 500 at a time: after a store failed the earlier batches are kept. With keys the whole call can be repeated.
+        They are stored 500 at a time; a mapping that says how it is written, as by `supersedes`, is stored alone, in its place. After a store
+        failed the earlier batches are kept. With keys the whole call can be repeated.
         Drafts whose key is in conflict keep no other from being stored: then `PartialWrite`, a `Conflict`, says which they are, and has the rest.
-        `revive` and `consistency` are those of `write`, for all of them.
+        `revive` and `consistency` are those of `write`, for all that do not say otherwise.
         """
-        checked = [draft_of(d) async for d in paced(door.sequence("drafts", drafts))]
-        revived, waits = flag("revive", revive), consistency_of(consistency)
-        await self._access.refuse_unknown(checked)
-        return await self._engine.entries.write_many(self.tenant, checked, revive=revived, consistency=waits)
+        return await self._access.write_many(drafts, {"revive": revive, "consistency": consistency})
 
     async def update(
         self,
