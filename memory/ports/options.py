@@ -111,7 +111,7 @@ def _agree(in_url: str, apart: JsonValue) -> bool:
     if isinstance(apart, bool):
         return in_url.lower() == str(apart).lower()
     try:
-        return float(in_url) == float(apart)  # type: ignore[arg-type]
+        return float(in_url) == float(apart)
     except (TypeError, ValueError):
         return in_url == str(apart)
 
