@@ -32,6 +32,10 @@ AMENDED = {
     "it was meant as a length of time.",
     "D56": "Only accents and optional points are stripped. Vowel signs, viramas and tone marks stay: they tell words apart.",
     "D102": "Tags of a text that was edited while the advisor was asked are not added: they may say what was taken away.",
+    "D116": "The head of a search says how its hits are in order, and each hit has its relevance in percent: `(top by relevance)` was not so, "
+    "since preferences and age count too, and no number was shown.",
+    "B19": "Opening an existing session with another title, tags, metadata or expiry is refused as another system message is: ignored in silence, "
+    "a caller believed that they held.",
     "D52": "Cursors carry the moment, the sequence and the id, since ties follow the sequence.",
 }
 """The reason by the row's number."""

@@ -62,8 +62,18 @@ class Conflict(MemoryTiersError):
         self.deleted_at = deleted_at
 
 
+_CHANGED_BY_UPDATE = {
+    "system": "another system message",
+    "title": "another title",
+    "tags": "other tags",
+    "metadata": "other metadata",
+    "expires_at": "another expiry",
+}
+"""What a session is created with and `sessions.update` changes."""
+
+
 class SessionOwnerMismatch(Conflict):
-    """A session of this id exists and belongs to another user, agent or namespace, or has another system message. Nothing of it was read.
+    """A session of this id exists and belongs to another user, agent or namespace, or was created otherwise. Nothing of it was read.
 
     `field` names what differs. What is stored is not told: it is the owner's.
     """
@@ -76,10 +86,12 @@ class SessionOwnerMismatch(Conflict):
                 f"{field}: session '{session_id}' exists and belongs to another {field}, and {whose}; nothing was imported from {file}. "
                 "Delete the session here, or leave that of the file out (skip_bad, on the command line --skip-bad)"
             )
-        elif field == "system":
+        elif field == "shared":
+            problem = f"shared: session '{session_id}' exists and is not shared. Omit shared=, or create a session of another id with shared=True"
+        elif (stored := _CHANGED_BY_UPDATE.get(field)) is not None:
             problem = (
-                f"system: session '{session_id}' has another system message. "
-                "Omit system= to keep it, or change it with memory.sessions.update(session_id, system=…)"
+                f"{field}: session '{session_id}' has {stored}. "
+                f"Omit {field}= to keep it, or change it with memory.sessions.update(session_id, {field}=…)"
             )
         else:
             problem = (

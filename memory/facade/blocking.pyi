@@ -212,6 +212,7 @@ class BlockingMemory:
         origins: Sequence[str] = ...,
         tags: Sequence[str] = ...,
         metadata: Mapping[str, Any] = ...,
+        confidence: float = ...,
         artifact_id: str | None = ...,
         expires_at: Moment | timedelta | None = ...,
         consistency: Consistency | None = ...,

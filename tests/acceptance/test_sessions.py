@@ -294,11 +294,17 @@ async def test_a_policy_counts_messages_or_turns_and_needs_no_model(memory: Memo
     assert made.summary.text == "Summary of the conversation so far: u0. a0 u1."
     with pytest.raises(InvalidInput, match="keep_last: must be at most the 1"):
         MessageThreshold(most=1, keep_last=2)
+    assert [(policy(most).keep_last, policy().keep_last) for policy in (MessageThreshold, TurnThreshold) for most in (0, 5)] == [
+        (0, 40),
+        (2, 40),
+        (0, 20),
+        (2, 20),
+    ], "what nobody gave fits what was given"
     for name in ("most", "keep_last"):
-        for wrong in (-1, "3", 1.5, True, None):
+        for value in (-1, "3", 1.5, True):
             for policy in (MessageThreshold, TurnThreshold):
                 with pytest.raises(InvalidInput, match=f"{name}: must be a whole number"):
-                    policy(**{name: wrong})  # type: ignore[arg-type]
+                    policy(**{name: value})  # type: ignore[arg-type]
     for name in ("max_tokens", "max_output_tokens", "keep_last", "share", "target"):
         for wrong in (-1, "3", True, float("nan"), *([None] if name != "keep_last" else [])):
             with pytest.raises(InvalidInput, match=f"{name}: must be a "):

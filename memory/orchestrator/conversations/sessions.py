@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
@@ -469,7 +469,7 @@ def draft_like(record: Record, **metadata: Any) -> SessionDraft:
 
 
 def refuse_others(record: Record, draft: SessionDraft) -> None:
-    """Raise `SessionOwnerMismatch` where the caller names another owner, or another system message, than the stored session has."""
+    """Raise `SessionOwnerMismatch` where the caller names another owner, or says otherwise of the session, than is stored."""
     given = {"user": draft.user, "agent": draft.agent, "namespace": draft.namespace}
     stored = {name: record.fields.get(field) for name, field in OWNER.items()}
     for name, value in given.items():
@@ -478,6 +478,23 @@ def refuse_others(record: Record, draft: SessionDraft) -> None:
     system = system_of(record)
     if draft.system is not None and (system is None or system.content != draft.system.content):
         raise SessionOwnerMismatch(str(draft.id), "system", draft.system.text)
+    for name in _differing(record, draft):
+        raise SessionOwnerMismatch(str(draft.id), name, None)
+
+
+def _differing(record: Record, draft: SessionDraft) -> Iterator[str]:
+    """What else the draft says of a new session, and the stored session does not."""
+    body: Mapping[str, Any] = record.body
+    if draft.title is not None and draft.title != body.get("title"):
+        yield "title"
+    if draft.tags and set(draft.tags) != set(copied(record.fields.get("tags") or ())):
+        yield "tags"
+    if draft.metadata and draft.metadata != copied(body.get("metadata") or {}):
+        yield "metadata"
+    if draft.expires_at is not None and expiry(draft.expires_at, record.created_at) != record.fields.get("hidden_from"):
+        yield "expires_at"
+    if draft.shared and not body.get(SHARED):
+        yield "shared"
 
 
 def other_owner(there: Record, here: Record) -> str | None:
