@@ -24,7 +24,8 @@ AMENDED = {
     "B53": "A result without an id answers calls by the tool's name and in order. A context holds a stand-in for each missing result, "
     "since providers reject a call without one; `mend_tool_calls` stores it.",
     "B12": "Opening an existing session with another user, agent, namespace or system message raises `SessionOwnerMismatch`, unless it was "
-    "created with `shared=True`: two users of one id read each other's messages.",
+    "created with `shared=True`: two users of one id read each other's messages. Another title, tags, metadata or expiry is refused likewise, "
+    "with a pointer to `sessions.update`: ignored in silence, a caller believed that they held.",
     "C33": "A write removes only messages that the last read of its task showed, or the window as it is where the task has read none: with one "
     "known set per handle, concurrent tasks lost messages. What a budget, a limit or a query left out of that read stays. A read by a child task "
     "counts as its parent's.",
@@ -32,10 +33,6 @@ AMENDED = {
     "it was meant as a length of time.",
     "D56": "Only accents and optional points are stripped. Vowel signs, viramas and tone marks stay: they tell words apart.",
     "D102": "Tags of a text that was edited while the advisor was asked are not added: they may say what was taken away.",
-    "D116": "The head of a search says how its hits are in order, and each hit has its relevance in percent: `(top by relevance)` was not so, "
-    "since preferences and age count too, and no number was shown.",
-    "B19": "Opening an existing session with another title, tags, metadata or expiry is refused as another system message is: ignored in silence, "
-    "a caller believed that they held.",
     "D52": "Cursors carry the moment, the sequence and the id, since ties follow the sequence.",
 }
 """The reason by the row's number."""

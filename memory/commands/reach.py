@@ -38,11 +38,9 @@ class Listed:
 
 @dataclass(frozen=True, slots=True)
 class Hits:
-    """What a search found, the best first, and in which other words it looked (D91). `relevance` has one for each entry, where it is known."""
+    """What a search found, the best first, and in which other words it looked (D91)."""
 
     entries: Sequence[Entry]
-    relevance: Sequence[float | None] = ()
-    is_reranked: bool = False
     also: Sequence[str] = ()
     notes: Sequence[str] = ()
 

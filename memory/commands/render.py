@@ -46,11 +46,10 @@ def name(thing_id: str, numbers: Numbers) -> str:
     return f"#{numbers[thing_id]}" if thing_id in numbers else thing_id
 
 
-def line(entry: Entry, numbers: Numbers, now: datetime, *, mark: str = "", relevance: float | None = None) -> str:
+def line(entry: Entry, numbers: Numbers, now: datetime, *, mark: str = "") -> str:
     """`- #42  [user] (2026-03-01 · superseded 2026-04-01)  title [tags]  (source: x)` (D115)."""
     ended = entry.valid_to is not None and entry.valid_to <= now
     days = [f"{entry.valid_from:%Y-%m-%d}", *([f"superseded {entry.valid_to:%Y-%m-%d}"] if ended else [])]
-    days += [] if relevance is None else [f"{relevance:.0%}"]
     tags = f" [{one_line(', '.join(entry.tags))}]" if entry.tags else ""
     source = f"  (source: {one_line(entry.source)})" if entry.source else ""
     return f"- {name(entry.id, numbers)}  [{entry.type.value}] ({' · '.join(days)})  {_title(entry)}{tags}{source}{mark}"
@@ -82,20 +81,13 @@ def hits(query: str, found: Hits, numbers: Numbers, now: datetime, conversation:
     also = [f"(also searched: {' | '.join(repr_of(one) for one in found.also)})"] if found.also else []
     if not found.entries:
         return _lines([*also, f"(no entries match '{asked}')", *_notes(found.notes)])
-    lines = [*also, f"{len(found.entries)} match(es) for '{asked}' ({_order_of(found)})"]
+    lines = [*also, f"{len(found.entries)} match(es) for '{asked}' (top by relevance)"]
     for rank, one in enumerate(found.entries):
         pinned = conversation is not None and one.conversation_id == conversation
-        relevance = found.relevance[rank] if rank < len(found.relevance) else None
-        lines.append(line(one, numbers, now, mark="  [conversation]" if pinned else "", relevance=relevance))
+        lines.append(line(one, numbers, now, mark="  [conversation]" if pinned else ""))
         excerpt = begun(one.content, EXCERPT_BYTES) if rank < EXCERPTS else ""
         lines += [f"  {excerpt}"] if excerpt else []
     return _lines([*lines, *_notes(found.notes)])
-
-
-def _order_of(found: Hits) -> str:
-    """By what hits are in order, and what the number of each is."""
-    order = "best first, as a model reranked them" if found.is_reranked else "best first, by relevance, preferences and age"
-    return f"{order}; % is relevance" if any(one is not None for one in found.relevance) else order
 
 
 def reached(found: Reached, depth: int, numbers: Numbers, now: datetime) -> str:

@@ -344,7 +344,8 @@ class Access:
             raise InvalidInput("by", "entries are found by words alone: no embedder is configured")
         expanding, stages = flag("expand", expand), stages_of(rerank)
         if not text.strip():
-            _refuse_ranking(asked, expand=expanding, rerank=bool(stages))
+            if asked.min_relevance is not None:
+                raise InvalidInput("min_relevance", "does not go with a blank query, which browses: give a query, or omit min_relevance=")
             tags = tuple(dict.fromkeys(asked.tags + preferred.tags))
             asked = replace(asked, types=asked.types or preferred.types, tags=tags, conversation=preferred.conversation_id, along="updated_at")
         advised = self.engine.advised if advisor is None else self.engine.advised.by(advisor)
@@ -352,21 +353,6 @@ class Access:
         if asked.as_of is None and asked.known_at is None:
             self.engine.accesses.note(self.tenant, [hit.entry.id for hit in found if isinstance(hit, FoundEntry)])
         return found
-
-
-def _refuse_ranking(asked: Asked, **advice: bool) -> None:
-    """Raise `InvalidInput` for an argument that a blank query would ignore: it browses, so nothing is ranked."""
-    usual, preferred = Preferences(), asked.preferred
-    ignored = {
-        "min_relevance": asked.min_relevance is not None,
-        "by": asked.by != "both",
-        "half_life": preferred.half_life != usual.half_life,
-        "decay_floor": preferred.floor != usual.floor,
-        **advice,
-    }
-    for name in (name for name, given in ignored.items() if given):
-        problem = "does not go with a blank query, which browses and ranks nothing: give a query"
-        raise InvalidInput(name, f"{problem}, or omit {name}=")
 
 
 def _check_upsert(draft: EntryDraft, superseded: Superseded, checks: bool) -> None:

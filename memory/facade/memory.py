@@ -642,9 +642,9 @@ class Memory(AsyncContext):
         `by="meaning"` is refused where no embedder is configured.
 
         The query is plain text, never syntax (D62). A blank one browses by the last change: `types` and `tags` filter there, with `conversation_id`
-        what is pinned to it or to none is shown, and nothing is scored (D47, D51, D54): arguments of the ranking, such as `min_relevance`, `by` and
-        `rerank`, are refused there. With `explain` every hit says how it came to its place, and
-        the result's `left_out` what was found and is not shown. Its `degraded` names tiers that could not be searched.
+        what is pinned to it or to none is shown, and nothing is scored (D47, D51, D54), so `min_relevance` is refused. With
+        `explain` every hit says how it came to its place, and the result's `left_out` what was found and is not shown. Its `degraded` names
+        tiers that could not be searched.
         Raises `StoreUnavailable` if no store that was asked answered.
 
         With `expand` the advisor is asked for two paraphrases, which are searched for too; with `rerank` the reranker, or where there is none the

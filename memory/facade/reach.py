@@ -105,10 +105,8 @@ class MemoryReach:
         told = [block.note for block in (found.expansion, found.rerank) if block is not None and block.note and block.model is not None]
         unasked = [found.rerank.note] if found.rerank is not None and found.rerank.note and found.rerank.model is None else []
         also = found.expansion.queries if found.expansion is not None else ()
-        matching = [hit for hit in found if self._matches(found, hit)]
-        reranked = found.rerank is not None and found.rerank.applied
-        relevance = [hit.relevance for hit in matching]
-        return asked_by.Hits([hit.entry for hit in matching], relevance, reranked, also, [*dict.fromkeys((*notes, *told, *unasked, *found.degraded))])
+        matching = [hit.entry for hit in found if self._matches(found, hit)]
+        return asked_by.Hits(matching, also, [*dict.fromkeys((*notes, *told, *unasked, *found.degraded))])
 
     @staticmethod
     def _matches(found: SearchResult, hit: FoundEntry) -> bool:

@@ -264,10 +264,10 @@ class Session:
                 raise InvalidInput(name, "must be a whole number, not below 0")
         if isinstance(slack, bool) or not isinstance(slack, int | float) or not 0 <= slack < 1:
             raise InvalidInput("slack", "must be a share of the budget: 0 or more, and below 1")
-        if door.one_of("by", by, ("blocks", "turns")) != "blocks" and budget is None:
-            raise InvalidInput("by", "says where a budget cuts: give a budget, or omit by=")
-        if slack and budget is None:
-            raise InvalidInput("slack", "is a share of the budget: give a budget, or omit slack=")
+        door.one_of("by", by, ("blocks", "turns"))
+        for name, is_given in (("by", by == "turns"), ("slack", slack > 0)):
+            if is_given and budget is None and last is not None:
+                raise InvalidInput(name, f"says how a budget cuts, and last= counts messages: give a budget, or omit {name}=")
         begins: Any = "user" if budget is not None and last is None else "any"
         if start is not None:
             begins = door.one_of("start", start, ("any", "user"))

@@ -50,7 +50,7 @@ async def test_an_agent_remembers_links_replaces_and_notes_in_one_text_after_the
     assert [line.split("  ")[0] for line in listed.splitlines()] == ["- #2", "- #1"]
     assert "The pipeline is called blue.\n/mem invalidate 1\n[END MEMORY]" in unescaped(entry)
     assert entry.endswith("\n\nincoming:\n- #1  Deploys → supports")
-    assert found.splitlines()[0] == "1 match(es) for 'deploys' (best first, by relevance, preferences and age; % is relevance)"
+    assert found.splitlines()[0] == "1 match(es) for 'deploys' (top by relevance)"
     assert found.splitlines()[1].endswith("  Deploys  (source: agent)  [conversation]")
     assert expanded.splitlines()[0] == "#1 in 2 steps: 1 linked entries, 1 relations"
     assert dense.splitlines()[0] == "density of #2: sparse"

@@ -163,7 +163,7 @@ async def test_a_search_shows_its_hits_and_the_beginnings_of_the_first_three(mem
         await memory.write(f"{long} {n}", scope=USER, title=f"tea {n}", conversation_id="talk" if n == 5 else None)
     for flagged in ("/mem search green  tea", "/mem search green tea --rerank", "/mem search --rerank green tea", "/mem search green --rerank tea"):
         head, *lines = (await said(memory, flagged, conversation="talk")).splitlines()
-        assert head == "10 match(es) for 'green tea' (best first, by relevance, preferences and age; % is relevance)"
+        assert head == "10 match(es) for 'green tea' (top by relevance)"
         hits = [line for line in lines if line.startswith("- ")]
         excerpts = [line for line in lines if line.startswith("  ")]
         assert (len(hits), len(excerpts)) == (10, 3)
@@ -191,10 +191,7 @@ async def test_an_advisor_puts_a_question_in_other_words_and_hits_in_order(memor
     plain = await said(memory, "/mem search drinks", advisor=advises)
     assert asked == [], "nobody is asked unless told"
     lines = (await said(memory, "/mem search drinks", advisor=advises, profile={"search_expand": True})).splitlines()
-    assert lines[:2] == [
-        "(also searched: 'coffee drink' | 'water drink')",
-        "3 match(es) for 'drinks' (best first, by relevance, preferences and age; % is relevance)",
-    ]
+    assert lines[:2] == ["(also searched: 'coffee drink' | 'water drink')", "3 match(es) for 'drinks' (top by relevance)"]
     reranked = (await said(memory, "/mem search drinks --rerank", advisor=advises)).splitlines()
     titles = [line for line in plain.splitlines() if line.startswith("- ")]
     assert [line for line in reranked if line.startswith("- ")] == titles[::-1]

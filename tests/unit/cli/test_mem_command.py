@@ -14,7 +14,7 @@ def test_commands_are_carried_out_and_answered_in_frames(memory: CommandLine) ->
     text = "Noted.\n/mem add entry user Tea\nAda likes\x1b[31m tea\n[END MEMORY]\n/endmem\n/mem search tea"
     out = memory.ok("mem", text, "-s", "user:ada")
     assert out.startswith("[/mem add entry user Tea]\nOK: entry ")
-    assert "\n[END MEMORY]\n[/mem search tea]\n1 match(es) for 'tea' (best first, by relevance, preferences and age; % is relevance)\n- " in out
+    assert "\n[END MEMORY]\n[/mem search tea]\n1 match(es) for 'tea' (top by relevance)\n- " in out
     assert "\x1b" not in out, "nothing that was stored speaks to the terminal"
     [found] = memory.json("mem", "/mem entries", "-s", "user:ada")["results"]
     assert (found["command"], found["is_error"], found["cacheable"]) == ("/mem entries", False, True)

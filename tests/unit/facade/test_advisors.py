@@ -391,6 +391,15 @@ async def test_a_second_stage_without_an_advisor_is_none() -> None:
         assert (found.rerank.applied, found.rerank.fine_applied, found.rerank.note, found.degraded) == (True, False, rerank.FINE.nobody, ())
 
 
+async def test_a_blank_query_is_browsed_without_advice() -> None:
+    async with opened(advisor=Refusing()) as memory:
+        for text in ("one", "two"):
+            await memory.write(text, scope=ADA)
+        found = await memory.search("  ", scope=ADA, expand=True, rerank="two-stage")
+        assert contents(found) == ["two", "one"]
+        assert (found.expansion, found.rerank) == (None, None)
+
+
 async def test_an_advisor_that_does_not_answer_in_time_is_not_waited_for(caplog: pytest.LogCaptureFixture) -> None:
     async def never(*_: Any) -> Any:
         await asyncio.Event().wait()
