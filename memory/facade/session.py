@@ -63,7 +63,7 @@ class Session:
 
     @classmethod
     def _of(cls, access: Access, held: Conversation) -> Session:
-        session = cls(access, SessionDraft(held.id), create=False)
+        session = cls(access, held.as_owned(), create=False)
         session._held = held
         return session
 
@@ -421,9 +421,12 @@ class Session:
         return Session._of(self._access, await self._access.engine.conversations.fork(self._access.tenant, draft, messages))
 
     async def delete(self) -> bool:
-        """Erase the session with everything said in it, the entries of its scope, and those that `onward` made of it; false where there was none."""
+        """Erase the session with everything said in it, the entries of its scope, and those that `onward` made of it; false where there was none.
+
+        Raises `SessionOwnerMismatch` where the session belongs to another user, agent or namespace than this handle names, and erases nothing.
+        """
         self._held = None
-        return await self._access.engine.conversations.sessions.delete(self._access.tenant, self.id)
+        return await self._access.engine.conversations.sessions.delete(self._access.tenant, self.id, self._draft)
 
 
 def _schemas(tools: Sequence[Mapping[str, Any]] | None) -> Sequence[Mapping[str, Any]]:

@@ -91,7 +91,7 @@ class Conversations:
     async def create(self, tenant: str, draft: SessionDraft) -> Conversation:
         """A new session. Raises `Conflict` where there is one of its id (B12)."""
         record, log = await self.sessions.create(tenant, draft)
-        return Conversation(self._placement, self.sessions, self.onward, record, log, self.counter)
+        return Conversation(self._placement, self.sessions, self.onward, record, log, self.counter, draft.user)
 
     async def fork(self, tenant: str, draft: SessionDraft, messages: Sequence[Message]) -> Conversation:
         """A new session that begins with these messages. Raises `QuotaExceeded` where there is no room for their large texts: then there is none.
@@ -133,7 +133,7 @@ class Conversations:
         if record is None:
             raise NotFound(session_id, "session")
         refuse_others(record, draft)
-        return Conversation(self._placement, self.sessions, self.onward, record, self.sessions.log(record), self.counter)
+        return Conversation(self._placement, self.sessions, self.onward, record, self.sessions.log(record), self.counter, draft.user)
 
     async def search(self, tenant: str, asked: Filter | None, text: str, limit: int, by: By = "both", least: float | None = None) -> FoundMessages:
         """The messages over all sessions of a tenant that answer best; `asked` may name what messages and passages both declare."""

@@ -19,7 +19,7 @@ from memory.orchestrator.conversations.places import Places
 from memory.orchestrator.conversations.reading import Asked, Window, read_window, window_at_hand
 from memory.orchestrator.conversations.reads import reads_of_caller
 from memory.orchestrator.conversations.seen import Seen
-from memory.orchestrator.conversations.sessions import FOLLOWS_WITHIN, SessionRecords, info_of
+from memory.orchestrator.conversations.sessions import FOLLOWS_WITHIN, SessionDraft, SessionRecords, info_of
 from memory.orchestrator.placement import Placement
 from memory.ports.record import FieldValue, JsonValue, Record
 from memory.ports.tokens import TokenCounter
@@ -32,13 +32,24 @@ _ALL = Asked()
 class Handle:
     """One session, as one handle has it."""
 
-    def __init__(self, placement: Placement, sessions: SessionRecords, onward: Onward, record: Record, log: Log, counter: TokenCounter) -> None:
+    def __init__(
+        self,
+        placement: Placement,
+        sessions: SessionRecords,
+        onward: Onward,
+        record: Record,
+        log: Log,
+        counter: TokenCounter,
+        user: str | None = None,
+    ) -> None:
+        """`user` writes through this handle: the session's own user unless another is named."""
         self._placement = placement
         self._onward = onward
         self._sessions = sessions
         self._record = record
         self._log = log
         self._counter = counter
+        self._user = log.life.user if user is None else user
         self._history = History(placement, log)
         self._begun = 0
         self._mark = object()
@@ -51,6 +62,16 @@ class Handle:
     @property
     def log(self) -> Log:
         return self._log
+
+    @property
+    def user(self) -> str | None:
+        """The user who writes through this handle."""
+        return self._user
+
+    def as_owned(self) -> SessionDraft:
+        """What opens this session again for the same owner."""
+        agent, namespace = (None if (value := self._log.life.whose.get(name)) is None else str(value) for name in ("agent", "namespace"))
+        return SessionDraft(self.id, user=self._user, agent=agent, namespace=namespace)
 
     async def _same_life(self) -> Record:
         record = await self._sessions.record(self._log.life.tenant, self.id)

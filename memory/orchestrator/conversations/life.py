@@ -30,5 +30,11 @@ class Life:
         return version_at(now, max(stored, micros(self.created_at)))
 
     @property
+    def user(self) -> str | None:
+        """The session's user."""
+        subject = self.whose.get("subject")
+        return None if subject is None else str(subject)
+
+    @property
     def partition(self) -> Partition:
         return Partition(self.tenant, self.scope)

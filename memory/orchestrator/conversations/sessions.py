@@ -351,8 +351,13 @@ class SessionRecords:
             return True  # deleted meanwhile
         return True
 
-    async def delete(self, tenant: str, session_id: str) -> bool:
-        """Erase a session with everything said in it, the entries of its scope, and those made of what was said; false where there was none."""
+    async def delete(self, tenant: str, session_id: str, asked: SessionDraft | None = None) -> bool:
+        """Erase a session with everything said in it, the entries of its scope, and those made of what was said; false where there was none.
+
+        Raises `SessionOwnerMismatch` where it belongs to another owner than `asked` names, also where it has expired.
+        """
+        if asked is not None and (stored := await self.stored(tenant, session_id)) is not None:
+            refuse_other_owner(stored, asked)
         there, _, entries = await self.erase(tenant, session_id)
         return there or entries_of(entries) > 0
 
@@ -468,13 +473,18 @@ def draft_like(record: Record, **metadata: Any) -> SessionDraft:
     )
 
 
-def refuse_others(record: Record, draft: SessionDraft) -> None:
-    """Raise `SessionOwnerMismatch` where the caller names another owner, or another system message, than the stored session has."""
+def refuse_other_owner(record: Record, draft: SessionDraft) -> None:
+    """Raise `SessionOwnerMismatch` where the caller names another user, agent or namespace than the stored session has."""
     given = {"user": draft.user, "agent": draft.agent, "namespace": draft.namespace}
     stored = {name: record.fields.get(field) for name, field in OWNER.items()}
     for name, value in given.items():
         if value is not None and value != stored[name] and not record.body.get(SHARED):
             raise SessionOwnerMismatch(str(draft.id), name, value)
+
+
+def refuse_others(record: Record, draft: SessionDraft) -> None:
+    """Raise `SessionOwnerMismatch` where the caller names another owner, or another system message, than the stored session has."""
+    refuse_other_owner(record, draft)
     system = system_of(record)
     if draft.system is not None and (system is None or system.content != draft.system.content):
         raise SessionOwnerMismatch(str(draft.id), "system", draft.system.text)
