@@ -59,7 +59,7 @@ class Runs:
         )
         conversations = self._access.engine.conversations
         async with conversations.in_call_order(self._access.tenant, self._session_id, "run", [draft.id]):
-            return await conversations.runs.save((await self._conversation()).log, draft)
+            return await conversations.runs.save((held := await self._conversation()).log, draft, held.user)
 
     async def get(self, run_id: str) -> Run | None:
         """The run; None where this session has none of the id (B60)."""

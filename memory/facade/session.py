@@ -244,7 +244,7 @@ class Session:
         With `slack`, a share of the budget, older messages go in steps of that size: until one has to go every context begins as the one before it,
         to the byte, which is what a prompt cache needs. With `layered` all summaries come, archived ones too, and the newest 80
         messages or `last` (B51); `layers` says of each what it is. With `recall` what memory finds for that query, in the scopes of the session and
-        of its user, comes as one message before the last one of the user, and takes a quarter of the budget at most.
+        of this handle's user, comes as one message before the last one of the user, and takes a quarter of the budget at most.
         `min_relevance`, from 0 to 1, leaves out what answers `recall` less well.
 
         A call that was never answered is followed by a result that says so (`TOOL_CALL_INTERRUPTED`), in this answer only, since
@@ -274,8 +274,7 @@ class Session:
         conversation = await self._conversation()
         if question is None:
             return await conversation.context(asked, tools=schemas)
-        info = await conversation.info()
-        recalled = await found_for(self._access, question, self.id, info.user, budget, least)
+        recalled = await found_for(self._access, question, self.id, conversation.user, budget, least)
         if budget is not None:
             asked = replace(asked, budget=max(0, budget - room_for(recalled, budget, steady=slack > 0)))
         context = await conversation.context(asked, tools=schemas)

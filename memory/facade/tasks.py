@@ -51,7 +51,7 @@ class Tasks:
         draft = _checked(id=task_id, title=title, status=status, parent_id=parent_id, result=result, metadata=metadata)
         conversations = self._access.engine.conversations
         async with conversations.in_call_order(self._access.tenant, self._session_id, "task", [draft.id]):
-            return await conversations.tasks.save((await self._conversation()).log, draft)
+            return await conversations.tasks.save((held := await self._conversation()).log, draft, held.user)
 
     async def get(self, task_id: str) -> Task | None:
         """The task; None where this session has none of the id."""
@@ -100,7 +100,8 @@ class Tasks:
         drafts = [_checked(**one) for one in given]
         if len({draft.id for draft in drafts}) < len(drafts):
             raise InvalidInput("tasks", "two have the same id")
-        return await self._access.engine.conversations.tasks.replace_all((await self._conversation()).log, drafts)
+        held = await self._conversation()
+        return await self._access.engine.conversations.tasks.replace_all(held.log, drafts, held.user)
 
 
 _TAKEN = {"id", "title", "status", "parent_id", "result", "metadata"}

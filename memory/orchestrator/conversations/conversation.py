@@ -177,21 +177,33 @@ class Conversation(Compacting):
         named = {stand_in_id(call) for call in calls} - {message.id for message in messages}
         return {name: None if (event := await self._log.find(name, as_seen=True)) is None else event.place for name in sorted(named)}
 
-    async def begin(self, messages: Sequence[Message]) -> None:
-        """What a session that was created just now begins with: no other message of theirs has these ids."""
+    async def begin(self, messages: Sequence[Message], said_by: Sequence[tuple[str, ...]] | None = None) -> None:
+        """What a session that was created just now begins with: no other message of theirs has these ids. `said_by`: who wrote each."""
         for start in range(0, len(messages), AT_ONCE):
             known = (self._log.seen or await self._log.load()).state.place
-            self._wrote(*await self._log.append(self._drafts(messages[start : start + AT_ONCE], True, known, {})))
-            self._begun += len(messages[start : start + AT_ONCE])
+            some = slice(start, start + AT_ONCE)
+            drafts = self._drafts(messages[some], True, known, {}, None if said_by is None else said_by[some])
+            self._wrote(*await self._log.append(drafts))
+            self._begun += len(messages[some])
         await self._touch()
 
     async def is_as_begun(self) -> bool:
         """Whether nothing happened in it but what it began with, or was to."""
         return (await self._log.load()).state.place == FIRST_PLACE - 1 + self._begun
 
-    def _drafts(self, messages: Sequence[Message], in_history: bool, looked_up: int, late: Mapping[str, int | None]) -> Callable[[Seen], list[Draft]]:
-        """The messages as events. `looked_up` is the place up to which their ids are known not to be there, and those of the `late` results to stand
-        where they do: these go."""
+    def _drafts(
+        self,
+        messages: Sequence[Message],
+        in_history: bool,
+        looked_up: int,
+        late: Mapping[str, int | None],
+        said_by: Sequence[tuple[str, ...]] | None = None,
+    ) -> Callable[[Seen], list[Draft]]:
+        """The messages as events, written by this handle's user unless `said_by` tells of each who wrote it.
+
+        `looked_up` is the place up to which their ids are known not to be there, and those of the `late` results to stand where they do: these go.
+        """
+        writers = [self._writers] * len(messages) if said_by is None else said_by
 
         def decide(seen: Seen) -> list[Draft]:
             known: dict[str, int | None] = {message.id: None for message in messages if message.id is not None}
@@ -202,7 +214,11 @@ class Conversation(Compacting):
             data: dict[str, JsonValue] = {"counter": self._counter.name} | ({} if in_history else {"in_history": False})
             left = [place for place in late.values() if place is not None and place in seen.state.window]
             gone = [Draft(EventType.EXCLUDE, data={"place": place, "reason": "invalid_response"}) for place in left]
-            return [*gone, *[Draft(EventType.MESSAGE, message, data, message_tokens(message, self._counter)) for message in messages]]
+            said = [
+                Draft(EventType.MESSAGE, message, data, message_tokens(message, self._counter), said_by=by)
+                for message, by in zip(messages, writers, strict=True)
+            ]
+            return [*gone, *said]
 
         return decide
 
@@ -286,7 +302,10 @@ class Conversation(Compacting):
             await self._restored(changed)
         return changed.message
 
-    async def _changed(self, event: Event | None, change: Callable[[Message], Message], version: Version | None = None) -> Event:
+    async def _changed(
+        self, event: Event | None, change: Callable[[Message], Message], version: Version | None = None, *, writes: bool = True
+    ) -> Event:
+        """The message changed where it stands. Unless it `writes`, the handle's user has said nothing by that."""
         patience, message_id = Patience(self._placement, self.id), "" if event is None else str(event.draft.message.id if event.draft.message else "")
         while event is not None and event.draft.message is not None:
             (event,) = await self._log.whole([event], strict=True)
@@ -299,7 +318,7 @@ class Conversation(Compacting):
                 if event.edits:  # perhaps by this very call before it failed, and then nobody was told
                     await self._log.tell_edit(event)
                 return event
-            changed = await self._log.change(event, new, message_tokens(new, self._counter))
+            changed = await self._log.change(event, new, message_tokens(new, self._counter), said_by=self._writers_after(event) if writes else None)
             if changed is not None:
                 return changed
             await patience.wait()
@@ -361,10 +380,12 @@ class Conversation(Compacting):
         told = zip(events, await self._history.gone(events), strict=True)
         kept = [each for each, gone in told if gone.excluded is None or (event is not None and each.place == event.place)]
         whole = await self._log.whole(kept, strict=True)
-        copied = [(each.place, message) for each in ordered(whole) if (message := each.message) is not None]
+        copied = [(each, message) for each in ordered(whole) if (message := each.message) is not None]
         draft = draft_like(self._record, forked_from={"session_id": self.id, "message_id": message_id})
-        source = ForkSource(self.id, self._log.life.incarnation, tuple(place for place, _ in copied))
-        return replace(draft, forked_from=source), [message for _, message in copied]
+        source = ForkSource(
+            self.id, self._log.life.incarnation, tuple(each.place for each, _ in copied), tuple(each.draft.said_by for each, _ in copied)
+        )
+        return replace(draft, forked_from=source, writer=self._user), [message for _, message in copied]
 
     async def exclude(self, message_id: str, reason: str) -> bool:
         """Take a message out of the window, not out of the history (B27, B28); false where it is not in the window, and for the system message."""
@@ -547,7 +568,7 @@ class Conversation(Compacting):
         for event in (await self._log.window())[1].values():
             if event.draft.message is not None and not event.draft.message.is_final:
                 with suppress(NotFound):  # erased meanwhile
-                    await self._changed(event, lambda message: message.model_copy(update={"is_final": True}))
+                    await self._changed(event, lambda message: message.model_copy(update={"is_final": True}), writes=False)
         return closed
 
     async def resume(self) -> bool:

@@ -68,6 +68,15 @@ class Handle:
         """The user who writes through this handle."""
         return self._user
 
+    @property
+    def _writers(self) -> tuple[str, ...]:
+        """Whom a message names that is written through this handle: its user, where that is not the session's."""
+        return self._log.life.writers_of(self._user)
+
+    def _writers_after(self, event: Event) -> tuple[str, ...]:
+        """Whom a message names once it was changed through this handle."""
+        return self._log.life.writers_after(event.draft.said_by, self._user)
+
     def as_owned(self) -> SessionDraft:
         """What opens this session again for the same owner."""
         agent, namespace = (None if (value := self._log.life.whose.get(name)) is None else str(value) for name in ("agent", "namespace"))

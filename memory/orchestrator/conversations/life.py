@@ -35,6 +35,15 @@ class Life:
         subject = self.whose.get("subject")
         return None if subject is None else str(subject)
 
+    def writers_of(self, user: str | None) -> tuple[str, ...]:
+        """Whom something names that this user wrote: none where that is the session's own, or nobody is known."""
+        return () if user is None or user == self.user else (user,)
+
+    def writers_after(self, before: tuple[str, ...], user: str | None) -> tuple[str, ...]:
+        """Whom something names that named these before, once this user has changed it."""
+        known = before or (() if self.user is None else (self.user,))
+        return before if user is None or user in known else (*known, user)
+
     @property
     def partition(self) -> Partition:
         return Partition(self.tenant, self.scope)

@@ -14,21 +14,23 @@ from memory.domain import ids
 from memory.domain.errors import Held, NotFound, StoreUnavailable
 from memory.domain.scope import Scope
 from memory.domain.session import ErasedUser
-from memory.orchestrator.collections import MESSAGES, OPERATIONS, SYSTEM_TENANT
+from memory.orchestrator.collections import MESSAGES, OPERATIONS, SAID_BY, SYSTEM_TENANT
 from memory.orchestrator.conversations.events import FIRST_PLACE, Draft, Event, EventType
 from memory.orchestrator.conversations.folding import left_by
 from memory.orchestrator.conversations.log import Log
 from memory.orchestrator.conversations.onward import Onward, asked_anew
 from memory.orchestrator.conversations.passages import FORGET
+from memory.orchestrator.conversations.runs import Runs
 from memory.orchestrator.conversations.seen import Seen
 from memory.orchestrator.conversations.sessions import CONFIRM_FORK, ForkSource, SessionRecords
+from memory.orchestrator.conversations.tasks import Tasks
 from memory.orchestrator.conversations.uploads import DROP
 from memory.orchestrator.erasure import Erasure
 from memory.orchestrator.generations import OPERATIONS_SCOPE
 from memory.orchestrator.outbox import Outbox, Pending
 from memory.orchestrator.placement import Placement, refused
 from memory.orchestrator.turns import Patience
-from memory.ports.query import And, Eq, Gt, Order, Query, Tenant, within
+from memory.ports.query import And, Eq, Filter, Gt, Has, Or, Order, Query, Tenant, within
 from memory.ports.record import Key, Owed, Record
 from memory.ports.writes import AtVersion, Delete, Newer, Put
 
@@ -38,13 +40,27 @@ USER_ERASURE = "user"
 """The kind of a user's erasure among the operations."""
 
 
+def said_by(user: str) -> Filter:
+    """Messages that a user said: that name the user, or were written through the user's own handle. Summaries of such too."""
+    return Or((Eq("speaker", user), Has(SAID_BY, user)))
+
+
+def is_counted(record: Record) -> bool:
+    """Whether a record is a message, and no summary of some."""
+    return record.fields["event"] == EventType.MESSAGE.value
+
+
 class Redaction:
     """Carries out the erasure of messages, and of users."""
 
-    def __init__(self, placement: Placement, *, sessions: SessionRecords, onward: Onward, outbox: Outbox, erasure: Erasure) -> None:
+    def __init__(
+        self, placement: Placement, *, sessions: SessionRecords, onward: Onward, tasks: Tasks, runs: Runs, outbox: Outbox, erasure: Erasure
+    ) -> None:
         self._placement = placement
         self._sessions = sessions
         self._onward = onward
+        self._tasks = tasks
+        self._runs = runs
         self._outbox = outbox
         self._erasure = erasure
         outbox.register(REDACT, self._redact_noted)
@@ -195,13 +211,22 @@ class Redaction:
                 sessions += 1
             except Held as error:
                 held[f"session {session_id}: {error}"] = None
-        query = Query(MESSAGES, Tenant(tenant), Eq("speaker", user), limit=self._placement.settings.page)
+        query = Query(MESSAGES, Tenant(tenant), said_by(user), limit=self._placement.settings.page)
         async for page in self._placement.pages("user.messages", self._placement.topology.archive, query):
             for record in page.records:
                 try:
-                    messages += isinstance(record, Record) and await self._erase_said(record)
+                    messages += isinstance(record, Record) and await self._erase_said(record, user) and is_counted(record)
                 except Held as error:
                     held[f"messages of {user} in sessions of others: {error}"] = None
+        for kept, named in ((self._tasks, "task_id"), (self._runs, "run_id")):
+            query = Query(kept.collection, Tenant(tenant), Has(SAID_BY, user), limit=self._placement.settings.page)
+            async for page in self._placement.pages("user.kept", self._placement.topology.archive, query):
+                for record in page.records:
+                    try:
+                        if isinstance(record, Record) and (log := await self._log_of(record)) is not None:
+                            await kept.delete(log, str(record.fields[named]))
+                    except Held as error:
+                        held[f"{kept.collection.name} of {user} in sessions of others: {error}"] = None
         try:
             entries = await self._erasure.erase_scope(tenant, Scope.user(user))
         except Held as error:
@@ -216,16 +241,23 @@ class Redaction:
             if (cursor := page.cursor) is None:
                 return found
 
-    async def _erase_said(self, record: Record) -> bool:
+    async def _log_of(self, record: Record) -> Log | None:
+        """The log of the session to which a record belongs; None where that was deleted."""
         try:
-            log = self._sessions.log(await self._sessions.record(record.key.tenant, str(record.fields["conversation_id"])))
+            return self._sessions.log(await self._sessions.record(record.key.tenant, record.scope.partition(":")[2]))
         except NotFound:
+            return None
+
+    async def _erase_said(self, record: Record, user: str) -> bool:
+        log = await self._log_of(record)
+        if log is None:
             return False  # deleted meanwhile
         await self._erasure.holds.refuse_partition(log.life.partition)
-        speaker, patience = record.fields["speaker"], Patience(self._placement, record.key.id)
+        patience = Patience(self._placement, record.key.id)
         place = next((event.place for event in log.events_of([record])), None)
         while place is not None and (event := (await log.at([place])).get(place)) is not None:
-            if event.is_redacted or event.draft.message is None or event.draft.message.name != speaker:
+            message = event.draft.message
+            if event.is_redacted or message is None or (message.name != user and user not in event.draft.said_by):
                 return False
             if await self._erase_at(log, event):
                 return True

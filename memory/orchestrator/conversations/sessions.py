@@ -72,6 +72,8 @@ class ForkSource:
     session_id: str
     incarnation: str
     places: tuple[int, ...]
+    said_by: tuple[tuple[str, ...], ...] = ()
+    """Of each of them, who wrote it."""
 
     def owed(self) -> Owed:
         return Owed(CONFIRM_FORK, CONFIRM_FORK, {"session": self.session_id, "incarnation": self.incarnation, "places": list(self.places)})
@@ -95,6 +97,8 @@ class SessionDraft:
     made_from: int | None = None
     """Of a fork: since when there was what it begins with."""
     forked_from: ForkSource | None = None
+    writer: str | None = None
+    """The user who writes through the handle, where that is not the session's."""
 
 
 class SessionRecords:

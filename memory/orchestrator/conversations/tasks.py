@@ -25,6 +25,7 @@ from memory.orchestrator.split import CONVERSATION
 from memory.orchestrator.steps import step
 from memory.orchestrator.turns import Patience
 from memory.orchestrator.versions import version_at
+from memory.ports.collections import Collection
 from memory.ports.query import And, Eq, Filter, Lt, Query, within
 from memory.ports.record import Corrupt, FieldValue, JsonValue, Key, Owed, Partition, Record, Stored
 from memory.ports.writes import Absent, AtVersion, Delete, Put
@@ -56,15 +57,22 @@ class Tasks:
         outbox.register(UNCLAIM, self._unclaim_noted)
         erasure.also.append(self._unclaim_all)
 
-    async def save(self, log: Log, draft: TaskDraft) -> Task:
-        """Let the session have this task; when it was created stays (B54). Raises `Conflict` where another session has a task of its id."""
+    @property
+    def collection(self) -> Collection:
+        return TASKS
+
+    async def save(self, log: Log, draft: TaskDraft, user: str | None = None) -> Task:
+        """Let the session have this task, which the `user` saves; when it was created stays (B54).
+
+        Raises `Conflict` where another session has a task of its id.
+        """
 
         async def claimed(key: Key) -> None:
             await self._claim(log.life, draft.id, key)
 
         fields: dict[str, FieldValue] = {"task_id": draft.id, "status": draft.status, "parent_id": draft.parent_id}
         body: dict[str, JsonValue] = {"title": draft.title, "result": draft.result, "metadata": dict(draft.metadata or {})}
-        return _task_of(await self._beside.save(log, draft.id, fields, body, claimed))
+        return _task_of(await self._beside.save(log, draft.id, fields, body, claimed, user=user))
 
     async def get(self, log: Log, task_id: str) -> Task | None:
         record = await self._beside.get(log, task_id)
@@ -87,7 +95,7 @@ class Tasks:
         page = await self._beside.page(within(log.life.partition), asked, descending=descending, limit=limit, cursor=cursor)
         return TaskPage([_task_of(record) for record in page.records if isinstance(record, Record)], page.cursor)
 
-    async def replace_all(self, log: Log, drafts: Sequence[TaskDraft]) -> Sequence[Task]:
+    async def replace_all(self, log: Log, drafts: Sequence[TaskDraft], user: str | None = None) -> Sequence[Task]:
         """Let the session have these tasks and none of those that it had; one that another saves meanwhile stays (B63). Raises `Held`, and nothing
         has changed, where one would go and the session is under legal hold."""
         kept, before, cursor = {draft.id for draft in drafts}, set[str](), None
@@ -98,7 +106,7 @@ class Tasks:
                 break
         if before:
             await self._holds.refuse_partition(log.life.partition)
-        saved = [await self.save(log, draft) for draft in drafts]
+        saved = [await self.save(log, draft, user) for draft in drafts]
         for task_id in sorted(before):
             await self.delete(log, task_id)
         return sorted(saved, key=lambda task: task.created_at)
