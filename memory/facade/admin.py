@@ -111,7 +111,10 @@ class Admin:
         """Place a legal hold over a scope, a user (their scope, and the sessions with them), an entry, or all of the tenant; see `LegalHold`.
 
         It stands in the archive, for every process, until `release_hold`: what is under it is deleted by nothing and nobody. Deletions and erasures
-        raise `Held`, sweeps leave it and count it. It may be edited and move onward; entries keep their versions. The same name may be placed over
+        raise `Held`, sweeps leave it and count it. Entries may be edited, since they keep their versions, and move onward. What keeps no earlier
+        version is not overwritten: an edit of a message, of a session's title, metadata or system message, of what a task says (title, result,
+        metadata) or of a run's metadata raises `Held`, and so does a file put over another. New messages, tasks and runs, a message that is being
+        streamed, and the status of tasks and runs are written as ever. The same name may be placed over
         several things. Placing it again changes nothing. What a deletion had begun to take when it was placed is not saved by it.
         """
         return await holding.place(

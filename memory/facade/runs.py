@@ -44,7 +44,8 @@ class Runs:
         """Let the run be as told here, all of it; when it was created stays, and of several at once the last that is saved counts.
 
         `status` is queued, running, cancelling, cancelled, completed or failed, `mode` foreground or background (B58). `messages` are
-        counted and never stored; `message_count`, where it is given, is taken instead (B57).
+        counted and never stored; `message_count`, where it is given, is taken instead (B57). Raises `Held` where the session is under legal hold
+        and metadata of the run would be lost.
         """
         count = len(door.sequence("messages", messages)) if message_count is None else message_count
         if isinstance(count, bool) or not isinstance(count, int) or not 0 <= count < door.INT64:

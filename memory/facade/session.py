@@ -107,6 +107,8 @@ class Session:
         this process appends nothing else to the session in between, and what is given is kept together (one message; several where the store is
         `atomic`); else it is said twice.
 
+        Under legal hold a message is replaced only by one that says all that it said, and more, as a streamed one does: else `Held` is raised.
+
         With `in_history=False` a message is in the window only (B24). Appended again without that, it enters the history: it
         keeps its place and gets the next number.
 
@@ -127,6 +129,7 @@ class Session:
         """Change what a message says: `content`, `reasoning`, `tool_calls`, `usage`, `finish_reason`, `metadata`, `name`. Its number stays (B26).
 
         A whole message (`**message.model_dump()`) does too: what of it cannot be changed, its id and its role among it, stays as it is stored.
+        No earlier version is kept, so it raises `Held` where the session is under legal hold.
         """
         checked, changed = door.identifier("message_id", message_id), changes_of(changes)
         async with self._in_call_order([checked]):

@@ -96,7 +96,8 @@ class Sessions:
     ) -> SessionInfo:
         """Change what is said of a session: each is replaced as a whole, what is not given stays, and None clears title and expiry.
 
-        `system` is the text of its system message. Raises `NotFound` where there is no such session, or it was created without one.
+        `system` is the text of its system message. Raises `NotFound` where there is no such session, or it was created without one, and `Held`
+        where a system message, a title or metadata would be lost that is under legal hold.
         """
         prompt = None if system is _UNSET else door.text("system", system, max_bytes=door.MAX_CONTENT_BYTES)
         said: dict[str, Any] = {} if title is _UNSET else {"title": check_title(title)}

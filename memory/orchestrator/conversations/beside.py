@@ -59,13 +59,15 @@ class Beside:
         first: Callable[[Key], Awaitable[None]] | None = None,
         *,
         user: str | None = None,
+        keeps: Sequence[str] = (),
     ) -> Record:
-        """Let the record of this name say this; when it was created stays. That this `user` saved it is noted.
-        `first` is awaited before one is put where none stands.
+        """Let the record of this name say this; when it was created stays. That this `user` saved it is noted. `first` is awaited before one is
+        put where none stands.
 
-        Raises `NotFound` where the session was deleted.
+        Raises `NotFound` where the session was deleted, `Held` where one of the values of the body that it `keeps` would be overwritten and the
+        session is under legal hold.
         """
-        saved = await self.change(log, name, lambda _: (fields, body), first, user=user)
+        saved = await self.change(log, name, lambda _: (fields, body), first, user=user, keeps=keeps)
         assert saved is not None  # noqa: S101 - only a change can say no
         return saved
 
@@ -77,6 +79,7 @@ class Beside:
         first: Callable[[Key], Awaitable[None]] | None = None,
         *,
         user: str | None = None,
+        keeps: Sequence[str] = (),
     ) -> Record | None:
         """`save` of what follows from what stands, which nobody changes in between; None, and nothing is saved, where `said` says so."""
         store, patience = self._placement.topology.archive, Patience(self._placement, name)
@@ -85,6 +88,8 @@ class Beside:
             there = await self._readable(key)
             if (says := said(there if isinstance(there, Record) else None)) is None:
                 return None
+            if isinstance(there, Record) and any(there.body.get(one) and there.body[one] != says[1].get(one) for one in keeps):
+                await self._holds.refuse_change(log.life.partition, log.life.user)
             if isinstance(there, Tombstone) and there.owed:
                 await self._outbox.finish(Pending(self._collection, store, there))
             if first is not None and not isinstance(there, Record):

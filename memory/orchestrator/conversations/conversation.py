@@ -142,6 +142,9 @@ class Conversation(Compacting):
             known = state.place
             found = {message_id: await self._log.find(message_id, as_seen=True) for message_id in given}
             new = [m for m in in_order if m.id is None or (found[m.id] is None and m.id not in versions)]
+            said = {name: event.draft.message for name, event in found.items() if event is not None and event.draft.is_whole}
+            if new and any(before is not None and not _grows(before, given[name]) for name, before in said.items()):
+                await self._sessions.refuse_change(self._log.life)  # before anything is said
             late = await self._stand_ins(new)
             try:
                 events = await self._log.append(self._drafts(new, in_history, known, late)) if new else []
@@ -289,7 +292,7 @@ class Conversation(Compacting):
         if enters or event.place not in before.state.window:
             self._refuse_if_not_active(before)
         try:
-            changed = await self._changed(event, lambda _: message, version)
+            changed = await self._changed(event, lambda _: message, version, again=True)
             changed = await self._entered(changed) if enters else changed
         except NotFound:
             if version is None:
@@ -303,9 +306,12 @@ class Conversation(Compacting):
         return changed.message
 
     async def _changed(
-        self, event: Event | None, change: Callable[[Message], Message], version: Version | None = None, *, writes: bool = True
+        self, event: Event | None, change: Callable[[Message], Message], version: Version | None = None, *, writes: bool = True, again: bool = False
     ) -> Event:
-        """The message changed where it stands. Unless it `writes`, the handle's user has said nothing by that."""
+        """The message changed where it stands. Unless it `writes`, the handle's user has said nothing by that.
+
+        Raises `Held` where its session is under legal hold, unless the message is being said and grows, or is said `again` and grows.
+        """
         patience, message_id = Patience(self._placement, self.id), "" if event is None else str(event.draft.message.id if event.draft.message else "")
         while event is not None and event.draft.message is not None:
             (event,) = await self._log.whole([event], strict=True)
@@ -318,6 +324,8 @@ class Conversation(Compacting):
                 if event.edits:  # perhaps by this very call before it failed, and then nobody was told
                     await self._log.tell_edit(event)
                 return event
+            if writes and not ((again or not event.draft.message.is_final) and _grows(event.draft.message, new)):
+                await self._sessions.refuse_change(self._log.life)
             changed = await self._log.change(event, new, message_tokens(new, self._counter), said_by=self._writers_after(event) if writes else None)
             if changed is not None:
                 return changed
@@ -354,6 +362,8 @@ class Conversation(Compacting):
             if system is None:
                 raise NotFound(SYSTEM, "message")
             new = system.model_copy(update=dict(changes))
+            if new != system:
+                await self._sessions.refuse_change(self._log.life)
             if large := large_texts(new):
                 raise InvalidInput(str(large[0][0][0]), f"of the system message exceeds {LARGE_TEXT_BYTES} bytes")
             made.append(new)
@@ -588,6 +598,14 @@ class Conversation(Compacting):
     async def onward(self) -> Left:
         """Carry what has left the window onward, as far as that is owed and can be done now."""
         return await self._onward.of_session(await self._same_life())
+
+
+def _grows(before: Message, after: Message) -> bool:
+    """Whether everything that a message said is still there, as in one that is streamed."""
+    texts = [(before.content, after.content), (before.reasoning or "", after.reasoning or "")]
+    texts += [(call.arguments, later.arguments) for call, later in zip(before.tool_calls, after.tool_calls, strict=False)]
+    is_longer = all(was == now or (isinstance(was, str) and isinstance(now, str) and now.startswith(was)) for was, now in texts)
+    return is_longer and len(before.tool_calls) <= len(after.tool_calls) and before.metadata.items() <= after.metadata.items()
 
 
 def _gives_number(event: Event, place: int) -> bool:

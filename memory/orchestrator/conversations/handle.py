@@ -145,8 +145,13 @@ class Handle:
         return info_of(self._record, seen.state, self._log.gaps)
 
     async def describe(self, told: Mapping[str, FieldValue], **changes: JsonValue) -> SessionInfo:
-        """Change what of the session is no affair of its log: title and metadata, and as fields tags, agent and expiry."""
+        """Change what of the session is no affair of its log: title and metadata, and as fields tags, agent and expiry.
+
+        Raises `Held` where the session is under legal hold, and a title or metadata would be lost.
+        """
         record, seen = await both_at_once(self._same_life(), self._log.load())
+        if any(record.body.get(name) not in (None, {}, value) for name, value in changes.items()):
+            await self._sessions.refuse_change(self._log.life)
         if changes or any((record.fields.get(name) or None) != (value or None) for name, value in told.items()):
             record = await self._sessions.follow(record, seen.state, self._placement.now(), told, **changes)
         self._record = record

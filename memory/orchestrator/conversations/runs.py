@@ -43,7 +43,7 @@ class Runs:
 
     async def save(self, log: Log, draft: RunDraft, user: str | None = None) -> Run:
         """Let the session have this run, which the `user` saves; when it was created stays, and the last that is saved counts."""
-        return _run_of(await self._beside.save(log, draft.id, *_said(draft), user=user))
+        return _run_of(await self._beside.save(log, draft.id, *_said(draft), user=user, keeps=("metadata",)))
 
     async def change(self, log: Log, run_id: str, draft: Callable[[Run | None], RunDraft | None]) -> Run | None:
         """Let the session have the run that follows from the one it has, which nobody saves in between; None where it is to stay as it is."""

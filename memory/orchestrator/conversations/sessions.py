@@ -119,6 +119,10 @@ class SessionRecords:
         outbox.register(FOLLOW, self._follow_noted)
         self.uploads = Uploads(placement, outbox, reservations)
 
+    async def refuse_change(self, life: Life) -> None:
+        """Raise `Held` where the session is under legal hold: what it says may not be overwritten."""
+        await self._erasure.holds.refuse_change(life.partition, life.user)
+
     # -- one session --------------------------------------------------------------------------------------------------
 
     async def create(self, tenant: str, draft: SessionDraft) -> tuple[Record, Log]:
