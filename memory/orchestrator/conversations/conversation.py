@@ -142,8 +142,9 @@ class Conversation(Compacting):
             known = state.place
             found = {message_id: await self._log.find(message_id, as_seen=True) for message_id in given}
             new = [m for m in in_order if m.id is None or (found[m.id] is None and m.id not in versions)]
-            said = {name: event.draft.message for name, event in found.items() if event is not None and event.draft.is_whole}
-            if new and any(before is not None and not _grows(before, given[name]) for name, before in said.items()):
+            again = {name: event for name, event in found.items() if event is not None}
+            known_as = {name: versions.get(name, (event.place, 0) if keeps_edits else None) for name, event in again.items()}
+            if any(known_as[name] in (None, version_of(event)) and _loses(event, given[name]) for name, event in again.items()):
                 await self._sessions.refuse_change(self._log.life)  # before anything is said
             late = await self._stand_ins(new)
             try:
@@ -151,10 +152,8 @@ class Conversation(Compacting):
                 appended = [event for event in events if event.type is EventType.MESSAGE]
                 self._wrote(*appended)
                 stored = {id(message): event.message for message, event in zip(new, appended, strict=True)}
-                for message_id, event in found.items():
-                    if event is not None:
-                        version = versions.get(message_id, (event.place, 0) if keeps_edits else None)
-                        stored[id(given[message_id])] = await self._replaced(event, given[message_id], version, enters=enters)
+                for name, event in again.items():
+                    stored[id(given[name])] = await self._replaced(event, given[name], known_as[name], enters=enters)
                 break
             except _SeenSince:
                 await patience.wait()
@@ -606,6 +605,11 @@ def _grows(before: Message, after: Message) -> bool:
     texts += [(call.arguments, later.arguments) for call, later in zip(before.tool_calls, after.tool_calls, strict=False)]
     is_longer = all(was == now or (isinstance(was, str) and isinstance(now, str) and now.startswith(was)) for was, now in texts)
     return is_longer and len(before.tool_calls) <= len(after.tool_calls) and before.metadata.items() <= after.metadata.items()
+
+
+def _loses(event: Event, after: Message) -> bool:
+    """Whether something that a message said is not there any more, as far as it is known whole here."""
+    return event.draft.message is not None and event.draft.is_whole and not _grows(event.draft.message, after)
 
 
 def _gives_number(event: Event, place: int) -> bool:

@@ -82,6 +82,10 @@ class Line:
         """Whether a search by a word of it finds it."""
         return not self.is_redacted and self.number is not None and self.excluded is None and self.role in INDEXED
 
+    def loses(self, message: Shown) -> bool:
+        """Whether something that it says is not said any more once it says this: then it cannot, under legal hold."""
+        return not (message["content"].startswith(self.text) and self.said["metadata"].items() <= message["metadata"].items())
+
     def leaves(self, excluded: str | None = None, archived_by: str | None = None, *, by_hand: bool = True) -> None:
         self.in_window, self.excluded, self.archived_by = False, excluded, archived_by
         self.is_by_hand = by_hand and excluded is not None
