@@ -83,8 +83,10 @@ class Admin:
         return await self._access.engine.tenants.erase(self._access.tenant)
 
     async def erase_user(self, user: str | Scope, *, dry_run: bool = False) -> ErasedUser:
-        """Erase what a user said and what is remembered of them: the sessions with that user as a whole, the messages of others' sessions that name
-        the user as who speaks (`name`), each with the summaries made of it, and the entries of the scope `user:<id>`. How much there was.
+        """Erase what a user said and what is remembered of them: the sessions with that user as a whole; the messages of others' sessions that name
+        the user as who speaks (`name`), or were written or edited through a handle of that user (`memory.session(…, user=)`), each with the
+        summaries made of it and its copies in forks; tasks and runs that such a handle saved; and the entries of the scope `user:<id>`. How much
+        there was: copies in forks count as messages, tasks and runs are not counted.
 
         Where a store fails the call does, and a sweep does what is left of it. What others say of the user stays, and so do entries of other scopes.
         Raises `Held` where the user is under legal hold, and nothing is erased; what is held otherwise stays, and `held` of the answer says so.

@@ -159,7 +159,8 @@ class Session:
 
         Its place in the history stays, with its number and its role (`is_redacted`), and so do all counts. It leaves the window. Summaries of which
         it was a part, and summaries of those, are erased with it: they may say what it said. So are entries that were made of it, and what was made
-        of these, in any scope. Forks keep their own copy. Its id is free again. What of this a crash cut off, a sweep does.
+        of these, in any scope. So are its copies in forks, with all of that, but for forks under legal hold. Its id is free again. What of this a
+        crash cut off, a sweep does.
         """
         checked = door.identifier("message_id", message_id)
         if checked == "system":
@@ -425,6 +426,7 @@ class Session:
     async def delete(self) -> bool:
         """Erase the session with everything said in it, the entries of its scope, and those that `onward` made of it; false where there was none.
 
+        Forks of it stay, with the messages that they began with: delete each, or `erase` a message before, which reaches its copies.
         Raises `SessionOwnerMismatch` where the session belongs to another user, agent or namespace than this handle names, and erases nothing.
         """
         self._held = None

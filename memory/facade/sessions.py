@@ -53,7 +53,7 @@ class Sessions:
 
         After `expires_at`, a moment or a `timedelta` from now on, it is hidden; a sweep erases what was said in it, `durations.expired_grace` later.
         Entries of its scope have an expiry of their own. A session with `shared=True` can be opened by callers that name another user, agent or
-        namespace; without, they get `SessionOwnerMismatch`.
+        namespace; without, they get `SessionOwnerMismatch`. What such a caller writes notes its user: see `Memory.session`.
         """
         draft = draft_of(
             session_id,
@@ -183,6 +183,8 @@ class Sessions:
 
     async def delete(self, session_id: str) -> bool:
         """Erase a session with everything said in it, the entries of its scope, and those that `onward` made of it; false where there was none.
+
+        Forks of it stay, with the messages that they began with: delete each, or `erase` a message before, which reaches its copies.
 
         Raises:
             InvalidInput: There is no such session, and the id is the text of a scope, such as

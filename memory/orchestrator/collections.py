@@ -23,6 +23,9 @@ SEQUENCE = "sequence"
 SAID_BY = "said_by"
 """The field that names the users who wrote something through handles of their own, in a session that has another user, or none."""
 
+FORKED_FROM = "forked_from"
+"""The field that names the sessions of whose messages a fork began with copies: see `forks.py`."""
+
 DERIVED_FROM = "derived_from"
 """The field that refers to what an entry was made of: see `sources.py`."""
 
@@ -104,6 +107,7 @@ SESSIONS = Collection(
         Field("namespace", FieldType.TEXT, indexed=True),
         Field("tags", FieldType.TAGS),
         Field("touched_at", FieldType.TIME, indexed=True, required=True),
+        Field(FORKED_FROM, FieldType.TAGS, indexed=True),
         Field("hidden_from", FieldType.TIME, indexed=True),  # its expiry: not the record's own, of which a store may make an end by itself
     ),
 )

@@ -18,6 +18,7 @@ from memory.orchestrator.conversations.compacting import Compacting
 from memory.orchestrator.conversations.events import ENTERS, FIRST_PLACE, Draft, Event, EventType, copy_of
 from memory.orchestrator.conversations.finding import By, Finding
 from memory.orchestrator.conversations.folding import State, left_by
+from memory.orchestrator.conversations.forks import copied_on
 from memory.orchestrator.conversations.history import HistoryAsked
 from memory.orchestrator.conversations.onward import Left
 from memory.orchestrator.conversations.places import Places
@@ -391,9 +392,9 @@ class Conversation(Compacting):
         whole = await self._log.whole(kept, strict=True)
         copied = [(each, message) for each in ordered(whole) if (message := each.message) is not None]
         draft = draft_like(self._record, forked_from={"session_id": self.id, "message_id": message_id})
-        source = ForkSource(
-            self.id, self._log.life.incarnation, tuple(each.place for each, _ in copied), tuple(each.draft.said_by for each, _ in copied)
-        )
+        places, incarnation = tuple(each.place for each, _ in copied), self._log.life.incarnation
+        lineage = tuple(copied_on(self._record, self.id, incarnation, places))
+        source = ForkSource(self.id, incarnation, places, tuple(each.draft.said_by for each, _ in copied), lineage)
         return replace(draft, forked_from=source, writer=self._user), [message for _, message in copied]
 
     async def exclude(self, message_id: str, reason: str) -> bool:

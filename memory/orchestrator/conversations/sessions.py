@@ -16,8 +16,9 @@ from memory.domain.message import Message, Role
 from memory.domain.scope import Scope
 from memory.domain.session import SessionInfo, SessionPage
 from memory.domain.time import micros
-from memory.orchestrator.collections import MESSAGES, SESSIONS
+from memory.orchestrator.collections import FORKED_FROM, MESSAGES, SESSIONS
 from memory.orchestrator.conversations.folding import State
+from memory.orchestrator.conversations.forks import COPIED_FROM, Copied
 from memory.orchestrator.conversations.life import Life
 from memory.orchestrator.conversations.log import Log
 from memory.orchestrator.conversations.passages import Passages
@@ -74,6 +75,8 @@ class ForkSource:
     places: tuple[int, ...]
     said_by: tuple[tuple[str, ...], ...] = ()
     """Of each of them, who wrote it."""
+    copied: tuple[Copied, ...] = ()
+    """What the fork says of where its messages come from."""
 
     def owed(self) -> Owed:
         return Owed(CONFIRM_FORK, CONFIRM_FORK, {"session": self.session_id, "incarnation": self.incarnation, "places": list(self.places)})
@@ -167,13 +170,16 @@ class SessionRecords:
             "touched_at": now,
             "hidden_from": expiry(draft.expires_at, now),
         }
-        said = {
+        said: dict[str, Any] = {
             "system": None if draft.system is None else draft.system.model_dump(mode="json", exclude_defaults=True),
             "title": draft.title,
             "metadata": dict(draft.metadata),
             SHARED: draft.shared,
             MADE_FROM: draft.made_from,
         }
+        if draft.forked_from is not None and draft.forked_from.copied:
+            fields[FORKED_FROM] = tuple(dict.fromkeys(one.session_id for one in draft.forked_from.copied))
+            said[COPIED_FROM] = [one.to_json() for one in draft.forked_from.copied]
         body: dict[str, JsonValue] = {"incarnation": ids.new_id(tenant, scope, version_at(now), self._placement.random_bits)}
         body |= {name: value for name, value in said.items() if value}
         owed = () if draft.forked_from is None else (draft.forked_from.owed(),)

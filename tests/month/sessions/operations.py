@@ -6,7 +6,7 @@ A message is named by the operation that said it and its number there ("17.2"). 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from memory.policies.thresholds import MessageThreshold, TurnThreshold
@@ -102,7 +102,7 @@ async def fork(run: Run, op: Operation) -> None:
     draft = like | {"tags": list(talk.tags), "metadata": talk.metadata | {"forked_from": forked_from}}
     new = await _begun(run, op, said, to, draft)
     for line in sorted(lines, key=lambda line: (not line.is_summary, line.at)):
-        new.says(line.said, line.ref)
+        new.copies(line)
     await check.window(run, new, worker=op.worker)
 
 
@@ -328,7 +328,7 @@ async def erase_message(run: Run, op: Operation) -> None:
         return
     said.equals(not line.is_redacted)
     if not line.is_redacted:
-        run.model.unmake_said(op.tenant, talk.erased(line), said.ended)
+        run.model.unmake_said(op.tenant, talk.erased(line, _reaches(run)), said.ended)
 
 
 # -- compacting -------------------------------------------------------------------------------------------------------
@@ -464,8 +464,9 @@ async def erase_user(run: Run, op: Operation) -> None:
         run.talks.deleted(run, op.tenant, talk.id, said.ended)
     lines = list(run.talks.speakers(op.tenant, user, now))
     erased = [(talk, place) for talk, place in lines if not run.model.holds_all(op.tenant, f"session:{talk.id}")]
-    for talk, place in erased:
-        run.model.unmake_said(op.tenant, talk.erased(talk.lines[place]), said.ended)
+    for talk, line in [(talk, talk.lines[place]) for talk, place in erased]:
+        if not line.is_redacted:
+            run.model.unmake_said(op.tenant, talk.erased(line, _reaches(run)), said.ended)
     entries = [life.id for life in run.model.in_scopes(op.tenant, [f"user:{user}"])]
     stays = run.model.holds_any(op.tenant, f"user:{user}")
     told = said.given()
@@ -533,6 +534,11 @@ async def delete_run(run: Run, op: Operation) -> None:
 
 def _is_held(run: Run, talk: Talk) -> bool:
     return run.model.holds_all(talk.tenant, f"session:{talk.id}")
+
+
+def _reaches(run: Run) -> Callable[[Talk], bool]:
+    """Whether an erasure elsewhere reaches a session: one that is there and not held."""
+    return lambda other: run.talks.all.get((other.tenant, other.id)) is other and not _is_held(run, other)
 
 
 def _deleted_beside(run: Run, talk: Talk, said: Said, among: dict[str, Any], name: str) -> None:
