@@ -125,15 +125,15 @@ class PartialWrite(Conflict):
 
 
 class Held(MemoryTiersError):
-    """What was to be deleted is under legal hold, and was left as it is. `holds` has each."""
+    """What was to be deleted, or overwritten so that its text is lost, is under legal hold and stays as it is. `holds` has each."""
 
     def __init__(self, *holds: LegalHold) -> None:
         names = list(dict.fromkeys(hold.name for hold in holds))
         over = list(dict.fromkeys(hold.target for hold in holds))
         more = f" and {len(over) - NAMED} more" if len(over) > NAMED else ""
         super().__init__(
-            f"under legal hold {', '.join(map(repr, names[:NAMED]))}, over the {', the '.join(over[:NAMED])}{more}: nothing was deleted; "
-            "release the hold first (memory.admin.release_hold, `memory hold release`)"
+            f"under legal hold {', '.join(map(repr, names[:NAMED]))}, over the {', the '.join(over[:NAMED])}{more}: "
+            "nothing was deleted or overwritten; release the hold first (memory.admin.release_hold, `memory hold release`)"
         )
         self.holds = holds
 

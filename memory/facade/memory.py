@@ -232,7 +232,8 @@ class Memory(AsyncContext):
         Session ids are unique per tenant: use ids that cannot collide, such as `f"{user}/{name}"`. The first call raises `SessionOwnerMismatch`
         where the session exists with another `user`, `agent`, `namespace`, `system`, `title`, `tags`, `metadata` or `expires_at` (a length counts
         from the creation); an omitted one accepts the stored value, and `sessions.update` changes it. Sessions created with `shared=True` accept
-        every user, agent and namespace.
+        every user, agent and namespace: what is recalled through a handle is what its user may see, what is learnt of a message is that of the
+        user whose handle wrote it, and `erase_user` of that user reaches it.
         """
         draft = session_draft(
             door.identifier("session_id", session_id),

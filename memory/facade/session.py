@@ -63,7 +63,7 @@ class Session:
 
     @classmethod
     def _of(cls, access: Access, held: Conversation) -> Session:
-        session = cls(access, SessionDraft(held.id), create=False)
+        session = cls(access, held.as_owned(), create=False)
         session._held = held
         return session
 
@@ -107,6 +107,8 @@ class Session:
         this process appends nothing else to the session in between, and what is given is kept together (one message; several where the store is
         `atomic`); else it is said twice.
 
+        Under legal hold a message is replaced only by one that says all that it said, and more, as a streamed one does: else `Held` is raised.
+
         With `in_history=False` a message is in the window only (B24). Appended again without that, it enters the history: it
         keeps its place and gets the next number.
 
@@ -127,6 +129,7 @@ class Session:
         """Change what a message says: `content`, `reasoning`, `tool_calls`, `usage`, `finish_reason`, `metadata`, `name`. Its number stays (B26).
 
         A whole message (`**message.model_dump()`) does too: what of it cannot be changed, its id and its role among it, stays as it is stored.
+        No earlier version is kept, so it raises `Held` where the session is under legal hold.
         """
         checked, changed = door.identifier("message_id", message_id), changes_of(changes)
         async with self._in_call_order([checked]):
@@ -156,7 +159,8 @@ class Session:
 
         Its place in the history stays, with its number and its role (`is_redacted`), and so do all counts. It leaves the window. Summaries of which
         it was a part, and summaries of those, are erased with it: they may say what it said. So are entries that were made of it, and what was made
-        of these, in any scope. Forks keep their own copy. Its id is free again. What of this a crash cut off, a sweep does.
+        of these, in any scope. So are its copies in forks, with all of that, but for forks under legal hold. Its id is free again. What of this a
+        crash cut off, a sweep does.
         """
         checked = door.identifier("message_id", message_id)
         if checked == "system":
@@ -246,7 +250,7 @@ class Session:
         With `slack`, a share of the budget, older messages go in steps of that size: until one has to go every context begins as the one before it,
         to the byte, which is what a prompt cache needs. With `layered` all summaries come, archived ones too, and the newest 80
         messages or `last` (B51); `layers` says of each what it is. With `recall` what memory finds for that query, in the scopes of the session and
-        of its user, comes as one message before the last one of the user, and takes a quarter of the budget at most.
+        of this handle's user, comes as one message before the last one of the user, and takes a quarter of the budget at most.
         `min_relevance`, from 0 to 1, leaves out what answers `recall` less well.
 
         A call that was never answered is followed by a result that says so (`TOOL_CALL_INTERRUPTED`), in this answer only, since
@@ -279,8 +283,7 @@ class Session:
         conversation = await self._conversation()
         if question is None:
             return await conversation.context(asked, tools=schemas)
-        info = await conversation.info()
-        recalled = await found_for(self._access, question, self.id, info.user, budget, least)
+        recalled = await found_for(self._access, question, self.id, conversation.user, budget, least)
         if budget is not None:
             asked = replace(asked, budget=max(0, budget - room_for(recalled, budget, steady=slack > 0)))
         context = await conversation.context(asked, tools=schemas)
@@ -426,9 +429,13 @@ class Session:
         return Session._of(self._access, await self._access.engine.conversations.fork(self._access.tenant, draft, messages))
 
     async def delete(self) -> bool:
-        """Erase the session with everything said in it, the entries of its scope, and those that `onward` made of it; false where there was none."""
+        """Erase the session with everything said in it, the entries of its scope, and those that `onward` made of it; false where there was none.
+
+        Forks of it stay, with the messages that they began with: delete each, or `erase` a message before, which reaches its copies.
+        Raises `SessionOwnerMismatch` where the session belongs to another user, agent or namespace than this handle names, and erases nothing.
+        """
         self._held = None
-        return await self._access.engine.conversations.sessions.delete(self._access.tenant, self.id)
+        return await self._access.engine.conversations.sessions.delete(self._access.tenant, self.id, self._draft)
 
 
 def _schemas(tools: Sequence[Mapping[str, Any]] | None) -> Sequence[Mapping[str, Any]]:

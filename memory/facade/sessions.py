@@ -53,7 +53,7 @@ class Sessions:
 
         After `expires_at`, a moment or a `timedelta` from now on, it is hidden; a sweep erases what was said in it, `durations.expired_grace` later.
         Entries of its scope have an expiry of their own. A session with `shared=True` can be opened by callers that name another user, agent or
-        namespace; without, they get `SessionOwnerMismatch`.
+        namespace; without, they get `SessionOwnerMismatch`. What such a caller writes notes its user: see `Memory.session`.
         """
         draft = draft_of(
             session_id,
@@ -96,7 +96,8 @@ class Sessions:
     ) -> SessionInfo:
         """Change what is said of a session: each is replaced as a whole, what is not given stays, and None clears title and expiry.
 
-        `system` is the text of its system message. Raises `NotFound` where there is no such session, or it was created without one.
+        `system` is the text of its system message. Raises `NotFound` where there is no such session, or it was created without one, and `Held`
+        where a system message, a title or metadata would be lost that is under legal hold.
         """
         prompt = None if system is _UNSET else door.text("system", system, max_bytes=door.MAX_CONTENT_BYTES)
         said: dict[str, Any] = {} if title is _UNSET else {"title": check_title(title)}
@@ -182,6 +183,8 @@ class Sessions:
 
     async def delete(self, session_id: str) -> bool:
         """Erase a session with everything said in it, the entries of its scope, and those that `onward` made of it; false where there was none.
+
+        Forks of it stay, with the messages that they began with: delete each, or `erase` a message before, which reaches its copies.
 
         Raises:
             InvalidInput: There is no such session, and the id is the text of a scope, such as

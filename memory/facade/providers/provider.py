@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import AsyncIterator, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, ClassVar, Protocol, TypeAlias, runtime_checkable
@@ -166,14 +165,11 @@ class SessionProvider(TakesTurns):
         """Erase one session, or all of this provider's namespace; where there is none, nothing happens (C5). An empty id is refused (C13)."""
         await self._before()
         if session_id is not None:
-            if self._user is not None:
-                with suppress(NotFound):
-                    await self._session(session_id, create=False).info()  # refuses another user's
-            await self._memory.sessions.delete(self._key(session_id))
+            await self._session(session_id, create=False).delete()
             self._held.pop(session_id, None)
             return
         for info in [info async for info in self._infos()]:
-            await self._memory.sessions.delete(info.id)
+            await self._memory.session(info.id, create=False, namespace=self.namespace, user=self._user).delete()
         self._held.clear()
 
     async def _changed_since(self, session_id: str, messages: Sequence[Message]) -> tuple[list[str], list[Message]]:

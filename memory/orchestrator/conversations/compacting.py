@@ -130,7 +130,9 @@ class Compacting(Handle):
                 "trigger": trigger_id,
                 "counter": self._counter.name,
             }
-            seen_before, draft = state.after.compactions, Draft(EventType.COMPACTION, summary, said, message_tokens(summary, self._counter))
+            writers = self._writers_of([event for event in window.events if event is not None and event.place in left])
+            draft = Draft(EventType.COMPACTION, summary, said, message_tokens(summary, self._counter), said_by=writers)
+            seen_before = state.after.compactions
 
             def decide(seen: Seen, left: Places = left, before: int = seen_before, draft: Draft = draft, looked_up: int = looked_up) -> list[Draft]:
                 if seen.state.after.status != "active":
@@ -154,6 +156,11 @@ class Compacting(Handle):
                     raise NotFound(self.id, "session")  # deleted since
                 return made[seen_before]
             # a message of them left the window meanwhile: what leaves it now is another question
+
+    def _writers_of(self, events: Sequence[Event]) -> tuple[str, ...]:
+        """Whom a summary of these names: all who wrote one, where that is not the session's user alone."""
+        owner = self._log.life.user
+        return tuple(dict.fromkeys(user for event in events for user in event.writers(owner))) if any(e.draft.said_by for e in events) else ()
 
     async def _under_free_id(self, summary: Message) -> Message:
         """The summary, under an id of its own where the session has a message of the one that it brings (B21)."""

@@ -539,7 +539,9 @@ class Log:
             raise NotFound(self.life.session_id, "session")
         self.life = life
 
-    async def change(self, event: Event, message: Message, tokens: int | None, *, anew: bool = False) -> Event | None:
+    async def change(
+        self, event: Event, message: Message, tokens: int | None, *, anew: bool = False, said_by: tuple[str, ...] | None = None
+    ) -> Event | None:
         """Let the message at its place say this instead; None where it is no longer what it was when it was read.
 
         Two writes: the message, and an event that tells whoever remembers what it said. What of its large texts is stored is not stored again, unless
@@ -552,7 +554,7 @@ class Log:
         now = self._placement.now()
         version = version_at(now, event.version)
         owed = self._uploads.dropping(self.life, before, artifacts, message, version)
-        new = event.changed(message, tokens, artifacts=artifacts, owed=owed, version=version, now=now)
+        new = event.changed(message, tokens, artifacts=artifacts, owed=owed, said_by=said_by, version=version, now=now)
         changed = await self._put_over(event, new.owing(self._passages.owed_by(new.draft, new.parts)))
         if changed is None:
             await self._uploads.give_up(self.life, artifacts, kept=before)
