@@ -140,6 +140,30 @@ async def test_results_without_an_id_answer_calls_by_name_and_in_order(memory: M
 
 
 @pytest.mark.behaviour("B53")
+async def test_a_result_by_name_leaves_the_call_that_a_later_result_names_by_its_id(memory: Memory) -> None:
+    session = memory.session("s1")
+    await session.append([USER, asks("f", "f", "f"), {"role": "tool", "name": "f", "content": "of another"}])
+    assert (await session.context()).interrupted == ["call1", "call2"]
+    await session.append({"role": "tool", "tool_call_id": "call0", "content": "of call0"})
+    context = await session.context()
+    assert (context.invalid, context.interrupted) == ([], ["call2"])
+    (mended,) = await session.mend_tool_calls()
+    assert mended.tool_call_id == "call2"
+    await session.append({"role": "tool", "name": "f", "content": "late"})
+    context = await memory.session("s1").context()
+    shown = {str(message.tool_call_id): message.text for message in context.messages if message.role == "tool"}
+    assert shown == {"call0": "of call0", "call1": "of another", "call2": "late"}
+    for provider in (SlidingWindowProvider(memory), BufferProvider(memory, max_tokens=1_000)):
+        results = [{"role": "tool", "name": "f", "content": "1"}, {"role": "tool", "tool_call_id": "call0", "content": "0"}]
+        await provider.write([USER, asks("f", "f"), *results, {"role": "assistant", "content": "so"}])
+        read = await provider.read()
+        assert [(message.text, message.tool_call_id) for message in read if message.role == "tool"] == [("1", "call1"), ("0", "call0")]
+        await provider.write([*read, USER])
+        (entry,) = await provider.entries()
+        assert [message.text for message in entry.messages] == [*[message.text for message in read], USER["content"]]
+
+
+@pytest.mark.behaviour("B53")
 @pytest.mark.parametrize("ids", [True, False])
 async def test_a_call_without_a_result_is_answered_in_a_context_and_stored_by_mending_only(memory: Memory, ids: bool) -> None:
     session = memory.session("s1", system="Be kind.")
