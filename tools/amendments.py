@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 AMENDED = {
+    "A5": "Imports use the message's id as key within the conversation that the message names, if it names one: many exports number the "
+    "messages of each conversation from 1.",
     "A32": "Entries of one moment follow the order in which they were written, not their ids, which are hashes under a key. "
     "Entries of earlier releases have no sequence: they come first, by id.",
     "A36": "Expired entries are hidden at once, and a sweep deletes them 24 hours later (`durations.expired_grace`, decision 047; zero keeps them), "

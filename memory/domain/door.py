@@ -125,9 +125,17 @@ def json_object(
     where `may_replace` accepts the path, a placeholder with the type's name is kept instead.
     With `large_texts`, texts over 64 KiB may have so many bytes in all, beside what the rest may have.
     """
-    if not isinstance(value, Mapping):
-        raise InvalidInput(field, f"must be an object, not {type(value).__name__}")
-    return dict(_Copy(field, max_bytes, large_texts, may_replace).of(value, 1))
+    if not is_object(value):
+        raise InvalidInput(field, f"must be a dict, a dataclass or a pydantic model, not {type(value).__name__}")
+    copied = _Copy(field, max_bytes, large_texts, may_replace).of(value, 1)
+    if not isinstance(copied, dict):  # a model of one value alone
+        raise InvalidInput(field, f"must be an object, and {type(value).__name__} is a {type(copied).__name__} in JSON")
+    return copied
+
+
+def is_object(value: object) -> bool:
+    """Whether it has named values, as a JSON object has."""
+    return isinstance(value, Mapping | BaseModel) or (is_dataclass(value) and not isinstance(value, type))
 
 
 def placeholders(field: str, value: object) -> list[str]:
