@@ -680,6 +680,7 @@ def _row(found: Mapping[str, Any], line: int, scope: Scope | None, *, versioned:
     for field in _OF_A_RECORD:
         if field not in found:
             raise InvalidInput(field, "is missing from the exported record")
+    door.identifier("id", found["id"])
     try:
         said = {"version": _version("version", found.get("version")), "tier": door.one_of("tier", found.get("tier"), TIERS)} if versioned else {}
         record = codec.record_from_json(kind.collection, {**found, **_NOT_CARRIED, **said})

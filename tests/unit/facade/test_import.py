@@ -433,6 +433,7 @@ REFUSED_BY_WRITES: dict[str, tuple[str, Callable[[dict[str, Any]], dict[str, Any
     "a session with a number beyond 64 bits": ("sessions", lambda line: _set(line, "fields", "message_count", to=BEYOND)),
     "a session with texts that are none": ("sessions", lambda line: line | {"texts": ["x"]}),
     "a session with a list for a body": ("sessions", lambda line: _set(line, "body", "title", to=[BEYOND])),
+    "an id that is none": ("messages", lambda line: line | {"id": ["x"]}),
     "an event with texts that are none": ("messages", lambda line: line | {"texts": "x"}),
     "a large text of a message at no place": ("large", lambda line: _set(line, "body", "artifacts", 0, 0, to=["nowhere"])),
     "a value that is no JSON": ("said", lambda line: line | {"metadata": {"conn": {1, 2}}}),
