@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import json
 from dataclasses import dataclass
-from datetime import UTC, date, datetime
+from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from enum import Enum, StrEnum
 from types import SimpleNamespace
@@ -286,6 +286,48 @@ def _unnamed(message: dict[str, Any]) -> dict[str, Any]:
 
 
 NOON = datetime(2025, 3, 1, 12, tzinfo=UTC)
+
+
+@pytest.mark.behaviour("A9")
+@pytest.mark.parametrize("given", [BOOKING, VALUES["table"]], ids=["model", "dataclass"])
+async def test_a_model_or_a_dataclass_is_a_mapping_wherever_one_is_wanted(memory: Memory, given: Any) -> None:
+    stored = STORED["parsed"][0] | {"table": None} if given is BOOKING else STORED["table"]
+    if given is BOOKING:
+        given = Booking(on=date(2026, 3, 1), kind=Kind.DINNER)
+    session = memory.session("s1", metadata=given)
+    (message,) = await session.append({"role": "assistant", "content": "x", "metadata": given, "usage": given, "parsed": given})
+    assert (message.metadata, message.usage, message.extra["fields"]["parsed"]) == (stored, stored, stored)
+    assert (await session.info()).metadata == stored
+    await memory.sessions.update("s1", metadata=given)
+    assert (await session.tasks.save("t1", title="do", metadata=given)).metadata == stored
+    assert (await session.runs.save("r1", child_id="s2", metadata=given)).metadata == stored
+    entry = await memory.write("a table", scope="user:ada", metadata=given)
+    (other,) = await memory.write_many([{"content": "another", "scope": "user:ada", "metadata": given}])
+    edited = await memory.update((await memory.write("plain", scope="user:ada")).id, metadata=given)
+    copied = await memory.promote(entry.id, to="org:acme", metadata=given)
+    made = await memory.compact([other.id], lambda _: "one", metadata=given)
+    for each in (entry, other, edited, copied, made):
+        assert stored.items() <= (await memory.get(each.id)).metadata.items()
+    for wrong in ([given], "text", 7, type(given)):
+        with pytest.raises(InvalidInput, match="metadata: must be a dict, a dataclass or a pydantic model, not "):
+            await memory.write("x", scope="user:ada", metadata=wrong)  # type: ignore[arg-type]
+
+
+@pytest.mark.behaviour("D9")
+@pytest.mark.parametrize("value", [float("nan"), float("inf"), -float("inf"), b"now", timedelta(1), {"year": 2026}, 10**400], ids=str)
+async def test_what_is_no_moment_is_named_with_what_is_accepted(memory: Memory, value: Any) -> None:
+    given = str(value) if isinstance(value, float) else type(value).__name__
+    at = {"at": value}
+    for said in (USER | at, {"type": "human", "data": {"content": "hello"} | at}, {"type": "human", "data": {"content": "hello"}} | at):
+        with pytest.raises(InvalidInput) as refused:
+            await memory.session("s1").append(said)
+        assert refused.value.field.endswith("at")
+        assert given in refused.value.problem
+        assert "write a datetime with a zone, ISO 8601 text such as" in refused.value.problem
+    for field in ("created_at", "expires_at"):
+        if not isinstance(value, timedelta | int):
+            with pytest.raises(InvalidInput, match=rf"{field}: .*{given}.*: write a datetime with a zone"):
+                await memory.write("x", scope="user:ada", **{field: value})
 
 
 @pytest.mark.behaviour("D9")
