@@ -212,7 +212,7 @@ async def export_messages(
     """Everything that was said in a session, compacted messages too, as JSON Lines in the shape asked for; with --json as one array.
 
     What came in this shape is given back as it came, each message with its moment: when it was said or, if no file told that, when it was stored.
-    `memory session import` reads it.
+    OpenAI's messages are as its own API wants them, also if they came from a server without ids of calls. `memory session import` reads it.
     """
     from memory.domain import door
     from memory.domain.shapes import SHAPES

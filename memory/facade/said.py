@@ -18,10 +18,12 @@ from memory.domain.errors import InvalidInput
 from memory.domain.message import SYSTEM, Message, Role
 from memory.domain.session import HistoryItem
 from memory.domain.shapes import given_as, messages_of
+from memory.domain.shapes.giving import with_distinct_calls
 from memory.domain.shown import Shown, as_json
 from memory.facade.memory import Memory
 from memory.facade.session import Session
 from memory.facade.transfer import BadLine, objects
+from memory.policies.window import arranged
 
 BATCH = 200
 """Messages that are written together."""
@@ -117,7 +119,8 @@ async def carry_out(session: Session, shape: str) -> list[dict[str, Any]]:
     """Every message of the session in this shape. Anthropic's list begins with the system's text, as a message of its own.
 
     Each message has its moment under `at`: when it was said or, if nobody told that, when it was stored, which is when a file was
-    imported. Where a shape joins several messages, only those of one moment are joined.
+    imported. Where a shape joins several messages, only those of one moment are joined. A result that names its tool alone has the id
+    of its call, and OpenAI's messages are as OpenAI's own API wants them. A call without a result stays one.
     """
     messages: list[Message] = []
     async for item in all_said(session):
@@ -125,11 +128,14 @@ async def carry_out(session: Session, shape: str) -> list[dict[str, Any]]:
         if messages and item.message.at is None and message.extra.get("joined"):  # it came in one message with the one before
             message = message.model_copy(update={"at": messages[-1].at})
         messages.append(message)
+    answers = arranged(messages).answers
+    named = [message.model_copy(update={"tool_call_id": answers.get(at, message.tool_call_id)}) for at, message in enumerate(messages)]
+    messages = with_distinct_calls(named)
     leads = [message for message in messages if message.role is Role.SYSTEM] if shape == "anthropic" else []
     found = given_as(leads, "plain")
     for _, told in groupby(messages, key=lambda message: message.at if shape == "anthropic" else id(message)):
         together = list(told)
-        found += [_with_moment(one, together[0].at) for one in given_as(together, shape)]
+        found += [_with_moment(one, together[0].at) for one in given_as(together, shape, strict=True)]
     return list(as_json(found))
 
 

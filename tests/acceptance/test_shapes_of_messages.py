@@ -103,6 +103,82 @@ def refusals(messages: list[dict[str, Any]]) -> list[str]:
     return problems + [f"twice: {ids}"] * (len(ids) != len(set(ids)))
 
 
+def openai_refuses(messages: list[dict[str, Any]]) -> list[str]:
+    """What OpenAI's API refuses of these messages."""
+    problems, waiting, ids = [], set[str](), set[str]()
+    for message in messages:
+        if message["role"] == "tool":
+            problems += [f"answers nothing: {message}"] * (message.get("tool_call_id") not in waiting or not isinstance(message["content"], str))
+            waiting.discard(message.get("tool_call_id", ""))
+            continue
+        problems += [f"without results: {waiting}"] * bool(waiting) + [f"old form: {message}"] * (message["role"] == "function")
+        for call in message.get("tool_calls") or ():
+            is_sound = call["type"] == "function" and isinstance(json.loads(call["function"]["arguments"]), dict)
+            problems += [f"bad: {call}"] * (not is_sound or not 0 < len(call["id"]) <= 40 or call["id"] in ids)
+            waiting.add(call["id"])
+            ids.add(call["id"])
+    return problems + [f"without results: {waiting}"] * bool(waiting)
+
+
+LONG = "look_" * 12
+
+
+def of_ollama(*names: str) -> list[dict[str, Any]]:
+    calls = [{"function": {"name": name, "arguments": {"n": n}}} for n, name in enumerate(names)]
+    results = [{"role": "tool", "tool_name": name, "content": f"{name} {n}"} for n, name in enumerate(names)]
+    return [USER, {"role": "assistant", "content": "", "tool_calls": calls}, *reversed(results), {"role": "assistant", "content": "so"}]
+
+
+OTHER_SERVERS: dict[str, list[dict[str, Any]]] = {
+    "ollama": [*of_ollama("f"), *of_ollama("f", "g", "f"), *of_ollama(LONG, LONG), *of_ollama("f")],
+    "no arguments": [
+        {"role": "assistant", "content": None, "tool_calls": [{"id": "c1", "function": {"name": "f", "arguments": None}}]},
+        {"role": "tool", "name": "f", "content": "1"},
+    ],
+    "empty and long ids": [
+        {"role": "assistant", "content": "", "tool_calls": [{"id": n, "function": {"name": "f", "arguments": "{}"}} for n in ("", "x" * 99)]},
+        {"role": "tool", "tool_call_id": "", "name": "f", "content": "1"},
+        {"role": "tool", "tool_call_id": "x" * 99, "content": "2"},
+    ],
+    "functions": [
+        one
+        for n in range(2)
+        for one in (
+            {"role": "assistant", "content": None, "function_call": {"name": "f", "arguments": "{}"}},
+            {"role": "function", "name": "f", "content": str(n)},
+        )
+    ],
+    "plain": [
+        {"role": "assistant", "content": "", "tool_calls": [{"name": "f", "arguments": {"n": 1}}, {"name": "f", "arguments": {"n": 2}}]},
+        {"role": "tool", "name": "f", "content": "1"},
+        {"role": "tool", "name": "f", "content": "2"},
+    ],
+}
+
+
+@pytest.mark.behaviour("B53")
+@pytest.mark.parametrize("server", OTHER_SERVERS)
+async def test_what_came_from_other_servers_leaves_as_openai_takes_it(memory: Memory, server: str) -> None:
+    session, given = memory.session("s1"), OTHER_SERVERS[server]
+    await session.append(given)
+    exported = await carry_out(session, "openai")
+    assert openai_refuses(exported) == []
+    assert exported == await carry_out(session, "openai"), "the same ids every time"
+    assert [one["content"] or "" for one in exported] == [one["content"] or "" for one in given]
+    context = await session.context()
+    assert openai_refuses(given_as(context.messages, "openai", strict=True)) == []
+    parts = [part for one in await carry_out(session, "anthropic") for part in one["content"] if isinstance(part, dict)]
+    ids = [part["id"] for part in parts if part["type"] == "tool_use"]
+    assert len(ids) == len(set(ids)) == len([part for part in parts if part["type"] == "tool_result"])
+    assert set(ids) == {part["tool_use_id"] for part in parts if part["type"] == "tool_result"}
+    await carry_in(memory, "copy", read_messages(io.BytesIO(json.dumps(exported).encode()), "x.json"), lambda done, total: None)
+    copy = await memory.session("copy").context()
+    assert (copy.invalid, copy.interrupted, len(copy.messages)) == ([], [], len(given))
+    if server != "plain":
+        shown = given_as([item.message for item in (await session.history()).items], "openai")
+        assert shown == given, "as it came, for the server it came from"
+
+
 @pytest.mark.parametrize(("path", "message"), WITHOUT_TEXT)
 async def test_a_message_without_its_text_is_refused_by_its_path_and_none_is_stored(memory: Memory, path: str, message: dict[str, Any]) -> None:
     session = memory.session("s1")
@@ -307,7 +383,8 @@ async def test_a_model_or_a_dataclass_is_a_mapping_wherever_one_is_wanted(memory
     copied = await memory.promote(entry.id, to="org:acme", metadata=given)
     made = await memory.compact([other.id], lambda _: "one", metadata=given)
     for each in (entry, other, edited, copied, made):
-        assert stored.items() <= (await memory.get(each.id)).metadata.items()
+        assert (found := await memory.get(each.id)) is not None
+        assert stored.items() <= found.metadata.items()
     for wrong in ([given], "text", 7, type(given)):
         with pytest.raises(InvalidInput, match="metadata: must be a dict, a dataclass or a pydantic model, not "):
             await memory.write("x", scope="user:ada", metadata=wrong)  # type: ignore[arg-type]
