@@ -74,6 +74,8 @@ WITHOUT_TEXT = [
     ("content", {"role": "tool", "tool_call_id": "c1", "output": "22"}),
     ("content[1].text", {"role": "user", "content": [{"type": "text", "text": "I am"}, {"type": "text", "content": "Ada"}]}),
     ("content[0].text", {"role": "assistant", "content": [{"type": "output_text", "text": {"value": "Ada"}}]}),
+    ("role", {"role": ["user"], "content": "I am Ada"}),
+    ("role", {"role": {}, "content": "I am Ada"}),
     ("data.content", {"type": "human", "data": {"id": "x"}}),
 ]
 EMPTY = [
