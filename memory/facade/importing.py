@@ -14,6 +14,7 @@ import tempfile
 from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Callable, Container, Iterable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field, replace
+from datetime import datetime
 from hashlib import sha256
 from itertools import islice
 from pathlib import Path
@@ -120,8 +121,8 @@ class Import:
         self._name, self._scope, self._messages_to = name, scope, messages_to
         self._same_ids, self._revive, self._skip_bad = same_ids, revive, skip_bad
         self._told = told or (lambda done, total: None)
-        self._latest = latest_moment(self._engine.placement)
         self._unread: Mapping[int, str] = {}
+        self._latest: datetime | None = latest_moment(self._engine.placement)
         self._ids = Ids(self._tenant, same=same_ids)
         self._report = Imported(name)
         self._total = self._done = 0
@@ -143,6 +144,7 @@ class Import:
         self._unread = unread
         start = await asyncio.to_thread(stream.tell)
         await self._check(self._items(stream))
+        self._latest = self._latest if self._report.skipped_lines else None  # without bad lines nothing is to be told apart again
         await self._check_owners()
         try:
             await self._write(stream, start)

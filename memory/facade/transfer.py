@@ -92,8 +92,7 @@ _STORES_OWN = (
     "artifact_was",
     "sources",
 )  # of an exported entry: the new store gives its own
-_ENDS = datetime(9999, 12, 31, tzinfo=UTC)
-_LAST_VERSION = micros(_ENDS)
+_LAST_VERSION = micros(datetime(9999, 12, 31, tzinfo=UTC))
 
 
 class BadLine(InvalidInput):
@@ -203,15 +202,16 @@ def _as_pointing_to(one: AsItWas, artifact_id: str | None) -> AsItWas:
 class Reading:
     """How the lines of a file are to be read.
 
-    `scope` is where everything goes, also exported entries, which otherwise keep their own; `messages_to` where messages go without it.
-    `same_ids_of` names the tenant in which what was exported keeps its ids. What says a moment after `latest` is bad; by default none is.
-    `unread` says of lines that could not be copied into the file what is wrong with them.
+    `scope` is where everything goes, also exported entries, which otherwise keep their own; `messages_to` where messages go
+    without it. `same_ids_of` names the tenant in which what was exported keeps its ids. With `latest`, entries that say a later
+    moment are bad, and those that no store takes; what was found good once is read without it. `unread` says of lines that could
+    not be copied into the file what is wrong with them.
     """
 
     scope: Scope | None = None
     messages_to: Scope | None = None
     same_ids_of: str | None = None
-    latest: datetime = _ENDS
+    latest: datetime | None = None
     unread: Mapping[int, str] | None = None
 
 
@@ -228,7 +228,7 @@ def read(stream: IO[bytes], name: str, how: Reading = Reading(), since: int = 1)
             continue
         try:
             item = _item(found, line, (name, position), how)
-            if isinstance(item, Message | Version):
+            if how.latest is not None and isinstance(item, Message | Version):
                 _check_entry(item, how.latest)
         except InvalidInput as exc:
             yield BadLine(name, line, _unquoted(exc, found))

@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from enum import StrEnum
+from functools import lru_cache
 from typing import Any
 
 from memory.domain import ids
@@ -321,8 +322,12 @@ _ANY = "any"
 
 def stores_problem(collection: Collection, record: Record) -> str:
     """Why no store takes the record, whatever its id and its version become here."""
-    key = Key(_ANY, ids.derived_id(_ANY, record.scope, "import"))
-    return record_problem(collection, replace(record, key=key, version=max(1, record.version)))
+    return record_problem(collection, replace(record, key=_any_key(record.scope), version=max(1, record.version)))
+
+
+@lru_cache
+def _any_key(scope: str) -> Key:
+    return Key(_ANY, ids.derived_id(_ANY, scope, "import"))
 
 
 def _record(tenant: str, one: AsItWas, sequence: int) -> Record:
