@@ -29,8 +29,9 @@ AMENDED = {
     "A context holds a stand-in for each missing result, since providers reject a call without one; `mend_tool_calls` stores it.",
     "B12": "Opening an existing session with another user, agent, namespace or system message raises `SessionOwnerMismatch`, unless it was "
     "created with `shared=True`: two users of one id read each other's messages.",
-    "C33": "A write removes only messages that its own task has read last, or the window as it is where the task has read none: with one known "
-    "set per handle, concurrent tasks lost messages.",
+    "C33": "A write removes only messages that the last read of its task showed, or the window as it is where the task has read none: with one "
+    "known set per handle, concurrent tasks lost messages. What a budget, a limit or a query left out of that read stays. A read by a child task "
+    "counts as its parent's.",
     "D9": "Any number from 0 on is a moment, since a small one is as valid. As an expiry a number below 10^8 is still refused: "
     "it was meant as a length of time.",
     "D56": "Only accents and optional points are stripped. Vowel signs, viramas and tone marks stay: they tell words apart.",

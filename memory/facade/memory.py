@@ -39,6 +39,7 @@ from memory.orchestrator.allowance import Allowance
 from memory.orchestrator.browsing import Retrieved
 from memory.orchestrator.checking import Decide
 from memory.orchestrator.conversations.finding import WAYS
+from memory.orchestrator.conversations.reads import reads_of_caller
 from memory.orchestrator.deliveries import Consistency
 from memory.orchestrator.derivation import Callback
 from memory.orchestrator.engine import Engine
@@ -245,6 +246,7 @@ class Memory(AsyncContext):
             expires_at=expires_at,
             shared=shared,
         )
+        reads_of_caller()  # child tasks of the caller let it know what they read
         return Session(self._access, draft, create=flag("create", create))
 
     @property

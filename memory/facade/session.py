@@ -177,8 +177,10 @@ class Session:
 
         A message is one that is there when its id is; without ids, when it says the same at the same place of the longest common run. So what was
         read can be changed and handed back whole, again too. One that is there stands at its first place (B29), so new ones come behind those with
-        ids. A message leaves the window only if the calling task has seen it: it is part of the last `context` that the task read, or this
-        handle wrote it since. Where the task has read none, every message that is in the window when this call begins may leave.
+        ids. A message leaves the window only if the calling task has seen it: the last `context` that the task read showed it, or this
+        handle wrote it since. What a `budget` or `last` left out of that context stays. A read by a child task, such as a function that
+        `asyncio.wait_for` runs, counts as the caller's. Where the task has read none, every message that is in the window when this
+        call begins may leave. What `context` added for the model (recalled facts, results of interrupted calls) is not stored.
         Messages that others wrote since stay, behind the list. The system message stays as it is.
         A message that was edited since that read stays as it is now, and one that was erased is not written again, unless `revive`. What the list is
         without goes onward (`Memory`, `onward`), a message that was edited without its id too; to take one out for good, `exclude` or `erase` it. It
@@ -187,7 +189,7 @@ class Session:
         said = messages_of_each(door.sequence("messages", messages), "messages")
         conversation = await self._conversation()
         if not flag("revive", revive):
-            read = reads_of_caller().get(conversation.log.life.incarnation)
+            read = reads_of_caller().settle(conversation.log.life.incarnation, said)
             said = await conversation.without_erased(said, () if read is None else read.versions)
         return await conversation.replace(said, revive=revive)
 

@@ -21,6 +21,9 @@ INTERRUPTED = "TOOL_CALL_INTERRUPTED"
 """Text of the result that stands in for one that never came (B53)."""
 _STAND_IN = "interrupted:"
 """How the id of a stand-in begins."""
+RECALLED = "recalled"
+"""Id of the message that tells a model what memory found."""
+_RECALLED_HEADING = "What is remembered that may help:\n"
 
 Block = tuple[int, ...]
 """Positions of messages that stay together, in the order in which they are shown."""
@@ -183,6 +186,19 @@ def stand_in_id(call: str) -> str:
 
 def is_stand_in(message: Message) -> bool:
     return message.role is Role.TOOL and message.content == INTERRUPTED and (message.id or "").startswith(_STAND_IN)
+
+
+def recalled(found: Sequence[str]) -> Message:
+    """The message that tells a model what memory found."""
+    return Message(id=RECALLED, role=Role.SYSTEM, content=_RECALLED_HEADING + "\n".join(f"- {one}" for one in found))
+
+
+def is_made_for_reading(message: Message) -> bool:
+    """Whether a read made this message up: it is shown and not stored, also when it is handed back, with its id or without."""
+    if message.id is None:
+        is_recalled = message.role is Role.SYSTEM and message.text.startswith(_RECALLED_HEADING)
+        return is_recalled or (message.role is Role.TOOL and message.content == INTERRUPTED)
+    return message.id == RECALLED or is_stand_in(message)
 
 
 def completed(messages: Messages) -> tuple[Arranged, list[Message]]:

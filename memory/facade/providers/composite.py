@@ -14,7 +14,7 @@ from memory.domain.message import Message
 from memory.facade.providers.provider import HELD, Messages, Provider, ProviderEntry, SessionProvider, read_asked, spoken, trimmed
 from memory.facade.providers.turn import DEFAULT, TakesTurns, described_as, written_new
 from memory.orchestrator.conversations.events import copy_of
-from memory.orchestrator.conversations.reads import Read, lends_reads, reads_of_caller, with_reads
+from memory.orchestrator.conversations.reads import Read, Reads, lends_reads, reads_of_caller, with_reads
 from memory.policies.aligning import aligned, begins_at, merged
 from memory.policies.answering import best_of, ranks_by_words
 
@@ -44,6 +44,7 @@ class CompositeProvider(TakesTurns):
         if len(names) != len(set(names)):
             raise InvalidInput("parts", f"must have different namespaces, not {', '.join(map(str, names))}")
         self._name = uuid4()
+        reads_of_caller()  # child tasks of the caller let it know what they read
         self._merges = door.one_of("read", read, ("first-hit", "merge")) == "merge"
 
     @lends_reads
@@ -51,6 +52,9 @@ class CompositeProvider(TakesTurns):
         """What the parts have of a session; a part that fails is passed over, unless all do."""
         read_asked(limit, query, tags)
         found = await self._read(session_id, limit=limit, query=query, tags=tags)
+        for part in self._parts:
+            if isinstance(part, SessionProvider):
+                part._shows_only(session_id, found)
         self._saw(session_id, found)
         return [copy_of(message) for message in found]
 
@@ -92,7 +96,7 @@ class CompositeProvider(TakesTurns):
         for part in missing:
             try:
                 await part.write([copy_of(message) for message in found], session_id, **described)
-                await self._take_back(part, source, session_id, found)
+                await with_reads(Reads(), self._take_back, part, source, session_id, found)  # the caller is not shown what this reads
             except Exception as error:  # noqa: BLE001 - a part is anybody's
                 log.warning("%s could not be filled from %s: %s", _name(part), _name(source), error)
 
@@ -118,7 +122,9 @@ class CompositeProvider(TakesTurns):
         """
         door.identifier("session_id", session_id)
         described_as(tags, agent)
-        said = await self._named(session_id, spoken(messages), new)
+        given = spoken(messages)
+        reads_of_caller().settle(self._known_as(session_id), given)
+        said = await self._named(session_id, given, new)
         known = self._seen(session_id)
         self._saw(session_id, [*(known or []), *said] if new else said)
 

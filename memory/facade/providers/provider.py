@@ -25,7 +25,7 @@ from memory.orchestrator.conversations.places import Places
 from memory.orchestrator.conversations.reads import Read, Version, lends_reads, reads_of_caller
 from memory.policies.answering import best_of
 from memory.policies.reading import ContextAsked
-from memory.policies.window import is_stand_in, newest, with_stand_ins
+from memory.policies.window import is_made_for_reading, newest, with_stand_ins
 
 HELD = 1_000
 """Sessions whose handles an instance keeps, and messages of each that it knows again without asking."""
@@ -90,6 +90,7 @@ class SessionProvider(TakesTurns):
             raise InvalidInput("namespace", "must not hold '/', which stands between it and a session's id")
         self._user = None if user is None else door.identifier("user", user)
         self._memory = memory
+        reads_of_caller()  # child tasks of the caller let it know what they read
         self._held: OrderedDict[str, Held] = OrderedDict()
 
     @lends_reads
@@ -121,7 +122,8 @@ class SessionProvider(TakesTurns):
                     continue  # it was cleared by another, and perhaps written again
                 reads_of_caller().put(self._unwritten(session_id), Read())
                 return []
-            seen.shown = [message for message in shown if not is_stand_in(message)]
+            seen.shown = [message for message in shown if not is_made_for_reading(message)]
+            seen.hide({message.id for message in self._kept(window)} - {message.id for message in shown})
             reads_of_caller().put(conversation.log.life.incarnation, seen)
             return [copy_of(message) for message in shown]
 
@@ -148,13 +150,16 @@ class SessionProvider(TakesTurns):
         held = self._handle(session_id, create=True)
         conversation = await held.session._conversation()
         reads = reads_of_caller()
-        if self._seen(conversation) is None and reads.get(self._unwritten(session_id)) is not None:
+        if reads.settle(conversation.log.life.incarnation, said) is None and reads.settle(self._unwritten(session_id), said) is not None:
             reads.put(conversation.log.life.incarnation, Read(shown=[]))  # it has read that there is nothing
         read = set[str | None]() if new else self._shown_to_caller(conversation)
         if not new:
             seen = self._seen(conversation)
             said = await conversation.without_erased(said, () if seen is None else seen.versions)
         notes = await self._store(held, conversation, said, new)
+        if not new:
+            reads.take_back(conversation.log.life.incarnation)
+            reads.take_back(self._unwritten(session_id))
         await conversation.enter_history([message.id for message in said if message.id is not None and message.id not in read])
         await conversation.describe(described)
         return notes
@@ -234,7 +239,7 @@ class SessionProvider(TakesTurns):
         held = self._handle(session_id)
         try:
             conversation = await held.session._conversation()
-            seen = self._seen(conversation)
+            seen = reads_of_caller().settle(conversation.log.life.incarnation, shown)
             if seen is not None and seen.is_read and not seen.is_assumed:
                 return
             window, now = await self._window(held.session)
@@ -250,6 +255,14 @@ class SessionProvider(TakesTurns):
             versions[str(message.id)] = place, edits if _says(message) == _says(known[message.id]) else -1
         read = Read(Places.of(place for place, _ in versions.values()), versions, there, is_assumed=True)
         reads_of_caller().put(conversation.log.life.incarnation, read)
+
+    def _shows_only(self, session_id: str, shown: Sequence[Message]) -> None:
+        """Note that of what the calling task last read here, it was shown these messages only."""
+        conversation = None if session_id not in self._held else self._held[session_id].session._held
+        seen = None if conversation is None else self._seen(conversation)
+        if seen is not None:
+            read = seen.versions if seen.shown is None else [message.id for message in seen.shown]
+            seen.hide(set(read) - {message.id for message in shown})
 
     def _shown_to_caller(self, conversation: Conversation) -> set[str | None]:
         """The ids of messages that the calling task hands back, rather than says."""
@@ -324,7 +337,7 @@ def spoken(messages: Messages) -> list[Message]:
     """The messages as ours, without those of the system and results that only stood in for others in a read: copies."""
     alone = isinstance(messages, Message | Mapping)
     given = messages_of(messages) if alone else messages_of_each(door.sequence("messages", messages), "messages")
-    return [said for said in given if said.role is not Role.SYSTEM and not is_stand_in(said)]
+    return [said for said in given if said.role is not Role.SYSTEM and not is_made_for_reading(said)]
 
 
 async def ranks_of(session: Session, messages: Sequence[Message], query: str) -> dict[int, int]:

@@ -30,7 +30,7 @@ from memory.orchestrator.turns import Patience
 from memory.policies.aligning import aligned
 from memory.policies.reading import ContextAsked, read_out
 from memory.policies.tokens import message_tokens, tools_tokens
-from memory.policies.window import is_pinned, is_stand_in, stand_in, stand_in_id
+from memory.policies.window import is_made_for_reading, is_pinned, stand_in, stand_in_id
 from memory.ports.pace import paced
 from memory.ports.query import And, Eq, Gt, Query, within
 from memory.ports.record import JsonValue, Owed, Record
@@ -475,10 +475,10 @@ class Conversation(Compacting):
         window = await self._window()
         shown = await self._whole(window, [window.messages[at] for at in window.arranged.order])
         if read is None:
-            read = reads_of_caller().get(self._log.life.incarnation)
+            read = reads_of_caller().settle(self._log.life.incarnation, messages)
         if read is None or not read.is_read:
             read = read_of(window, shown)
-        wanted = [message for message in messages if message.id != SYSTEM and (message.id in window.places or not is_stand_in(message))]
+        wanted = _without_made_up(messages, shown, by_content=by_content)
         if not revive:
             wanted = await self._not_reviving(wanted, window, shown, read, by_content=by_content)
         made = Replacement(wanted, shown, window.places, read.removable(self._mark), by_content=by_content)
@@ -487,6 +487,7 @@ class Conversation(Compacting):
         for start in range(0, len(made.told), AT_ONCE):
             told += await self.append_as_read(made.told[start : start + AT_ONCE], versions=versions)
         await self._left(EventType.REPLACE, made.leaving, "replaced")
+        reads_of_caller().take_back(self._log.life.incarnation)
         return made.as_stored(told)
 
     async def _not_reviving(
@@ -567,6 +568,16 @@ class Conversation(Compacting):
     async def onward(self) -> Left:
         """Carry what has left the window onward, as far as that is owed and can be done now."""
         return await self._onward.of_session(await self._same_life())
+
+
+def _without_made_up(messages: Sequence[Message], shown: Sequence[Message], *, by_content: bool) -> list[Message]:
+    """The messages without the system message and those that were made up for a read, unless they are stored."""
+    made_up = {at for at, message in enumerate(messages) if is_made_for_reading(message)}
+    if made_up:
+        stored = {message.id for message in shown}
+        found = aligned(messages, shown) if by_content else [message.id if message.id in stored else None for message in messages]
+        made_up = {at for at in made_up if found[at] is None}
+    return [message for at, message in enumerate(messages) if at not in made_up and message.id != SYSTEM]
 
 
 def _gives_number(event: Event, place: int) -> bool:

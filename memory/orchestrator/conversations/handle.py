@@ -85,10 +85,9 @@ class Handle:
         return [message for message in said if message is not None]
 
     def _wrote(self, *events: Event) -> None:
-        read = reads_of_caller().get(self._log.life.incarnation)
-        if read is not None:
-            for event in events:
-                read.wrote(event, self._mark)
+        reads = reads_of_caller()
+        for event in events:
+            reads.wrote(self._log.life.incarnation, event, self._mark)
 
     async def _left(self, event: EventType, known: Places, reason: str) -> int:
         """Let those of the known places that are in the window leave it. What a replacement takes out goes onward."""
