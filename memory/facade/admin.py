@@ -217,7 +217,10 @@ class Admin:
     ) -> Imported:
         """Import what `export` wrote, or a conversation as objects {role, content, time?, id?, name?, session_id?}: a path, an open file, or lines.
 
-        Every line is checked before the first is written; a bad one is a `BadLine`, unless bad lines are to be left out (`skip_bad`). An import that
+        Lines are text, dicts, dataclasses or models; values may be dates, UUIDs, decimals and enums.
+
+        Every line is checked before the first is written, as a write would check it; a bad one is a `BadLine`, unless bad lines are to be left out
+        (`skip_bad`): then a message whose id another one has here is refused alone too. An import that
         was cut off can be repeated: nothing is written twice, and nothing again that was deleted here since it was exported or imported, but for
         entries with `revive`. So can one that came to a quota (`QuotaExceeded`): what stands before in the file is imported.
 
@@ -248,8 +251,8 @@ class Admin:
             skip_bad=flag("skip_bad", skip_bad),
             told=told,
         )
-        async with opened(source) as stream:
-            return await work.run(stream)
+        async with opened(source) as (stream, unread):
+            return await work.run(stream, unread)
 
     async def embed_messages(self) -> int:
         """Make all messages of the tenant ready to be found by meaning; how many were gone through. For those that were said before they could be:

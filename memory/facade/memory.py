@@ -17,7 +17,7 @@ from memory.domain.scope import Scope
 from memory.domain.session import DeletedEntry, FoundMessages
 from memory.facade.access import BROWSE_LIMIT, MAX_QUERY_BYTES, RETRIEVE_LIMIT, SEARCH_LIMIT, Access
 from memory.facade.admin import Admin
-from memory.facade.arguments import Moment, consistency_of, flag, function, id_of, ids_of, length, moment, real, scope_of
+from memory.facade.arguments import Metadata, Moment, consistency_of, flag, function, id_of, ids_of, length, moment, real, scope_of
 from memory.facade.artifacts import Artifacts
 from memory.facade.build import as_advisor, as_counter, as_embedder, as_gate, as_policy, as_reranker, build_engine, check_adapters
 from memory.facade.commands import Commands
@@ -223,7 +223,7 @@ class Memory(AsyncContext):
         namespace: str | None = None,
         title: str | None = None,
         tags: Sequence[str] = (),
-        metadata: Mapping[str, Any] | None = None,
+        metadata: Metadata | None = None,
         expires_at: Moment | timedelta | None = None,
         shared: bool = False,
     ) -> Session:
@@ -313,7 +313,7 @@ class Memory(AsyncContext):
         title: str | None = None,
         source: str | None = None,
         tags: Sequence[str] = (),
-        metadata: Mapping[str, Any] | None = None,
+        metadata: Metadata | None = None,
         confidence: float | None = None,
         created_at: Moment | None = None,
         expires_at: Moment | timedelta | None = None,
@@ -446,7 +446,7 @@ class Memory(AsyncContext):
         run: str | None = _UNSET,
         origins: Sequence[str] = _UNSET,
         tags: Sequence[str] = _UNSET,
-        metadata: Mapping[str, Any] = _UNSET,
+        metadata: Metadata = _UNSET,
         confidence: float = _UNSET,
         artifact_id: str | None = _UNSET,
         expires_at: Moment | timedelta | None = _UNSET,
@@ -720,7 +720,7 @@ class Memory(AsyncContext):
         *,
         content: str = _UNSET,
         tags: Sequence[str] = _UNSET,
-        metadata: Mapping[str, Any] = _UNSET,
+        metadata: Metadata = _UNSET,
         delete_original: bool = False,
         consistency: Consistency | None = None,
     ) -> Entry:
@@ -748,7 +748,7 @@ class Memory(AsyncContext):
         *,
         target_scope: Scope | str | None = None,
         tags: Sequence[str] | None = None,
-        metadata: Mapping[str, Any] | None = None,
+        metadata: Metadata | None = None,
         delete_sources: bool = False,
         consistency: Consistency | None = None,
     ) -> Entry:

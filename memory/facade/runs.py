@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, Literal
 
 from memory.domain import door
 from memory.domain.errors import InvalidInput
 from memory.domain.task import RUN_MODES, RUN_STATUSES, Run, RunPage
 from memory.facade.access import Access
+from memory.facade.arguments import Metadata
 from memory.orchestrator.conversations.conversation import Conversation
 from memory.orchestrator.conversations.runs import RunDraft
 from memory.orchestrator.session_keys import scope_of
@@ -39,7 +40,7 @@ class Runs:
         mode: str = "foreground",
         messages: Sequence[Any] = (),
         message_count: int | None = None,
-        metadata: Mapping[str, Any] | None = None,
+        metadata: Metadata | None = None,
     ) -> Run:
         """Let the run be as told here, all of it; when it was created stays, and of several at once the last that is saved counts.
 

@@ -349,8 +349,8 @@ class Session:
         """Let a summary stand for all but the last `keep_last` messages of the window (B34 to B42): one write.
 
         `summarise` gets copies of the messages, an earlier summary first, and returns (or awaits) its text, or a message in any shape. Where another
-        compaction was first, that one is returned. Where it says nothing or asks for a tool, the earlier summary stands for them too (B48). Raises
-        `CompactionError` where there is no summary; then nothing has changed.
+        compaction was first, that one is returned. Raises `CompactionError` if the summary says nothing or asks for a tool, or if `summarise` fails:
+        then nothing has changed, and an earlier summary stays as it is.
         """
         function("summarise", summarise)
         if isinstance(keep_last, bool) or not isinstance(keep_last, int):
@@ -383,6 +383,10 @@ class Session:
 
         Returns:
             The compaction, or None if there was none.
+
+        Raises:
+            CompactionError: The summary says nothing or asks for a tool, or `summarise` failed.
+                Nothing has changed.
         """
         if not isinstance(policy, Threshold | MessageThreshold | TurnThreshold | CompactingSettings):
             raise InvalidInput("policy", f"must be a Threshold, MessageThreshold, TurnThreshold or CompactingSettings, not {type(policy).__name__}")

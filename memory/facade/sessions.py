@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from datetime import timedelta
 from typing import Any, Literal
 
@@ -14,7 +14,7 @@ from memory.domain.scope import Scope, is_scope_text
 from memory.domain.session import STATUSES, SessionInfo, SessionPage
 from memory.domain.task import RunPage
 from memory.facade.access import Access, Scopes
-from memory.facade.arguments import Moment, flag, moment
+from memory.facade.arguments import Metadata, Moment, flag, moment
 from memory.facade.delegation import MOST_DELEGATED, Delegation, delegation
 from memory.facade.runs import asked_runs, listed
 from memory.facade.session import Session
@@ -45,7 +45,7 @@ class Sessions:
         namespace: str | None = None,
         title: str | None = None,
         tags: Sequence[str] = (),
-        metadata: Mapping[str, Any] | None = None,
+        metadata: Metadata | None = None,
         expires_at: Moment | timedelta | None = None,
         shared: bool = False,
     ) -> Session:
@@ -91,7 +91,7 @@ class Sessions:
         system: str = _UNSET,
         title: str | None = _UNSET,
         tags: Sequence[str] = _UNSET,
-        metadata: Mapping[str, Any] = _UNSET,
+        metadata: Metadata = _UNSET,
         expires_at: Moment | timedelta | None = _UNSET,
     ) -> SessionInfo:
         """Change what is said of a session: each is replaced as a whole, what is not given stays, and None clears title and expiry.
@@ -206,7 +206,7 @@ def draft_of(
     namespace: str | None = None,
     title: str | None = None,
     tags: Sequence[str] = (),
-    metadata: Mapping[str, Any] | None = None,
+    metadata: Metadata | None = None,
     expires_at: Moment | timedelta | None = None,
     shared: bool = False,
 ) -> SessionDraft:

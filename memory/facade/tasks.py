@@ -9,6 +9,7 @@ from memory.domain import door
 from memory.domain.errors import InvalidInput
 from memory.domain.task import TASK_STATUSES, Task, TaskPage
 from memory.facade.access import Access
+from memory.facade.arguments import Metadata
 from memory.orchestrator.conversations.conversation import Conversation
 from memory.orchestrator.conversations.tasks import TaskDraft
 from memory.ports.query import Eq, Filter, IsNull
@@ -41,7 +42,7 @@ class Tasks:
         status: str = "pending",
         parent_id: str | None = None,
         result: str | None = None,
-        metadata: Mapping[str, Any] | None = None,
+        metadata: Metadata | None = None,
     ) -> Task:
         """Let the task be as told here, all of it; when it was created stays (B54).
 

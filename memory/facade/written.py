@@ -8,7 +8,7 @@ from typing import Any, Literal, TypeAlias, TypedDict, cast
 
 from memory.domain.entry import EntryDraft, EntryType
 from memory.domain.scope import Scope
-from memory.facade.arguments import Moment, draft_of
+from memory.facade.arguments import Metadata, Moment, draft_of
 from memory.orchestrator.checking import Decide
 from memory.orchestrator.deliveries import Consistency
 
@@ -36,7 +36,7 @@ class WriteOptions(HowWritten, total=False):
     title: str | None
     source: str | None
     tags: Sequence[str]
-    metadata: Mapping[str, Any] | None
+    metadata: Metadata | None
     confidence: float | None
     artifact_id: str | None
     created_at: Moment | None

@@ -96,9 +96,10 @@ Messages: TypeAlias = Sequence[Message] | Arranged
 def arranged(messages: Messages) -> Arranged:
     """The messages with each result directly behind the call it answers, in the order in which results came (B22, B53, B75).
 
-    A result belongs to the nearest earlier call of its id that has none (decision B53). A result without an id belongs to
-    the first call of its name, or of any name where it has none, that is open in the last message with calls before it.
-    A real result takes the place of a stand-in.
+    A result belongs to the nearest earlier call of its id that has none (decision B53). Then a result without an id belongs
+    to the first call of its name, or of any name where it has none, that is still open in the last message with calls before
+    it: a call that another result names by its id is not open, whichever came first. A real result takes the place of a
+    stand-in.
     """
     if isinstance(messages, Arranged):
         return messages
@@ -107,6 +108,18 @@ def arranged(messages: Messages) -> Arranged:
     last: list[_Slot] = []
     invalid: list[int] = []
     answers: dict[int, str] = {}
+    unnamed: list[tuple[int, list[_Slot]]] = []
+
+    def bind(position: int, found: _Slot | None) -> None:
+        if found is None:
+            invalid.append(position)
+            return
+        if found.answer is not None:
+            found.unit.remove(found.answer)
+            invalid.append(found.answer)
+        found.unit.append(position)
+        found.answer, found.is_open = position, is_stand_in(messages[position])
+
     for position, message in enumerate(messages):
         if message.role is not Role.TOOL:
             units.append([position])
@@ -114,18 +127,16 @@ def arranged(messages: Messages) -> Arranged:
             for slot in slots:
                 waiting.setdefault(slot.call.id, []).append(slot)
             last = slots or last
-            continue
-        found = _called_by_id(message, waiting) if message.tool_call_id else _called_by_name(message, last)
-        if found is None:
-            invalid.append(position)
-            continue
-        if found.answer is not None:
-            found.unit.remove(found.answer)
-            invalid.append(found.answer)
-        found.unit.append(position)
-        found.answer, found.is_open = position, is_stand_in(message)
-        if not message.tool_call_id:
+        elif message.tool_call_id:
+            bind(position, _called_by_id(message, waiting))
+        else:
+            unnamed.append((position, last))
+    for position, slots in unnamed:
+        found = _called_by_name(messages[position], slots)
+        bind(position, found)
+        if found is not None:
             answers[position] = found.call.id
+            found.unit.sort()
     unanswered = [slot for slots in waiting.values() for slot in slots if slot.answer is None]
     unanswered.sort(key=lambda slot: (slot.unit[0], slot.number))
     open_calls = [OpenCall(slot.unit[0], slot.call, slot.number) for slot in unanswered]

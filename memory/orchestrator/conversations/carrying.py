@@ -50,6 +50,8 @@ def check_carried(kind: Kind, record: Record) -> None:
     if kind.collection is MESSAGES:
         event = event_of(record)
         left_by(event.draft).with_all(back_by(event.draft)).with_all(late_by(event.draft))
+        if event.draft.message is not None and event.draft.artifacts:  # its large texts have their places in it
+            completed(event.draft.message, event.draft.artifacts, dict.fromkeys(chunks_of(event.draft.artifacts), ""))
         if event.place < FIRST_PLACE:
             raise InvalidInput("place", f"must be a whole number, not below {FIRST_PLACE}")
         return

@@ -53,7 +53,7 @@ class Compacting(Handle):
         """Let a summary stand for all but the last messages of the window: one write. An earlier summary goes with them (B34 to B42).
 
         Where another compaction took some of them meanwhile nothing is written, and that one is returned. Raises `CompactionError`, and nothing has
-        changed, where the summary cannot be had.
+        changed, where the summary cannot be had: an earlier one does not speak of the messages that leave now.
         """
 
         async def choose(window: Window) -> tuple[list[Message], Message]:
@@ -81,7 +81,11 @@ class Compacting(Handle):
         made = again = await self._compacted(choose, reason, None)
         if isinstance(policy, Threshold) and policy.keep_last is None:
             while again is not None and (again.tokens_after or 0) + of_tools > policy.usable:  # the summary is longer than the room for it
-                made, again = again, await self._compacted(choose, reason, None)
+                try:
+                    made, again = again, await self._compacted(choose, reason, None)
+                except CompactionError as error:
+                    log.warning("session %s: its summary takes more than the limit, and no shorter one could be had: %s", self.id, error)
+                    break
         return again or made
 
     async def _as_list(self, messages: list[Message], policy: CompactingSettings, summarise: Summarise) -> tuple[list[Message], Message] | None:
@@ -201,9 +205,5 @@ async def _summary(summarise: Summarise, archived: list[Message]) -> Message:
             raise CompactionError(names, f"the summary is no text that a message can have: {error}", "messages") from error
         raise CompactionError(names, f"the summary must be text or one message, not {type(said).__name__}: {error}", "messages") from error
     if not summary.text.strip() or summary.tool_calls:
-        earlier = next((message for message in reversed(archived) if message.is_summary), None)
-        if earlier is None:
-            raise CompactionError(names, "Summary generation failed: it says nothing, or asks for a tool", "messages")
-        log.warning("of %d messages there is no summary, which says nothing or asks for a tool: the earlier one stands for them too", len(archived))
-        summary = Message(role=earlier.role, content=earlier.content)
+        raise CompactionError(names, "Summary generation failed: it says nothing, or asks for a tool", "messages")
     return summary.model_copy(update={"is_summary": True})
