@@ -8,6 +8,7 @@ import os
 import shutil
 import sqlite3
 import tempfile
+import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
@@ -18,6 +19,7 @@ from urllib.parse import quote
 import sqlalchemy as sa
 from sqlalchemy.pool import NullPool
 
+from memory.adapters.sql.sqlite import forking
 from memory.adapters.sql.sqlite.config import SqliteConfig
 from memory.adapters.sql.sqlite.errors import code_of, is_busy, is_full, is_outgrown, is_undecodable
 from memory.adapters.sql.sqlite.log import check_log, mark_commit
@@ -212,8 +214,14 @@ class ConnectionThread:
         self._raw: sqlite3.Connection | None = None
         self._session: Session | None = None
         self._shares = False
+        self._connected_by: Callable[[], None] | None = None
+        self.identity: tuple[int, int] | None = None
+        """Device and inode of the file to which the connection is open, None while there is none."""
+        self._parted_from: tuple[int, int] | None = None
+        """The file to which it was open before a fork of the process, until the next job connects again."""
 
     def connect(self, read_only: bool = False) -> None:
+        self._connected_by = partial(self.connect, read_only)
         self._engine = sa.create_engine("sqlite://", creator=self._connect, poolclass=NullPool, isolation_level="AUTOCOMMIT")
         try:
             connection = self._engine.connect()
@@ -224,13 +232,59 @@ class ConnectionThread:
         self._session = Session(connection, self._config.thresholds, self._tables.declared)
         if read_only:
             self._session.run("PRAGMA query_only = ON")
+        self._watch_forks()
 
     def connect_read_only(self) -> None:
         """Connect to a file that is only read, which may lie where nothing can be written."""
+        self._connected_by = self.connect_read_only
         self._engine = sa.create_engine("sqlite://", creator=self._connect_read_only, poolclass=NullPool, isolation_level="AUTOCOMMIT")
         self._session = Session(self._engine.connect(), self._config.thresholds, self._tables.declared)
         self._tables.complete(self._session)
         self._session.run("PRAGMA query_only = ON")
+        self._watch_forks()
+
+    # -- forks of the process -----------------------------------------------------------------------------------------
+
+    @property
+    def at_rest(self) -> threading.Lock:
+        return self.worker.at_rest
+
+    def _watch_forks(self) -> None:
+        if self._config.path is not None:
+            self.identity = _identity(self._config.path)
+            forking.watch(self)
+
+    def part(self) -> None:
+        """Close the connection for a fork of the process. In the thread that forks, between two jobs."""
+        if self._session is not None and self.identity is not None and not self._log_is_anothers():
+            self._parted_from = self.identity
+            self._disconnect()
+
+    def _connect_again(self) -> None:
+        """Connect as before the fork, unless the file is another one meanwhile."""
+        before, self._parted_from = self._parted_from, None
+        path = self._config.path
+        if before is None or path is None or self._connected_by is None:
+            return
+        try:
+            if not path.exists() or _identity(path) != before:
+                raise self._lost(path, "was replaced by another file" if path.exists() else "was deleted")
+            self._connected_by()
+        except BaseException:
+            self._parted_from = before
+            raise
+        if self._files:
+            self._files.clear()
+            self.note_files()
+
+    def _refuse_inherited(self, path: Path) -> None:
+        """Raise `StoreError` if this process was forked while a connection to the file was open that could not be closed in time."""
+        if path.exists() and forking.is_inherited(_identity(path)):
+            raise StoreError(
+                self._store,
+                f"{path} was in use while this process was forked, and SQLite cannot open it here. Close the memory before the fork, "
+                "or start the process with 'spawn'",
+            )
 
     def _connect_read_only(self) -> sqlite3.Connection:
         """A connection that writes nothing.
@@ -240,6 +294,7 @@ class ConnectionThread:
         """
         path = self._config.path
         assert path is not None  # noqa: S101 - nothing in memory is opened to read only
+        self._refuse_inherited(path)
         check_log(self._store, path)
         try:
             return self._read_only(path, "mode=ro")
@@ -285,6 +340,7 @@ class ConnectionThread:
 
     def check_files(self) -> None:
         """Raise `StoreError` if one of the open files is not the one under its name any more: what is written to it would be lost."""
+        self._connect_again()
         for file, opened in self._files.items():
             try:
                 found = _identity(file)
@@ -294,15 +350,19 @@ class ConnectionThread:
                 if found == opened:
                     continue
                 happened = "was replaced by another file"
-            raise StoreError(
-                self._store,
-                f"{file} {happened} while it was open. Nothing of this call was kept. Close the memory, put the right file in place, "
-                "and open it again; stop every process that uses a file before you delete, restore or replace it",
-            )
+            raise self._lost(file, happened)
+
+    def _lost(self, file: Path, happened: str) -> StoreError:
+        return StoreError(
+            self._store,
+            f"{file} {happened} while it was open. Nothing of this call was kept. Close the memory, put the right file in place, "
+            "and open it again; stop every process that uses a file before you delete, restore or replace it",
+        )
 
     def _connect(self) -> sqlite3.Connection:
         target = ":memory:" if self._config.path is None else str(self._config.path)
         if self._config.path is not None:
+            self._refuse_inherited(self._config.path)
             check_log(self._store, self._config.path)
             _make_own(self._config.path)
         raw = sqlite3.connect(target, timeout=self._config.busy_timeout, isolation_level=None, check_same_thread=False, cached_statements=512)
@@ -456,6 +516,8 @@ class ConnectionThread:
 
     def _open_session(self) -> Session:
         if self._session is None:
+            self._connect_again()
+        if self._session is None:
             raise NotOpen(f"store '{self._name}'")
         return self._session
 
@@ -470,14 +532,18 @@ class ConnectionThread:
         return False
 
     async def stop(self) -> None:
-        await self.worker.stop(self._disconnect)
+        await self.worker.stop(self._end_connection)
+
+    def _end_connection(self) -> None:
+        self._parted_from = None
+        self._disconnect()
 
     def _disconnect(self) -> None:
         session, engine = self._session, self._engine
         if self._log_is_anothers():  # closing would delete the log that has that name now
             keep_alive(session)
             session = engine = None
-        self._session = self._engine = self._raw = None
+        self._session = self._engine = self._raw = self.identity = None
         if session is not None:
             session.connection.close()
         if engine is not None:

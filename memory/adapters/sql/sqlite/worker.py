@@ -59,6 +59,8 @@ class Worker:
     def __init__(self, name: str, shared: Shared | None = None, most: int = 1) -> None:
         self._jobs: SimpleQueue[Job | None] = SimpleQueue()
         self._shared, self._most = shared, most
+        self.at_rest = threading.Lock()
+        """Held while a job is done: whoever takes it finds the thread between two jobs."""
         self._thread = threading.Thread(target=self._serve, name=name, daemon=True)
         self._thread.start()
 
@@ -87,7 +89,8 @@ class Worker:
                     break
                 group.append(following)
                 following = NOTHING
-            self._do([j for j in group if not j.abandoned])
+            with self.at_rest:
+                self._do([j for j in group if not j.abandoned])
             del group, job
             job = self._jobs.get() if isinstance(following, Nothing) else following
 

@@ -1,0 +1,88 @@
+"""Closes SQLite's connections around a fork of the process, so that no child inherits one.
+
+SQLite keeps a table of the locks that this process holds on each file. A child of `fork`
+inherits the table and takes the parent's locks for its own: two processes then write at
+once, or the parent deletes a log that the child still writes to. SQLite forbids carrying
+an open connection across a fork (https://www.sqlite.org/howtocorrupt.html, 2.6).
+
+Each connection is closed between two of its jobs, right before the fork. The parent
+connects again with its next job.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import threading
+import time
+from typing import Protocol
+from weakref import WeakSet
+
+REST_SECONDS = 5.0
+"""How long a fork waits for the jobs under way. After that the child may not open their files."""
+
+
+class Connected(Protocol):
+    """A connection that can be closed for a fork."""
+
+    @property
+    def at_rest(self) -> threading.Lock:
+        """Held while a job uses the connection."""
+
+    @property
+    def identity(self) -> tuple[int, int] | None:
+        """Device and inode of the open file, None if none is open."""
+
+    def part(self) -> None:
+        """Close the connection; the next job connects again."""
+
+
+def watch(connection: Connected) -> None:
+    """Close this connection before each fork, from now on."""
+    with _lock.mine:
+        _connections.add(connection)
+
+
+def is_inherited(identity: tuple[int, int]) -> bool:
+    """Whether this process inherited an open connection to the file of this identity."""
+    return identity in _inherited
+
+
+class _Lock:
+    """The lock of `_connections`: a child gets a new one, because the thread that held it is not in the child."""
+
+    def __init__(self) -> None:
+        self.mine = threading.Lock()
+
+
+_lock = _Lock()
+_connections: WeakSet[Connected] = WeakSet()
+_parted: list[Connected] = []
+_inherited: set[tuple[int, int]] = set()
+
+
+def _part() -> None:
+    _lock.mine.acquire()
+    deadline = time.monotonic() + REST_SECONDS
+    for connection in list(_connections):
+        if connection.at_rest.acquire(timeout=max(0.0, deadline - time.monotonic())):
+            _parted.append(connection)
+            with contextlib.suppress(Exception):  # a fork cannot be refused; the child is told by `is_inherited`
+                connection.part()
+
+
+def _go_on() -> None:
+    for connection in _parted:
+        connection.at_rest.release()
+    _parted.clear()
+    _lock.mine.release()
+
+
+def _begin_as_child() -> None:
+    _inherited.update(identity for connection in list(_connections) if (identity := connection.identity) is not None)
+    _parted.clear()
+    _lock.mine = threading.Lock()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(before=_part, after_in_parent=_go_on, after_in_child=_begin_as_child)
