@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 AMENDED = {
+    "A5": "Imports use the message's id as key within the conversation that the message names, if it names one: many exports number the "
+    "messages of each conversation from 1.",
     "A32": "Entries of one moment follow the order in which they were written, not their ids, which are hashes under a key. "
     "Entries of earlier releases have no sequence: they come first, by id.",
     "A36": "Expired entries are hidden at once, and a sweep deletes them 24 hours later (`durations.expired_grace`, decision 047; zero keeps them), "
@@ -19,14 +21,18 @@ AMENDED = {
     "B43": "`keep_last` of `Threshold` is None by default: what is kept is chosen by tokens. The last 40 messages may cost more than the limit.",
     "B45": "Chinese costs 1.45 tokens a character, kana 1.15, Korean 1.3; digits and punctuation cost more than a quarter. Measured by cl100k.",
     "B46": "By tokens, messages behind the last user message leave too where they have no room. Else no window of an agent's run gets shorter.",
+    "B48": "A summary that says nothing, or asks for a tool, is `Summary generation failed.` also where there is an earlier one. That one "
+    "would stand for messages of which it does not speak: they would be in neither the summary nor the window.",
     "A84": "Sources that are deleted or edited while the callback works are not summarised: nothing is stored and none of them is deleted, "
     "since the summary would say what was taken away.",
-    "B53": "A result without an id answers calls by the tool's name and in order. A context holds a stand-in for each missing result, "
-    "since providers reject a call without one; `mend_tool_calls` stores it.",
+    "B53": "A result without an id answers calls by the tool's name and in order, behind results that name theirs by id. "
+    "A context holds a stand-in for each missing result, since providers reject a call without one; `mend_tool_calls` stores it.",
     "B12": "Opening an existing session with another user, agent, namespace or system message raises `SessionOwnerMismatch`, unless it was "
-    "created with `shared=True`: two users of one id read each other's messages.",
-    "C33": "A write removes only messages that its own task has read last, or the window as it is where the task has read none: with one known "
-    "set per handle, concurrent tasks lost messages.",
+    "created with `shared=True`: two users of one id read each other's messages. Another title, tags, metadata or expiry is refused likewise, "
+    "with a pointer to `sessions.update`: ignored in silence, a caller believed that they held.",
+    "C33": "A write removes only messages that the last read of its task showed, or the window as it is where the task has read none: with one "
+    "known set per handle, concurrent tasks lost messages. What a budget, a limit or a query left out of that read stays. A read by a child task "
+    "counts as its parent's.",
     "D9": "Any number from 0 on is a moment, since a small one is as valid. As an expiry a number below 10^8 is still refused: "
     "it was meant as a length of time.",
     "D56": "Only accents and optional points are stripped. Vowel signs, viramas and tone marks stay: they tell words apart.",

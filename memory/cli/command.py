@@ -138,6 +138,8 @@ def run(cli: Cli, work: Callable[[], int | Awaitable[int | None] | None]) -> int
     except KeyboardInterrupt:
         done = cli.kept[-1] if cli.kept else "what was reported as done is kept; run it again to do the rest"
         typer.echo(f"interrupted; {done}", err=True)
+        if cli.json:
+            write_json({"error": {"code": "interrupted", "message": f"interrupted; {done}", "exit": 130}})
         return 130
     except typer.Exit as exc:
         return exc.exit_code

@@ -42,6 +42,7 @@ async def write(
     run: Annotated[str | None, typer.Option(help="In which run of it.")] = None,
     tag: TagsOption = None,
     metadata: MetadataOption = None,
+    confidence: Annotated[float | None, typer.Option(help="How sure it is, from 0 to 1, for promotion rules.")] = None,
     expires: Annotated[str | None, typer.Option(metavar="TIME|LENGTH", help="Hide it after this moment, or so long from now: 30d, 1h30m.")] = None,
     conversation_id: Annotated[
         str | None,
@@ -61,7 +62,7 @@ async def write(
 
     text = sys.stdin.read() if content == "-" else content
     options = given(type=kind, title=title, source=source, agent=agent, run=run, tags=tag, metadata=json_object("metadata", metadata), key=key)
-    options |= given(conversation_id=conversation_id, number_in_conversation=number, speaker=speaker)
+    options |= given(conversation_id=conversation_id, number_in_conversation=number, speaker=speaker, confidence=confidence)
     async with cli.memory() as memory:
         options |= given(artifact_id=None if artifact is None else await id_of(memory, artifact, "artifact"))
         options |= given(supersedes=None if supersedes is None else await ids_of(memory, supersedes))

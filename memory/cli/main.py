@@ -29,11 +29,19 @@ for part in (demo, setup, entries, facts, sessions, scratchpads, artifacts, mem,
     part.register(app)
 
 
+def _asks_json() -> bool:
+    """Whether programs read what is printed, where the options are not parsed: before a command, or since they are wrong."""
+    return "--json" in sys.argv[1:]
+
+
 def _version(wanted: bool) -> None:
     if wanted:
         from importlib.metadata import version
 
-        typer.echo(f"memory-tiers {version('memory-tiers')}")
+        if _asks_json():
+            write_json({"version": version("memory-tiers")})
+        else:
+            typer.echo(f"memory-tiers {version('memory-tiers')}")
         raise typer.Exit
 
 
@@ -59,7 +67,7 @@ def main() -> None:
         code = app(standalone_mode=False)
     except typer.Abort as exc:
         code = INTERRUPTED if isinstance(exc.__cause__, KeyboardInterrupt) else NOTHING
-        typer.echo("stopped, nothing was done", err=True)
+        _end(code, "stopped", "stopped, nothing was done", prefix="")
     except _UsageError as exc:
         code = _wrong_usage(exc)
     sys.exit(code)
@@ -70,15 +78,20 @@ _UsageError = cast("type[Exception]", typer.BadParameter.__base__)  # Typer name
 
 def _wrong_usage(exc: Any) -> int:
     """One line, as for every other error; and the whole help where nothing was asked at all."""
-    if type(exc).__name__ == "NoArgsIsHelpError":
+    if type(exc).__name__ == "NoArgsIsHelpError" and not _asks_json():
         exc.show()
         return USAGE
     command_path = exc.ctx.command_path if exc.ctx is not None else "memory"
     message = f"{exc.format_message()} (try: {command_path} --help)"
-    typer.echo(f"error: {message}", err=True)
-    if "--json" in sys.argv:
-        write_json({"error": {"code": "usage", "message": message, "exit": USAGE}})
-    return USAGE
+    return _end(USAGE, "usage", message)
+
+
+def _end(code: int, name: str, message: str, *, prefix: str = "error: ") -> int:
+    """Say how it ended on standard error, and to programs on standard output."""
+    typer.echo(f"{prefix}{message}", err=True)
+    if _asks_json():
+        write_json({"error": {"code": name, "message": message, "exit": code}})
+    return code
 
 
 if __name__ == "__main__":

@@ -164,13 +164,17 @@ async def import_messages(
     session_id: Annotated[
         str | None, typer.Option("--id", metavar="ID", help="The session; by default the file's name. Needed for standard input.")
     ] = None,
+    user: Annotated[str | None, typer.Option("--user", metavar="ID", help="Whose session it is.")] = None,
+    agent: Annotated[str | None, typer.Option("--agent", metavar="NAME", help="With which agent it is.")] = None,
+    namespace: Annotated[str | None, typer.Option("--namespace", metavar="NAME", help="In which namespace it is.")] = None,
     revive: Annotated[bool, typer.Option("--revive", help="Write also what was erased, edited or deleted since.")] = False,
 ) -> int:
     """Append the messages of a file to a session: OpenAI's, Anthropic's, LangChain's, plain {role, content}, or our own.
 
     Every line is checked before the first is written. The same file again, or when it has grown, adds only what is not there yet. Where there is no
-    such session it is created, and a system message at the beginning is its own. Messages that were erased or edited in the session stay so, and a
-    session that was deleted stays deleted, unless --revive. Ends with 1 where the file holds no message.
+    such session it is created with --user, --agent and --namespace, and a system message at the beginning is its own; one that exists with others is
+    refused. Messages that were erased or edited in the session stay so, and a session that was deleted stays deleted, unless --revive. Ends with 1
+    where the file holds no message.
     """
     from memory.domain.errors import InvalidInput
     from memory.facade.said import carry_in, read_messages
@@ -190,7 +194,8 @@ async def import_messages(
                 advance(done, total)
                 cli.kept[:] = [f"{done} of {total} messages are kept; import the same file again for the rest, nothing is said twice"]
 
-            result = await carry_in(memory, session_id or Path(file).stem, messages, told, revive=revive)
+            session = session_id or Path(file).stem
+            result = await carry_in(memory, session, messages, told, user=user, agent=agent, namespace=namespace, revive=revive)
     there = result.messages - result.new - result.left_out
     said = f"{name}: {result.new} messages added to session {result.session_id}" + (f"; {there} were there already" if there else "")
     said += f"; {result.left_out} erased or edited since, not written again (--revive does)" if result.left_out else ""
@@ -206,7 +211,8 @@ async def export_messages(
 ) -> None:
     """Everything that was said in a session, compacted messages too, as JSON Lines in the shape asked for; with --json as one array.
 
-    What came in this shape is given back as it came, each message with its moment. `memory session import` reads it.
+    What came in this shape is given back as it came, each message with its moment: when it was said or, if no file told that, when it was stored.
+    OpenAI's messages are as its own API wants them, also if they came from a server without ids of calls. `memory session import` reads it.
     """
     from memory.domain import door
     from memory.domain.shapes import SHAPES

@@ -125,9 +125,17 @@ def json_object(
     where `may_replace` accepts the path, a placeholder with the type's name is kept instead.
     With `large_texts`, texts over 64 KiB may have so many bytes in all, beside what the rest may have.
     """
-    if not isinstance(value, Mapping):
-        raise InvalidInput(field, f"must be an object, not {type(value).__name__}")
-    return dict(_Copy(field, max_bytes, large_texts, may_replace).of(value, 1))
+    if not is_object(value):
+        raise InvalidInput(field, f"must be a dict, a dataclass or a pydantic model, not {type(value).__name__}")
+    copied = _Copy(field, max_bytes, large_texts, may_replace).of(value, 1)
+    if not isinstance(copied, dict):  # a model of one value alone
+        raise InvalidInput(field, f"must be an object, and {type(value).__name__} is a {type(copied).__name__} in JSON")
+    return copied
+
+
+def is_object(value: object) -> bool:
+    """Whether it has named values, as a JSON object has."""
+    return isinstance(value, Mapping | BaseModel) or (is_dataclass(value) and not isinstance(value, type))
 
 
 def placeholders(field: str, value: object) -> list[str]:
@@ -302,6 +310,9 @@ def number(field: str, value: object) -> float:
     return value
 
 
+_MOMENTS = "write a datetime with a zone, ISO 8601 text such as 2026-01-31T09:30:00Z, or a number of seconds since 1970"
+
+
 def time(field: str, value: object) -> datetime:
     """A moment in UTC, from an aware datetime, ISO 8601 text with a zone, or a number of seconds since 1970.
 
@@ -314,6 +325,8 @@ def time(field: str, value: object) -> datetime:
         raise InvalidInput(field, "must be a moment in time, not a length of time: write datetime.now(UTC) + timedelta(...)")
     if isinstance(value, str) and _NUMBER.fullmatch(value):
         value = float(value)
+    if isinstance(value, float) and not math.isfinite(value):
+        raise InvalidInput(field, f"is {value}, which is no moment: {_MOMENTS}")
     if isinstance(value, int | float):
         seconds = number(field, value)
         if seconds < 0 or (field == "expires_at" and seconds < _EARLIEST_EXPIRY):
@@ -325,7 +338,9 @@ def time(field: str, value: object) -> datetime:
     if isinstance(value, str):
         value = _parsed(field, value)
     if not isinstance(value, datetime):
-        raise InvalidInput(field, f"must be a moment in time, not {type(value).__name__}")
+        is_placeholder = isinstance(value, dict) and value.keys() == {PLACEHOLDER}  # as messages keep what is no JSON
+        kind = value[PLACEHOLDER] if is_placeholder else type(value).__name__  # type: ignore[index]
+        raise InvalidInput(field, f"must be a moment in time, not {kind}: {_MOMENTS}")
     if value.utcoffset() is None:
         raise InvalidInput(field, "is a naive datetime; give it a time zone")
     try:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import Annotated, Any
@@ -89,6 +89,11 @@ class Entry(BaseModel):
         object.__setattr__(made, "__pydantic_extra__", None)
         object.__setattr__(made, "__pydantic_private__", {"_checked": None, "_artifact": None})
         return made
+
+    @property
+    def confidence(self) -> float | None:
+        """How sure whoever wrote it was, from 0 to 1: `metadata["confidence"]`; None where that is no number."""
+        return confidence_of(self.metadata)
 
     @property
     def checked(self) -> Checked | None:
@@ -213,11 +218,7 @@ class EntryDraft(door.Checked):
     @field_validator("confidence", mode="before")
     @classmethod
     def _confidence(cls, value: object) -> float | None:
-        if value is None:
-            return None
-        if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= 1:
-            raise InvalidInput("confidence", f"must be a number from 0 to 1, not {str(value)[:40]!r}")
-        return float(value)
+        return None if value is None else check_confidence(value)
 
     @field_validator("created_at", mode="before")
     @classmethod
@@ -236,9 +237,8 @@ class EntryDraft(door.Checked):
 
     @model_validator(mode="after")
     def _confidence_in_metadata(self) -> EntryDraft:
-        if self.confidence is not None and self.metadata.setdefault("confidence", self.confidence) != self.confidence:
-            said = str(self.metadata["confidence"])[:40]
-            raise InvalidInput("confidence", f"is {self.confidence:g} here and {said} in the metadata; give one of them")
+        if self.confidence is not None:
+            _put_confidence(self.metadata, self.confidence)
         return self
 
     @model_validator(mode="after")
@@ -300,6 +300,24 @@ class ImportedDraft(EntryDraft):
         return self
 
 
+def confidence_of(metadata: Mapping[str, Any]) -> float | None:
+    """The confidence that metadata tell; None where they tell none."""
+    value = metadata.get("confidence")
+    return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else None
+
+
+def check_confidence(value: object) -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= 1:
+        raise InvalidInput("confidence", f"must be a number from 0 to 1, not {str(value)[:40]!r}")
+    return float(value)
+
+
+def _put_confidence(metadata: dict[str, Any], confidence: float) -> None:
+    if metadata.setdefault("confidence", confidence) != confidence:
+        said = str(metadata["confidence"])[:40]
+        raise InvalidInput("confidence", f"is {confidence:g} here and {said} in the metadata; give one of them")
+
+
 def check_content(value: object) -> str:
     return door.text("content", value, max_bytes=door.MAX_CONTENT_BYTES)
 
@@ -337,6 +355,7 @@ PATCHABLE: dict[str, Callable[[Any], Any]] = {
     "origins": check_origins,
     "tags": door.tags,
     "metadata": lambda value: door.json_object("metadata", value),
+    "confidence": check_confidence,
     "expires_at": check_expiry,
 }
 """What `update` may change (A48, D14), and the check of each. Everything else is immutable (A51, D17)."""
@@ -347,4 +366,7 @@ def check_patch(changes: dict[str, Any]) -> dict[str, Any]:
     for name in changes:
         if name not in PATCHABLE:
             raise InvalidInput(name, f"cannot be changed; update takes {', '.join(PATCHABLE)}")
-    return {name: PATCHABLE[name](value) for name, value in changes.items()}
+    checked = {name: PATCHABLE[name](value) for name, value in changes.items()}
+    if "confidence" in checked:
+        _put_confidence(checked.setdefault("metadata", {}), checked.pop("confidence"))
+    return checked

@@ -62,8 +62,18 @@ class Conflict(MemoryTiersError):
         self.deleted_at = deleted_at
 
 
+_CHANGED_BY_UPDATE = {
+    "system": "another system message",
+    "title": "another title",
+    "tags": "other tags",
+    "metadata": "other metadata",
+    "expires_at": "another expiry",
+}
+"""What a session is created with and `sessions.update` changes."""
+
+
 class SessionOwnerMismatch(Conflict):
-    """A session of this id exists and belongs to another user, agent or namespace, or has another system message. Nothing of it was read.
+    """A session of this id exists and belongs to another user, agent or namespace, or was created otherwise. Nothing of it was read.
 
     `field` names what differs. What is stored is not told: it is the owner's.
     """
@@ -76,10 +86,12 @@ class SessionOwnerMismatch(Conflict):
                 f"{field}: session '{session_id}' exists and belongs to another {field}, and {whose}; nothing was imported from {file}. "
                 "Delete the session here, or leave that of the file out (skip_bad, on the command line --skip-bad)"
             )
-        elif field == "system":
+        elif field == "shared":
+            problem = f"shared: session '{session_id}' exists and is not shared. Omit shared=, or create a session of another id with shared=True"
+        elif (stored := _CHANGED_BY_UPDATE.get(field)) is not None:
             problem = (
-                f"system: session '{session_id}' has another system message. "
-                "Omit system= to keep it, or change it with memory.sessions.update(session_id, system=…)"
+                f"{field}: session '{session_id}' has {stored}. "
+                f"Omit {field}= to keep it, or change it with memory.sessions.update(session_id, {field}=…)"
             )
         else:
             problem = (
@@ -113,15 +125,15 @@ class PartialWrite(Conflict):
 
 
 class Held(MemoryTiersError):
-    """What was to be deleted is under legal hold, and was left as it is. `holds` has each."""
+    """What was to be deleted, or overwritten so that its text is lost, is under legal hold and stays as it is. `holds` has each."""
 
     def __init__(self, *holds: LegalHold) -> None:
         names = list(dict.fromkeys(hold.name for hold in holds))
         over = list(dict.fromkeys(hold.target for hold in holds))
         more = f" and {len(over) - NAMED} more" if len(over) > NAMED else ""
         super().__init__(
-            f"under legal hold {', '.join(map(repr, names[:NAMED]))}, over the {', the '.join(over[:NAMED])}{more}: nothing was deleted; "
-            "release the hold first (memory.admin.release_hold, `memory hold release`)"
+            f"under legal hold {', '.join(map(repr, names[:NAMED]))}, over the {', the '.join(over[:NAMED])}{more}: "
+            "nothing was deleted or overwritten; release the hold first (memory.admin.release_hold, `memory hold release`)"
         )
         self.holds = holds
 

@@ -3,22 +3,22 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import timedelta
 from functools import partial
-from typing import Literal, get_args
+from typing import Any, Literal, get_args
 
 from memory.domain import door
 from memory.domain.enriched import PASSES, Enrichment, ManuallySuperseded, Pass, Written
 from memory.domain.entry import Entry, EntryDraft, EntryType
-from memory.domain.errors import InvalidInput, NotFound, NotOpen, StoreError
+from memory.domain.errors import Conflict, InvalidInput, NotFound, NotOpen, PartialWrite, StoreError
 from memory.domain.scope import Scope, ScopeKind
 from memory.facade.arguments import Moment, consistency_of, flag, length, moment, scope_of, stages_of
 from memory.facade.config import MemoryConfig
 from memory.facade.life import Life
 from memory.facade.wanted import Only, least_relevance, metadata_of, only_of, tags_of, types_of
-from memory.facade.written import HowWritten, OnConflict, WriteOptions, divided
+from memory.facade.written import HowWritten, OnConflict, WriteOptions, apart, divided
 from memory.orchestrator.calling import called
 from memory.orchestrator.collections import SYSTEM_TENANT
 from memory.orchestrator.conversations.finding import WAYS, By
@@ -31,6 +31,7 @@ from memory.policies.asked import Asked, Scalar
 from memory.policies.pages import place_of
 from memory.policies.ranking.preferences import Preferences
 from memory.ports.advisor import Advisor
+from memory.ports.pace import paced
 from memory.ports.record import Key
 
 log = logging.getLogger(__name__)
@@ -43,6 +44,8 @@ MAX_CURSOR_BYTES = 512
 
 Scopes = Scope | str | Sequence[Scope | str]
 INDIFFERENT = Preferences()
+_Done = tuple[Entry, tuple[str, ...], tuple[str, ...]]
+"""An entry that was written, what the caller said that it supersedes, and what gave way."""
 
 
 def scopes_of(scope: Scopes | None) -> list[Scope]:
@@ -136,8 +139,44 @@ class Access:
             entry = entry_of(record)
         return Written(entry, manual, enriched.supersede, enriched.auto_tag, enriched.costs)
 
+    async def write_many(self, given: Iterable[EntryDraft | Mapping[str, Any]], how: HowWritten) -> list[Entry]:
+        """Remember many things, in order. Those that say how they are written are written alone, the others between them together."""
+        engine = self.engine
+        parts = [apart(one) async for one in paced(door.sequence("drafts", given))]
+        drafts = [draft for draft, _ in parts]
+        calls = {at: self._planned(drafts[at], {**how, **own}, None) for at, (_, own) in enumerate(parts) if own}
+        revived, waits = flag("revive", how.get("revive", False)), consistency_of(how.get("consistency"))
+        await self.refuse_unknown(drafts)
+        written, conflicts = dict[int, Entry](), dict[int, Conflict]()
+        at = 0
+        while at < len(drafts):
+            end = at + 1 if at in calls else next((n for n in range(at, len(drafts)) if n in calls), len(drafts))
+            try:
+                if at in calls:
+                    done = [(await calls[at]())[0]]
+                else:
+                    done = await engine.entries.write_many(self.tenant, drafts[at:end], revive=revived, consistency=waits)
+                written |= dict(enumerate(done, start=at))
+            except PartialWrite as partial_write:
+                written |= {at + n: entry for n, entry in partial_write.written.items()}
+                conflicts |= {at + n: conflict for n, conflict in partial_write.conflicts.items()}
+            except (Conflict, InvalidInput) as refused:  # what it supersedes is not there, or not any more
+                if at not in calls:
+                    raise
+                conflicts[at] = refused if isinstance(refused, Conflict) else Conflict(str(refused))
+            at = end
+        if conflicts:
+            raise PartialWrite(written, conflicts)
+        return [written[at] for at in range(len(drafts))]
+
     async def _written(self, draft: EntryDraft, how: HowWritten, within: Scope | None) -> tuple[Entry, tuple[str, ...], tuple[str, ...]]:
         """The entry, what the caller said that it supersedes, and what gave way."""
+        write = self._planned(draft, how, within)
+        await self.refuse_unknown([draft])
+        return await write()
+
+    def _planned(self, draft: EntryDraft, how: HowWritten, within: Scope | None) -> Callable[[], Awaitable[_Done]]:
+        """The write, checked: what makes it, with what `_written` returns."""
         superseded, checks = Superseded.checked(how.get("supersedes", ()), within), flag("check", how.get("check", False))
         decide = how.get("decide")
         if decide is not None and not (checks and callable(decide)):
@@ -147,19 +186,22 @@ class Access:
         wanted = self._wanted(how, updates=updates, superseding=bool(superseded.ids) or checks)
         if updates:
             _check_upsert(draft, superseded, checks)
-        await self.refuse_unknown([draft])
-        if updates:
-            return await self.engine.entries.upsert(self.tenant, draft, waits), (), ()
-        steps = self.engine.enriching.owed(wanted)
-        if superseded.ids:
-            engine = self.engine.superseding
-            entry, gave_way = await engine.write(self.tenant, draft, superseded, revive=revived, consistency=waits, steps=steps)
-            return entry, tuple(superseded.ids), tuple(gave_way)
-        if checks:
-            asks = None if decide is None else partial(called, decide)
-            entry, checked = await self.engine.checking.write(self.tenant, draft, asks, revive=revived, consistency=waits, steps=steps)
-            return entry.with_check(checked), (), ()
-        return await self.engine.entries.write(self.tenant, draft, revive=revived, consistency=waits, steps=steps), (), ()
+
+        async def write() -> _Done:
+            if updates:
+                return await self.engine.entries.upsert(self.tenant, draft, waits), (), ()
+            steps = self.engine.enriching.owed(wanted)
+            if superseded.ids:
+                engine = self.engine.superseding
+                entry, gave_way = await engine.write(self.tenant, draft, superseded, revive=revived, consistency=waits, steps=steps)
+                return entry, tuple(superseded.ids), tuple(gave_way)
+            if checks:
+                asks = None if decide is None else partial(called, decide)
+                entry, checked = await self.engine.checking.write(self.tenant, draft, asks, revive=revived, consistency=waits, steps=steps)
+                return entry.with_check(checked), (), ()
+            return await self.engine.entries.write(self.tenant, draft, revive=revived, consistency=waits, steps=steps), (), ()
+
+        return write
 
     def _wanted(self, how: HowWritten, *, updates: bool, superseding: bool) -> list[Pass]:
         """What enrichment is wanted (D100): as the call says, else as configured. What is decided at the write is not decided again (D108)."""
@@ -300,10 +342,12 @@ class Access:
         )
         if asked.by == "meaning" and not self.engine.meaning.on:
             raise InvalidInput("by", "entries are found by words alone: no embedder is configured")
+        expanding, stages = flag("expand", expand), stages_of(rerank)
         if not text.strip():
+            if asked.min_relevance is not None:
+                raise InvalidInput("min_relevance", "does not go with a blank query, which browses: give a query, or omit min_relevance=")
             tags = tuple(dict.fromkeys(asked.tags + preferred.tags))
             asked = replace(asked, types=asked.types or preferred.types, tags=tags, conversation=preferred.conversation_id, along="updated_at")
-        expanding, stages = flag("expand", expand), stages_of(rerank)
         advised = self.engine.advised if advisor is None else self.engine.advised.by(advisor)
         found = await advised.search(asked, text, explain=flag("explain", explain), expand=expanding, stages=stages)
         if asked.as_of is None and asked.known_at is None:

@@ -83,8 +83,10 @@ class Admin:
         return await self._access.engine.tenants.erase(self._access.tenant)
 
     async def erase_user(self, user: str | Scope, *, dry_run: bool = False) -> ErasedUser:
-        """Erase what a user said and what is remembered of them: the sessions with that user as a whole, the messages of others' sessions that name
-        the user as who speaks (`name`), each with the summaries made of it, and the entries of the scope `user:<id>`. How much there was.
+        """Erase what a user said and what is remembered of them: the sessions with that user as a whole; the messages of others' sessions that name
+        the user as who speaks (`name`), or were written or edited through a handle of that user (`memory.session(…, user=)`), each with the
+        summaries made of it and its copies in forks; tasks and runs that such a handle saved; and the entries of the scope `user:<id>`. How much
+        there was: copies in forks count as messages, tasks and runs are not counted.
 
         Where a store fails the call does, and a sweep does what is left of it. What others say of the user stays, and so do entries of other scopes.
         Raises `Held` where the user is under legal hold, and nothing is erased; what is held otherwise stays, and `held` of the answer says so.
@@ -111,7 +113,10 @@ class Admin:
         """Place a legal hold over a scope, a user (their scope, and the sessions with them), an entry, or all of the tenant; see `LegalHold`.
 
         It stands in the archive, for every process, until `release_hold`: what is under it is deleted by nothing and nobody. Deletions and erasures
-        raise `Held`, sweeps leave it and count it. It may be edited and move onward; entries keep their versions. The same name may be placed over
+        raise `Held`, sweeps leave it and count it. Entries may be edited, since they keep their versions, and move onward. What keeps no earlier
+        version is not overwritten: an edit of a message, of a session's title, metadata or system message, of what a task says (title, result,
+        metadata) or of a run's metadata raises `Held`, and so does a file put over another. New messages, tasks and runs, a message that is being
+        streamed, and the status of tasks and runs are written as ever. The same name may be placed over
         several things. Placing it again changes nothing. What a deletion had begun to take when it was placed is not saved by it.
         """
         return await holding.place(
@@ -212,7 +217,10 @@ class Admin:
     ) -> Imported:
         """Import what `export` wrote, or a conversation as objects {role, content, time?, id?, name?, session_id?}: a path, an open file, or lines.
 
-        Every line is checked before the first is written; a bad one is a `BadLine`, unless bad lines are to be left out (`skip_bad`). An import that
+        Lines are text, dicts, dataclasses or models; values may be dates, UUIDs, decimals and enums.
+
+        Every line is checked before the first is written, as a write would check it; a bad one is a `BadLine`, unless bad lines are to be left out
+        (`skip_bad`): then a message whose id another one has here is refused alone too. An import that
         was cut off can be repeated: nothing is written twice, and nothing again that was deleted here since it was exported or imported, but for
         entries with `revive`. So can one that came to a quota (`QuotaExceeded`): what stands before in the file is imported.
 
@@ -243,8 +251,8 @@ class Admin:
             skip_bad=flag("skip_bad", skip_bad),
             told=told,
         )
-        async with opened(source) as stream:
-            return await work.run(stream)
+        async with opened(source) as (stream, unread):
+            return await work.run(stream, unread)
 
     async def embed_messages(self) -> int:
         """Make all messages of the tenant ready to be found by meaning; how many were gone through. For those that were said before they could be:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Collection, Mapping
 from datetime import datetime, timedelta
-from typing import Any, TypeVar
+from typing import Any, ClassVar, Protocol, TypeAlias, TypeVar
 
-from pydantic import TypeAdapter, ValidationError
+from pydantic import BaseModel, TypeAdapter, ValidationError
 
 from memory.domain import door
 from memory.domain.entry import EntryDraft
@@ -17,6 +17,14 @@ from memory.domain.scope import Scope, ScopeKind, is_scope_text
 from memory.domain.shapes import messages_of
 from memory.facade.values import Duration
 from memory.orchestrator.deliveries import CONSISTENCIES, Consistency
+
+
+class _Dataclass(Protocol):
+    __dataclass_fields__: ClassVar[dict[str, Any]]
+
+
+Metadata: TypeAlias = Mapping[str, Any] | BaseModel | _Dataclass
+"""A dict, a pydantic model or a dataclass. Its values are JSON, dates, UUIDs, decimals, enums, dataclasses and models."""
 
 Moment = datetime | str | int | float
 """An aware datetime, ISO 8601 text with a zone, or a number of seconds since 1970, not below 10^8."""

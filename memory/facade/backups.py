@@ -15,6 +15,7 @@ from memory.facade.build import adapter_for
 from memory.facade.config import MemoryConfig
 from memory.facade.places import path_of
 from memory.facade.values import scheme_of
+from memory.ports.local import absolute_path
 
 
 class _Tools(Protocol):
@@ -60,7 +61,7 @@ async def restore(config: MemoryConfig, file: str | PathLike[str], *, replace: b
 def _path(field: str, given: Any) -> Path:
     if not isinstance(given, str | PathLike) or not str(given).strip():
         raise InvalidInput(field, "must be the path of a file")
-    return Path(given).expanduser().absolute()
+    return absolute_path(given)
 
 
 def _single_file(config: MemoryConfig) -> tuple[str, Path, _Tools]:

@@ -46,6 +46,7 @@ from memory.domain.shapes.tools import Shape
 from memory.domain.task import Run, RunPage, Task, TaskPage
 from memory.facade.access import Access, Scopes
 from memory.facade.arguments import (
+    Metadata,
     Moment,
 )
 from memory.facade.artifacts import Data, Which
@@ -150,7 +151,7 @@ class BlockingMemory:
         namespace: str | None = ...,
         title: str | None = ...,
         tags: Sequence[str] = ...,
-        metadata: Mapping[str, Any] | None = ...,
+        metadata: Metadata | None = ...,
         expires_at: Moment | timedelta | None = ...,
         shared: bool = ...,
     ) -> BlockingSession: ...
@@ -171,7 +172,7 @@ class BlockingMemory:
         title: str | None = ...,
         source: str | None = ...,
         tags: Sequence[str] = ...,
-        metadata: Mapping[str, Any] | None = ...,
+        metadata: Metadata | None = ...,
         confidence: float | None = ...,
         created_at: Moment | None = ...,
         expires_at: Moment | timedelta | None = ...,
@@ -211,7 +212,8 @@ class BlockingMemory:
         run: str | None = ...,
         origins: Sequence[str] = ...,
         tags: Sequence[str] = ...,
-        metadata: Mapping[str, Any] = ...,
+        metadata: Metadata = ...,
+        confidence: float = ...,
         artifact_id: str | None = ...,
         expires_at: Moment | timedelta | None = ...,
         consistency: Consistency | None = ...,
@@ -278,7 +280,7 @@ class BlockingMemory:
         *,
         content: str = ...,
         tags: Sequence[str] = ...,
-        metadata: Mapping[str, Any] = ...,
+        metadata: Metadata = ...,
         delete_original: bool = ...,
         consistency: Consistency | None = ...,
     ) -> Entry: ...
@@ -289,7 +291,7 @@ class BlockingMemory:
         *,
         target_scope: Scope | str | None = ...,
         tags: Sequence[str] | None = ...,
-        metadata: Mapping[str, Any] | None = ...,
+        metadata: Metadata | None = ...,
         delete_sources: bool = ...,
         consistency: Consistency | None = ...,
     ) -> Entry: ...
@@ -307,7 +309,7 @@ class BlockingScopedMemory:
         title: str | None = ...,
         source: str | None = ...,
         tags: Sequence[str] = ...,
-        metadata: Mapping[str, Any] | None = ...,
+        metadata: Metadata | None = ...,
         confidence: float | None = ...,
         created_at: Moment | None = ...,
         expires_at: Moment | timedelta | None = ...,
@@ -509,7 +511,7 @@ class BlockingSessions:
         namespace: str | None = ...,
         title: str | None = ...,
         tags: Sequence[str] = ...,
-        metadata: Mapping[str, Any] | None = ...,
+        metadata: Metadata | None = ...,
         expires_at: Moment | timedelta | None = ...,
         shared: bool = ...,
     ) -> BlockingSession: ...
@@ -522,7 +524,7 @@ class BlockingSessions:
         system: str = ...,
         title: str | None = ...,
         tags: Sequence[str] = ...,
-        metadata: Mapping[str, Any] = ...,
+        metadata: Metadata = ...,
         expires_at: Moment | timedelta | None = ...,
     ) -> SessionInfo: ...
     def list(
@@ -565,7 +567,7 @@ class BlockingTasks:
         status: str = ...,
         parent_id: str | None = ...,
         result: str | None = ...,
-        metadata: Mapping[str, Any] | None = ...,
+        metadata: Metadata | None = ...,
     ) -> Task: ...
     def get(self, task_id: str) -> Task | None: ...
     def list(
@@ -591,7 +593,7 @@ class BlockingRuns:
         mode: str = ...,
         messages: Sequence[Any] = ...,
         message_count: int | None = ...,
-        metadata: Mapping[str, Any] | None = ...,
+        metadata: Metadata | None = ...,
     ) -> Run: ...
     def get(self, run_id: str) -> Run | None: ...
     def list(
@@ -854,7 +856,7 @@ class BlockingMemoryManager:
     def __exit__(self, *_: object) -> None: ...
     def search(self, query: str, *, stores: Sequence[str] | None = ..., limit: int | None = ...) -> list[StoreEntry]: ...
     def add(
-        self, content: str, metadata: Mapping[str, Any] | None = ..., *, stores: Sequence[str] | None = ..., provenance: Provenance | None = ...
+        self, content: str, metadata: Metadata | None = ..., *, stores: Sequence[str] | None = ..., provenance: Provenance | None = ...
     ) -> dict[str, Checked]: ...
     def flush(self) -> None: ...
     def record(

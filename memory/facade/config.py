@@ -346,7 +346,9 @@ class MemoryConfig(BaseModel):
     @field_validator("tenant", mode="after")
     @classmethod
     def _tenant(cls, value: str) -> str:
-        return door.identifier("tenant", value)
+        if not door.identifier("tenant", value).strip():
+            raise InvalidInput("tenant", "must not be blank")
+        return value
 
     @field_validator("stores", mode="after")
     @classmethod

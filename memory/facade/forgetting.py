@@ -9,8 +9,9 @@ from memory.domain.errors import StoreError
 from memory.domain.scope import Scope, ScopeKind
 from memory.domain.session import ErasedScope, ErasedTenant, ErasedUser
 from memory.orchestrator.collections import ENTRIES, MESSAGES
+from memory.orchestrator.conversations.redaction import is_counted, said_by
 from memory.orchestrator.engine import Engine
-from memory.ports.query import Eq, Query, Tenant, within
+from memory.ports.query import Query, Tenant, within
 from memory.ports.record import Partition, Record
 
 log = logging.getLogger(__name__)
@@ -61,9 +62,10 @@ async def would_erase_user(engine: Engine, tenant: str, user: str) -> ErasedUser
     await engine.erasure.holds.refuse_user(tenant, user)
     sessions = await _sessions_of(engine, tenant, user)
     own, messages = set(sessions), 0
-    said = Query(MESSAGES, Tenant(tenant), Eq("speaker", user), limit=PAGE)
+    said = Query(MESSAGES, Tenant(tenant), said_by(user), limit=PAGE)
     async for page in engine.placement.pages("forget.messages", engine.topology.archive, said):
-        messages += sum(isinstance(record, Record) and record.fields.get("conversation_id") not in own for record in page.records)
+        records = [record for record in page.records if isinstance(record, Record) and is_counted(record)]
+        messages += sum(record.fields.get("conversation_id") not in own for record in records)
     entries = 0
     for store in engine.topology.homes:
         entries += (await store.count(Query(ENTRIES, within(Partition(tenant, Scope.user(user).text))))).records

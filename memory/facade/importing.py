@@ -12,13 +12,17 @@ import os
 import sys
 import tempfile
 from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Callable, Container, Iterable, Iterator, Mapping, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field, replace
+from datetime import datetime
 from hashlib import sha256
 from itertools import islice
 from pathlib import Path
 from typing import IO, Any, TypeAlias, TypeVar
 
+from pydantic import BaseModel
+
+from memory.domain import door
 from memory.domain.entry import Entry, ImportedDraft
 from memory.domain.errors import Conflict, InvalidInput, PartialWrite, QuotaExceeded, Refused, SessionOwnerMismatch
 from memory.domain.ids import is_id
@@ -27,7 +31,8 @@ from memory.domain.shown import Shown
 from memory.domain.time import micros
 from memory.facade.access import Access
 from memory.facade.artifact_lines import ArtifactLine, ChunkLine, Sequences
-from memory.facade.transfer import BadLine, Foreign, Ids, Item, Link, Message, Pad, Row, Version, read
+from memory.facade.transfer import BadLine, Foreign, Ids, Item, Link, Message, Pad, Reading, Row, Version, read
+from memory.orchestrator.births import latest_moment
 from memory.orchestrator.collections import ARTIFACTS, ENTRIES, MANIFESTS, MESSAGES, SESSIONS
 from memory.orchestrator.conversations.artifacts import Chunk
 from memory.orchestrator.conversations.carried_artifacts import restore_artifact
@@ -44,9 +49,9 @@ SPELLED_OUT = 1_000
 IN_MEMORY = 8 * 2**20
 """Bytes of what can be read only once that are kept in memory; more is copied to a temporary file."""
 
-Line: TypeAlias = str | bytes | Mapping[str, Any]
+Line: TypeAlias = str | bytes | Mapping[str, Any] | BaseModel
 Source: TypeAlias = str | os.PathLike[str] | IO[bytes] | Iterable[Line] | AsyncIterable[Line]
-"""A file's path, an open file, or lines one after the other: as text, or as the JSON objects they hold."""
+"""A file's path, an open file, or lines one after the other: as text, or as the objects they hold."""
 Linked = TypeVar("Linked", Message, Version)
 """What may point to an artifact."""
 Told: TypeAlias = Callable[[int, int], None]
@@ -116,6 +121,8 @@ class Import:
         self._name, self._scope, self._messages_to = name, scope, messages_to
         self._same_ids, self._revive, self._skip_bad = same_ids, revive, skip_bad
         self._told = told or (lambda done, total: None)
+        self._unread: Mapping[int, str] = {}
+        self._latest: datetime | None = latest_moment(self._engine.placement)
         self._ids = Ids(self._tenant, same=same_ids)
         self._report = Imported(name)
         self._total = self._done = 0
@@ -129,10 +136,15 @@ class Import:
         self._chunks: dict[tuple[str, Chunk], str] = {}
         """Large texts of messages that stand further down."""
 
-    async def run(self, stream: IO[bytes]) -> Imported:
-        """Check all, then write all: artifacts, behind their sessions; entries and their kept versions; then what may name any of them."""
+    async def run(self, stream: IO[bytes], unread: Mapping[int, str]) -> Imported:
+        """Check all, then write all: artifacts, behind their sessions; entries and their kept versions; then what may name any of them.
+
+        `unread` says of lines that are not in the stream as they were given what is wrong with them.
+        """
+        self._unread = unread
         start = await asyncio.to_thread(stream.tell)
         await self._check(self._items(stream))
+        self._latest = self._latest if self._report.skipped_lines else None  # without bad lines nothing is to be told apart again
         await self._check_owners()
         try:
             await self._write(stream, start)
@@ -160,7 +172,8 @@ class Import:
     async def _items(self, stream: IO[bytes], since: int = 1) -> AsyncGenerator[Item | BadLine, None]:
         """What the file holds; it is read and checked in a thread, a little at a time."""
         tenant = self._tenant if self._same_ids else None
-        items = read(stream, self._name, self._scope, messages_to=self._messages_to, same_ids_of=tenant, since=since)
+        how = Reading(self._scope, self._messages_to, tenant, self._latest, self._unread)
+        items = read(stream, self._name, how, since)
         while part := await asyncio.to_thread(_some, items):
             for item in part:
                 yield item
@@ -385,10 +398,10 @@ class Import:
             for position, conflict in part.conflicts.items():
                 if conflict.deleted_at is not None:
                     self._report.deleted_earlier += 1
-                elif self._same_ids:
+                elif self._same_ids or self._skip_bad:
                     self._refuse(messages[position], str(conflict))
                 else:
-                    advice = "it was stored with another text before; give it another id, or import into another --session"
+                    advice = "it was stored with another text before; give it another id, import into another --session, or skip bad lines"
                     raise Conflict(f"{self._name} line {messages[position].line}: {conflict}; {advice}") from conflict
             return part.written
         except Refused as refusal:
@@ -397,15 +410,6 @@ class Import:
             self._ids.refuse(ENTRIES, str(messages[0].draft.key))
             self._refuse(messages[0], refusal.reason)
             return {}
-        except InvalidInput:
-            for message in messages:  # one by one, to name the line
-                try:
-                    await write(self._tenant, [message.draft], revive=self._revive)
-                except InvalidInput as exc:
-                    raise BadLine(self._name, message.line, str(exc)) from exc
-                except (PartialWrite, Refused):
-                    continue
-            raise
 
     async def _restore_entries(self, messages: list[Message]) -> None:
         entries = [message.as_it_was for message in messages if message.as_it_was is not None]
@@ -482,38 +486,41 @@ class Import:
 
 
 @asynccontextmanager
-async def opened(source: object) -> AsyncIterator[IO[bytes]]:
-    """The bytes of a source, which can be read twice: of an open file as it is, of what gives lines one after the other from a temporary file."""
+async def opened(source: object) -> AsyncIterator[tuple[IO[bytes], Mapping[int, str]]]:
+    """The bytes of a source, which can be read twice: of an open file as it is, of what gives lines one after the other from a temporary file.
+
+    With it come the lines that could not be copied there, and what is wrong with each: they are objects which are no JSON.
+    """
     if isinstance(source, str | os.PathLike):
         with await asyncio.to_thread(Path(source).open, "rb") as file:
-            async with opened(file) as stream:
-                yield stream
+            yield file, {}
     elif isinstance(source, io.IOBase) and not isinstance(source, io.TextIOBase) and source.seekable():
-        yield source  # type: ignore[misc]
+        yield source, {}  # type: ignore[misc]
     else:
         with tempfile.SpooledTemporaryFile(max_size=IN_MEMORY) as copy:
-            await _copy(source, copy)
+            unread = await _copy(source, _Copy(copy))
             copy.seek(0)
-            yield copy
+            yield copy, unread
 
 
-async def _copy(source: object, into: IO[bytes]) -> None:
+async def _copy(source: object, into: _Copy) -> Mapping[int, str]:
     if isinstance(source, AsyncIterable):
         async for line in source:
-            into.write(_as_bytes(line))
+            into.write(line)
     elif isinstance(source, Iterable) and not isinstance(source, bytes | bytearray | Mapping):
         lines = iter(source)
         while await asyncio.to_thread(_copy_some, lines, into):
             pass
     else:
         raise InvalidInput("source", f"must be a path, an open file or lines, not {type(source).__name__}")
+    return into.unread
 
 
-def _copy_some(lines: Iterator[object], into: IO[bytes]) -> int:
+def _copy_some(lines: Iterator[object], into: _Copy) -> int:
     """Copy some lines; how many."""
     copied = 0
     for line in islice(lines, BATCH):
-        into.write(_as_bytes(line))
+        into.write(line)
         copied += 1
     return copied
 
@@ -530,11 +537,31 @@ def _some(items: Iterator[Item | BadLine]) -> list[Item | BadLine]:
     return part
 
 
-def _as_bytes(line: object) -> bytes:
-    if isinstance(line, Mapping):
-        line = json.dumps(dict(line))
-    if isinstance(line, str):
-        line = line.encode("utf-8", "surrogatepass")
-    if not isinstance(line, bytes):
-        raise InvalidInput("source", f"gives a {type(line).__name__} where a line is expected: text, or a JSON object")
-    return line if line.endswith(b"\n") else line + b"\n"
+class _Copy:
+    """Lines of a source as lines of a file. `unread`: those that cannot be written, by number, and what is wrong with each."""
+
+    def __init__(self, into: IO[bytes]) -> None:
+        self._into = into
+        self._lines = 0
+        self.unread: dict[int, str] = {}
+
+    def write(self, line: object) -> None:
+        if not isinstance(line, str | bytes):
+            line = self._as_json(line)
+        written = line.encode("utf-8", "surrogatepass") if isinstance(line, str) else line
+        written = written if written.endswith(b"\n") else written + b"\n"
+        self._lines += written.count(b"\n")
+        self._into.write(written)
+
+    def _as_json(self, line: object) -> str:
+        if not door.is_object(line):
+            raise InvalidInput("source", f"gives a {type(line).__name__} where a line is expected: text, or a JSON object")
+        if isinstance(line, Mapping):
+            with suppress(TypeError, ValueError, RecursionError):
+                return json.dumps(dict(line), allow_nan=False)
+        try:  # Python's own values: dates, UUIDs, dataclasses, models
+            return json.dumps(door.json_object("line", line, max_bytes=door.MAX_MESSAGE_BYTES))
+        except InvalidInput as error:
+            path = error.field.split(".")  # of which the names inside of a field are what the line says
+            self.unread[self._lines + 1] = f"{path[min(1, len(path) - 1)]}: {error.problem}"
+            return "null"

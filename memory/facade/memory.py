@@ -17,7 +17,7 @@ from memory.domain.scope import Scope
 from memory.domain.session import DeletedEntry, FoundMessages
 from memory.facade.access import BROWSE_LIMIT, MAX_QUERY_BYTES, RETRIEVE_LIMIT, SEARCH_LIMIT, Access
 from memory.facade.admin import Admin
-from memory.facade.arguments import Moment, consistency_of, draft_of, flag, function, id_of, ids_of, length, moment, real, scope_of
+from memory.facade.arguments import Metadata, Moment, consistency_of, flag, function, id_of, ids_of, length, moment, real, scope_of
 from memory.facade.artifacts import Artifacts
 from memory.facade.build import as_advisor, as_counter, as_embedder, as_gate, as_policy, as_reranker, build_engine, check_adapters
 from memory.facade.commands import Commands
@@ -39,6 +39,7 @@ from memory.orchestrator.allowance import Allowance
 from memory.orchestrator.browsing import Retrieved
 from memory.orchestrator.checking import Decide
 from memory.orchestrator.conversations.finding import WAYS
+from memory.orchestrator.conversations.reads import reads_of_caller
 from memory.orchestrator.deliveries import Consistency
 from memory.orchestrator.derivation import Callback
 from memory.orchestrator.engine import Engine
@@ -51,7 +52,6 @@ from memory.policies.promotion import Policy
 from memory.ports.advisor import Advisor, Prompt, Reranker
 from memory.ports.clock import Clock, system_clock
 from memory.ports.embedder import Embedder
-from memory.ports.pace import paced
 from memory.ports.query import Eq, Filter, Ge, Le, all_of
 from memory.ports.tokens import TokenCounter
 
@@ -223,15 +223,17 @@ class Memory(AsyncContext):
         namespace: str | None = None,
         title: str | None = None,
         tags: Sequence[str] = (),
-        metadata: Mapping[str, Any] | None = None,
+        metadata: Metadata | None = None,
         expires_at: Moment | timedelta | None = None,
         shared: bool = False,
     ) -> Session:
         """One session's conversation, without a call to any store. Its first call creates it as told here where there is none, if `create`.
 
         Session ids are unique per tenant: use ids that cannot collide, such as `f"{user}/{name}"`. The first call raises `SessionOwnerMismatch`
-        where the session exists with another `user`, `agent`, `namespace` or `system`; an omitted one accepts the stored value. Sessions created
-        with `shared=True` accept every user, agent and namespace.
+        where the session exists with another `user`, `agent`, `namespace`, `system`, `title`, `tags`, `metadata` or `expires_at` (a length counts
+        from the creation); an omitted one accepts the stored value, and `sessions.update` changes it. Sessions created with `shared=True` accept
+        every user, agent and namespace: what is recalled through a handle is what its user may see, what is learnt of a message is that of the
+        user whose handle wrote it, and `erase_user` of that user reaches it.
         """
         draft = session_draft(
             door.identifier("session_id", session_id),
@@ -245,6 +247,7 @@ class Memory(AsyncContext):
             expires_at=expires_at,
             shared=shared,
         )
+        reads_of_caller()  # child tasks of the caller let it know what they read
         return Session(self._access, draft, create=flag("create", create))
 
     @property
@@ -310,7 +313,7 @@ class Memory(AsyncContext):
         title: str | None = None,
         source: str | None = None,
         tags: Sequence[str] = (),
-        metadata: Mapping[str, Any] | None = None,
+        metadata: Metadata | None = None,
         confidence: float | None = None,
         created_at: Moment | None = None,
         expires_at: Moment | timedelta | None = None,
@@ -339,7 +342,8 @@ class Memory(AsyncContext):
         of something is remembered in one call, whether it was known before or not. The version before it is kept (`entries.history`); of writers at
         once each makes one, and what says the same already gets none. A key whose entry was deleted, or has expired, begins a new life; where it is
         retired that is a `Conflict`. A repeat that arrives late overwrites what was written meanwhile.
-        `confidence` is a number from 0 to 1, for promotion rules with `min_confidence`. It is stored in `metadata["confidence"]`.
+        `confidence` is a number from 0 to 1, for promotion rules with `confidence_at_least`. `entry.confidence` has it, and it is stored in
+        `metadata["confidence"]`.
         `supersedes` names an entry, or up to 32, in whose place this one stands: they are linked to it (`supersedes`), and their validity
         ends when this one's begins. All must be active, else nothing is written; one that is retired meanwhile is a `Conflict`. It is one
         transaction where a store has those and holds them all; else the entry is written first, and the rest follows, by a sweep if not at
@@ -423,14 +427,12 @@ class Memory(AsyncContext):
     ) -> list[Entry]:
         """Remember many things, in order; mappings take the arguments of `write`. All are checked before any is stored.
 
-        They are stored 500 at a time: after a store failed the earlier batches are kept. With keys the whole call can be repeated.
+        They are stored 500 at a time; a mapping that says how it is written, as by `supersedes`, is stored alone, in its place. After a store
+        failed the earlier batches are kept. With keys the whole call can be repeated.
         Drafts whose key is in conflict keep no other from being stored: then `PartialWrite`, a `Conflict`, says which they are, and has the rest.
-        `revive` and `consistency` are those of `write`, for all of them.
+        `revive` and `consistency` are those of `write`, for all that do not say otherwise.
         """
-        checked = [draft_of(d) async for d in paced(door.sequence("drafts", drafts))]
-        revived, waits = flag("revive", revive), consistency_of(consistency)
-        await self._access.refuse_unknown(checked)
-        return await self._engine.entries.write_many(self.tenant, checked, revive=revived, consistency=waits)
+        return await self._access.write_many(drafts, {"revive": revive, "consistency": consistency})
 
     async def update(
         self,
@@ -444,7 +446,8 @@ class Memory(AsyncContext):
         run: str | None = _UNSET,
         origins: Sequence[str] = _UNSET,
         tags: Sequence[str] = _UNSET,
-        metadata: Mapping[str, Any] = _UNSET,
+        metadata: Metadata = _UNSET,
+        confidence: float = _UNSET,
         artifact_id: str | None = _UNSET,
         expires_at: Moment | timedelta | None = _UNSET,
         consistency: Consistency | None = None,
@@ -466,6 +469,7 @@ class Memory(AsyncContext):
             "origins": origins,
             "tags": tags,
             "metadata": metadata,
+            "confidence": confidence,
             "artifact_id": artifact_id,
             "expires_at": expires_at,
         }
@@ -520,7 +524,7 @@ class Memory(AsyncContext):
         """The entries of a scope by age: with all of the `tags` and any of `any_tags`, of any of the types, created at or after `since` and before
         `before`, whose metadata have each key of `metadata` with exactly its value; 20 unless told.
 
-        With `include_narrower`, a user's entries come with those of the one session named (A38-A41).
+        With `include_narrower`, a user's entries come with those of the one session named (A38-A41); `session_id` counts only with it.
         The list's `cursor`, None at the end, asks the same question for what follows: whatever is written meanwhile, no entry is lost or comes twice
         (D52). Its `degraded` names tiers that could not be read: what they hold is on no later page either, so ask for the page again.
         Raises `StoreUnavailable` if no store that was asked answered.
@@ -639,8 +643,9 @@ class Memory(AsyncContext):
         `by="meaning"` is refused where no embedder is configured.
 
         The query is plain text, never syntax (D62). A blank one browses by the last change: `types` and `tags` filter there, with `conversation_id`
-        what is pinned to it or to none is shown, and nothing is scored (D47, D51, D54). With `explain` every hit says how it came to its place, and
-        the result's `left_out` what was found and is not shown. Its `degraded` names tiers that could not be searched.
+        what is pinned to it or to none is shown, and nothing is scored (D47, D51, D54), so `min_relevance` is refused. With
+        `explain` every hit says how it came to its place, and the result's `left_out` what was found and is not shown. Its `degraded` names
+        tiers that could not be searched.
         Raises `StoreUnavailable` if no store that was asked answered.
 
         With `expand` the advisor is asked for two paraphrases, which are searched for too; with `rerank` the reranker, or where there is none the
@@ -715,7 +720,7 @@ class Memory(AsyncContext):
         *,
         content: str = _UNSET,
         tags: Sequence[str] = _UNSET,
-        metadata: Mapping[str, Any] = _UNSET,
+        metadata: Metadata = _UNSET,
         delete_original: bool = False,
         consistency: Consistency | None = None,
     ) -> Entry:
@@ -743,7 +748,7 @@ class Memory(AsyncContext):
         *,
         target_scope: Scope | str | None = None,
         tags: Sequence[str] | None = None,
-        metadata: Mapping[str, Any] | None = None,
+        metadata: Metadata | None = None,
         delete_sources: bool = False,
         consistency: Consistency | None = None,
     ) -> Entry:

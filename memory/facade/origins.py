@@ -177,6 +177,8 @@ def _environment(environ: Mapping[str, str]) -> Layer:
 
 
 def _read_variable(variable: str, value: str) -> Any:
+    if not value.strip():
+        raise ConfigError(f"{variable}: is blank; unset it for the default, or give it a value")
     if not value.lstrip().startswith(("[", "{")):
         return value
     try:

@@ -10,11 +10,10 @@ from memory.domain.scope import Scope
 from memory.domain.session import Context
 from memory.facade.access import Access
 from memory.policies.tokens import message_tokens
+from memory.policies.window import RECALLED, recalled
 
 SHARE = 4
 """Of the budget a quarter at most is for what is recalled."""
-RECALLED = "recalled"
-HEADING = "What is remembered that may help:"
 
 Recalled = Sequence[tuple[Message, int]]
 """The message and what it costs; nothing where nothing was found, or nothing fits."""
@@ -29,10 +28,10 @@ async def found_for(access: Access, query: str, session_id: str, user: str | Non
     shown: Recalled = []
     for hit in hits:
         said = ": ".join(part for part in (hit.entry.title, hit.entry.content) if part)
-        message = Message(id=RECALLED, role=Role.SYSTEM, content="\n".join([HEADING, *lines, f"- {said}"]))
+        message = recalled([*lines, said])
         cost = message_tokens(message, counter)
         if budget is None or cost <= budget // SHARE:
-            lines.append(f"- {said}")
+            lines.append(said)
             shown = [(message, cost)]
     return shown
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, Literal
 
 from memory.domain import door
 from memory.domain.errors import InvalidInput
 from memory.domain.task import RUN_MODES, RUN_STATUSES, Run, RunPage
 from memory.facade.access import Access
+from memory.facade.arguments import Metadata
 from memory.orchestrator.conversations.conversation import Conversation
 from memory.orchestrator.conversations.runs import RunDraft
 from memory.orchestrator.session_keys import scope_of
@@ -39,12 +40,13 @@ class Runs:
         mode: str = "foreground",
         messages: Sequence[Any] = (),
         message_count: int | None = None,
-        metadata: Mapping[str, Any] | None = None,
+        metadata: Metadata | None = None,
     ) -> Run:
         """Let the run be as told here, all of it; when it was created stays, and of several at once the last that is saved counts.
 
         `status` is queued, running, cancelling, cancelled, completed or failed, `mode` foreground or background (B58). `messages` are
-        counted and never stored; `message_count`, where it is given, is taken instead (B57).
+        counted and never stored; `message_count`, where it is given, is taken instead (B57). Raises `Held` where the session is under legal hold
+        and metadata of the run would be lost.
         """
         count = len(door.sequence("messages", messages)) if message_count is None else message_count
         if isinstance(count, bool) or not isinstance(count, int) or not 0 <= count < door.INT64:
@@ -59,7 +61,7 @@ class Runs:
         )
         conversations = self._access.engine.conversations
         async with conversations.in_call_order(self._access.tenant, self._session_id, "run", [draft.id]):
-            return await conversations.runs.save((await self._conversation()).log, draft)
+            return await conversations.runs.save((held := await self._conversation()).log, draft, held.user)
 
     async def get(self, run_id: str) -> Run | None:
         """The run; None where this session has none of the id (B60)."""

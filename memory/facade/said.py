@@ -18,10 +18,12 @@ from memory.domain.errors import InvalidInput
 from memory.domain.message import SYSTEM, Message, Role
 from memory.domain.session import HistoryItem
 from memory.domain.shapes import given_as, messages_of
+from memory.domain.shapes.giving import with_distinct_calls
 from memory.domain.shown import Shown, as_json
 from memory.facade.memory import Memory
 from memory.facade.session import Session
 from memory.facade.transfer import BadLine, objects
+from memory.policies.window import arranged
 
 BATCH = 200
 """Messages that are written together."""
@@ -67,9 +69,19 @@ def read_messages(stream: IO[bytes], name: str) -> list[Message]:
 
 
 async def carry_in(
-    memory: Memory, session_id: str, messages: Sequence[Message], told: Callable[[int, int], None], *, revive: bool = False
+    memory: Memory,
+    session_id: str,
+    messages: Sequence[Message],
+    told: Callable[[int, int], None],
+    *,
+    user: str | None = None,
+    agent: str | None = None,
+    namespace: str | None = None,
+    revive: bool = False,
 ) -> CarriedIn:
     """Append what of the messages the session does not have. Where there is none it is created, and a system message at the beginning is its own.
+
+    It is created with this user, agent and namespace. `SessionOwnerMismatch` is raised before anything is read if it exists with others.
 
     What has an id that the session has, and says something else, replaces it there. Messages that were erased or edited in the
     session stay so, and a session that was deleted is not created again, unless `revive`. `told` hears after each batch how many are
@@ -77,7 +89,7 @@ async def carry_in(
     """
     first = messages[0] if messages else None
     system = first.content if first is not None and first.role is Role.SYSTEM and isinstance(first.content, str) and first.content else None
-    session = memory.session(session_id, system=system)
+    session = memory.session(session_id, system=system, user=user, agent=agent, namespace=namespace)
     is_there = await memory.sessions.get(session_id) is not None
     if not is_there and not revive and await memory._access.engine.conversations.sessions.is_deleted(memory._access.tenant, session_id):
         return CarriedIn(session_id, len(messages), 0, len(messages))
@@ -106,22 +118,31 @@ async def all_said(session: Session) -> AsyncIterator[HistoryItem]:
 async def carry_out(session: Session, shape: str) -> list[dict[str, Any]]:
     """Every message of the session in this shape. Anthropic's list begins with the system's text, as a message of its own.
 
-    Each message has its moment under `at`, unless it came from a file that does not tell it. Where a shape joins several
-    messages, only those of one moment are joined.
+    Each message has its moment under `at`: when it was said or, if nobody told that, when it was stored, which is when a file was
+    imported. Where a shape joins several messages, only those of one moment are joined. A result that names its tool alone has the id
+    of its call, and OpenAI's messages are as OpenAI's own API wants them. A call without a result stays one.
     """
-    messages = [_as_given(item) async for item in all_said(session)]
+    messages: list[Message] = []
+    async for item in all_said(session):
+        message = _as_given(item)
+        if messages and item.message.at is None and message.extra.get("joined"):  # it came in one message with the one before
+            message = message.model_copy(update={"at": messages[-1].at})
+        messages.append(message)
+    answers = arranged(messages).answers
+    named = [message.model_copy(update={"tool_call_id": answers.get(at, message.tool_call_id)}) for at, message in enumerate(messages)]
+    messages = with_distinct_calls(named)
     leads = [message for message in messages if message.role is Role.SYSTEM] if shape == "anthropic" else []
     found = given_as(leads, "plain")
     for _, told in groupby(messages, key=lambda message: message.at if shape == "anthropic" else id(message)):
         together = list(told)
-        found += [_with_moment(one, together[0].at) for one in given_as(together, shape)]
+        found += [_with_moment(one, together[0].at) for one in given_as(together, shape, strict=True)]
     return list(as_json(found))
 
 
 def _as_given(item: HistoryItem) -> Message:
-    """The message with its moment, and without an id that it was given on the way in."""
+    """The message with its moment. The system message has neither moment nor id: it is its session's."""
     message = item.message
-    if message.id is not None and (message.id.startswith(DERIVED) or message.id == SYSTEM):
+    if message.id == SYSTEM:
         return message.model_copy(update={"id": None})
     return message if message.at is not None else message.model_copy(update={"at": item.created_at})
 

@@ -63,7 +63,7 @@ class Session:
 
     @classmethod
     def _of(cls, access: Access, held: Conversation) -> Session:
-        session = cls(access, SessionDraft(held.id), create=False)
+        session = cls(access, held.as_owned(), create=False)
         session._held = held
         return session
 
@@ -107,6 +107,8 @@ class Session:
         this process appends nothing else to the session in between, and what is given is kept together (one message; several where the store is
         `atomic`); else it is said twice.
 
+        Under legal hold a message is replaced only by one that says all that it said, and more, as a streamed one does: else `Held` is raised.
+
         With `in_history=False` a message is in the window only (B24). Appended again without that, it enters the history: it
         keeps its place and gets the next number.
 
@@ -127,6 +129,7 @@ class Session:
         """Change what a message says: `content`, `reasoning`, `tool_calls`, `usage`, `finish_reason`, `metadata`, `name`. Its number stays (B26).
 
         A whole message (`**message.model_dump()`) does too: what of it cannot be changed, its id and its role among it, stays as it is stored.
+        No earlier version is kept, so it raises `Held` where the session is under legal hold.
         """
         checked, changed = door.identifier("message_id", message_id), changes_of(changes)
         async with self._in_call_order([checked]):
@@ -156,7 +159,8 @@ class Session:
 
         Its place in the history stays, with its number and its role (`is_redacted`), and so do all counts. It leaves the window. Summaries of which
         it was a part, and summaries of those, are erased with it: they may say what it said. So are entries that were made of it, and what was made
-        of these, in any scope. Forks keep their own copy. Its id is free again. What of this a crash cut off, a sweep does.
+        of these, in any scope. So are its copies in forks, with all of that, but for forks under legal hold. Its id is free again. What of this a
+        crash cut off, a sweep does.
         """
         checked = door.identifier("message_id", message_id)
         if checked == "system":
@@ -177,8 +181,10 @@ class Session:
 
         A message is one that is there when its id is; without ids, when it says the same at the same place of the longest common run. So what was
         read can be changed and handed back whole, again too. One that is there stands at its first place (B29), so new ones come behind those with
-        ids. A message leaves the window only if the calling task has seen it: it is part of the last `context` that the task read, or this
-        handle wrote it since. Where the task has read none, every message that is in the window when this call begins may leave.
+        ids. A message leaves the window only if the calling task has seen it: the last `context` that the task read showed it, or this
+        handle wrote it since. What a `budget` or `last` left out of that context stays. A read by a child task, such as a function that
+        `asyncio.wait_for` runs, counts as the caller's. Where the task has read none, every message that is in the window when this
+        call begins may leave. What `context` added for the model (recalled facts, results of interrupted calls) is not stored.
         Messages that others wrote since stay, behind the list. The system message stays as it is.
         A message that was edited since that read stays as it is now, and one that was erased is not written again, unless `revive`. What the list is
         without goes onward (`Memory`, `onward`), a message that was edited without its id too; to take one out for good, `exclude` or `erase` it. It
@@ -187,7 +193,7 @@ class Session:
         said = messages_of_each(door.sequence("messages", messages), "messages")
         conversation = await self._conversation()
         if not flag("revive", revive):
-            read = reads_of_caller().get(conversation.log.life.incarnation)
+            read = reads_of_caller().settle(conversation.log.life.incarnation, said)
             said = await conversation.without_erased(said, () if read is None else read.versions)
         return await conversation.replace(said, revive=revive)
 
@@ -244,7 +250,7 @@ class Session:
         With `slack`, a share of the budget, older messages go in steps of that size: until one has to go every context begins as the one before it,
         to the byte, which is what a prompt cache needs. With `layered` all summaries come, archived ones too, and the newest 80
         messages or `last` (B51); `layers` says of each what it is. With `recall` what memory finds for that query, in the scopes of the session and
-        of its user, comes as one message before the last one of the user, and takes a quarter of the budget at most.
+        of this handle's user, comes as one message before the last one of the user, and takes a quarter of the budget at most.
         `min_relevance`, from 0 to 1, leaves out what answers `recall` less well.
 
         A call that was never answered is followed by a result that says so (`TOOL_CALL_INTERRUPTED`), in this answer only, since
@@ -263,6 +269,9 @@ class Session:
         if isinstance(slack, bool) or not isinstance(slack, int | float) or not 0 <= slack < 1:
             raise InvalidInput("slack", "must be a share of the budget: 0 or more, and below 1")
         door.one_of("by", by, ("blocks", "turns"))
+        for name, is_given in (("by", by == "turns"), ("slack", slack > 0)):
+            if is_given and budget is None and last is not None:
+                raise InvalidInput(name, f"says how a budget cuts, and last= counts messages: give a budget, or omit {name}=")
         begins: Any = "user" if budget is not None and last is None else "any"
         if start is not None:
             begins = door.one_of("start", start, ("any", "user"))
@@ -274,8 +283,7 @@ class Session:
         conversation = await self._conversation()
         if question is None:
             return await conversation.context(asked, tools=schemas)
-        info = await conversation.info()
-        recalled = await found_for(self._access, question, self.id, info.user, budget, least)
+        recalled = await found_for(self._access, question, self.id, conversation.user, budget, least)
         if budget is not None:
             asked = replace(asked, budget=max(0, budget - room_for(recalled, budget, steady=slack > 0)))
         context = await conversation.context(asked, tools=schemas)
@@ -341,8 +349,8 @@ class Session:
         """Let a summary stand for all but the last `keep_last` messages of the window (B34 to B42): one write.
 
         `summarise` gets copies of the messages, an earlier summary first, and returns (or awaits) its text, or a message in any shape. Where another
-        compaction was first, that one is returned. Where it says nothing or asks for a tool, the earlier summary stands for them too (B48). Raises
-        `CompactionError` where there is no summary; then nothing has changed.
+        compaction was first, that one is returned. Raises `CompactionError` if the summary says nothing or asks for a tool, or if `summarise` fails:
+        then nothing has changed, and an earlier summary stays as it is.
         """
         function("summarise", summarise)
         if isinstance(keep_last, bool) or not isinstance(keep_last, int):
@@ -375,6 +383,10 @@ class Session:
 
         Returns:
             The compaction, or None if there was none.
+
+        Raises:
+            CompactionError: The summary says nothing or asks for a tool, or `summarise` failed.
+                Nothing has changed.
         """
         if not isinstance(policy, Threshold | MessageThreshold | TurnThreshold | CompactingSettings):
             raise InvalidInput("policy", f"must be a Threshold, MessageThreshold, TurnThreshold or CompactingSettings, not {type(policy).__name__}")
@@ -421,9 +433,13 @@ class Session:
         return Session._of(self._access, await self._access.engine.conversations.fork(self._access.tenant, draft, messages))
 
     async def delete(self) -> bool:
-        """Erase the session with everything said in it, the entries of its scope, and those that `onward` made of it; false where there was none."""
+        """Erase the session with everything said in it, the entries of its scope, and those that `onward` made of it; false where there was none.
+
+        Forks of it stay, with the messages that they began with: delete each, or `erase` a message before, which reaches its copies.
+        Raises `SessionOwnerMismatch` where the session belongs to another user, agent or namespace than this handle names, and erases nothing.
+        """
         self._held = None
-        return await self._access.engine.conversations.sessions.delete(self._access.tenant, self.id)
+        return await self._access.engine.conversations.sessions.delete(self._access.tenant, self.id, self._draft)
 
 
 def _schemas(tools: Sequence[Mapping[str, Any]] | None) -> Sequence[Mapping[str, Any]]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from datetime import timedelta
 from typing import Any, Literal
 
@@ -14,7 +14,7 @@ from memory.domain.scope import Scope, is_scope_text
 from memory.domain.session import STATUSES, SessionInfo, SessionPage
 from memory.domain.task import RunPage
 from memory.facade.access import Access, Scopes
-from memory.facade.arguments import Moment, flag, moment
+from memory.facade.arguments import Metadata, Moment, flag, moment
 from memory.facade.delegation import MOST_DELEGATED, Delegation, delegation
 from memory.facade.runs import asked_runs, listed
 from memory.facade.session import Session
@@ -45,7 +45,7 @@ class Sessions:
         namespace: str | None = None,
         title: str | None = None,
         tags: Sequence[str] = (),
-        metadata: Mapping[str, Any] | None = None,
+        metadata: Metadata | None = None,
         expires_at: Moment | timedelta | None = None,
         shared: bool = False,
     ) -> Session:
@@ -53,7 +53,7 @@ class Sessions:
 
         After `expires_at`, a moment or a `timedelta` from now on, it is hidden; a sweep erases what was said in it, `durations.expired_grace` later.
         Entries of its scope have an expiry of their own. A session with `shared=True` can be opened by callers that name another user, agent or
-        namespace; without, they get `SessionOwnerMismatch`.
+        namespace; without, they get `SessionOwnerMismatch`. What such a caller writes notes its user: see `Memory.session`.
         """
         draft = draft_of(
             session_id,
@@ -91,12 +91,13 @@ class Sessions:
         system: str = _UNSET,
         title: str | None = _UNSET,
         tags: Sequence[str] = _UNSET,
-        metadata: Mapping[str, Any] = _UNSET,
+        metadata: Metadata = _UNSET,
         expires_at: Moment | timedelta | None = _UNSET,
     ) -> SessionInfo:
         """Change what is said of a session: each is replaced as a whole, what is not given stays, and None clears title and expiry.
 
-        `system` is the text of its system message. Raises `NotFound` where there is no such session, or it was created without one.
+        `system` is the text of its system message. Raises `NotFound` where there is no such session, or it was created without one, and `Held`
+        where a system message, a title or metadata would be lost that is under legal hold.
         """
         prompt = None if system is _UNSET else door.text("system", system, max_bytes=door.MAX_CONTENT_BYTES)
         said: dict[str, Any] = {} if title is _UNSET else {"title": check_title(title)}
@@ -183,6 +184,8 @@ class Sessions:
     async def delete(self, session_id: str) -> bool:
         """Erase a session with everything said in it, the entries of its scope, and those that `onward` made of it; false where there was none.
 
+        Forks of it stay, with the messages that they began with: delete each, or `erase` a message before, which reaches its copies.
+
         Raises:
             InvalidInput: There is no such session, and the id is the text of a scope, such as
                 `"session:s1"`: the id alone, `"s1"`, was meant.
@@ -203,7 +206,7 @@ def draft_of(
     namespace: str | None = None,
     title: str | None = None,
     tags: Sequence[str] = (),
-    metadata: Mapping[str, Any] | None = None,
+    metadata: Metadata | None = None,
     expires_at: Moment | timedelta | None = None,
     shared: bool = False,
 ) -> SessionDraft:

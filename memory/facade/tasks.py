@@ -9,6 +9,7 @@ from memory.domain import door
 from memory.domain.errors import InvalidInput
 from memory.domain.task import TASK_STATUSES, Task, TaskPage
 from memory.facade.access import Access
+from memory.facade.arguments import Metadata
 from memory.orchestrator.conversations.conversation import Conversation
 from memory.orchestrator.conversations.tasks import TaskDraft
 from memory.ports.query import Eq, Filter, IsNull
@@ -41,17 +42,18 @@ class Tasks:
         status: str = "pending",
         parent_id: str | None = None,
         result: str | None = None,
-        metadata: Mapping[str, Any] | None = None,
+        metadata: Metadata | None = None,
     ) -> Task:
         """Let the task be as told here, all of it; when it was created stays (B54).
 
         `status` is pending, in_progress, completed, failed or cancelled (B55); `parent_id` names the task that it is a part of, which need not exist.
-        Raises `Conflict` where another session of the tenant has a task of this id.
+        Raises `Conflict` where another session of the tenant has a task of this id, and `Held` where the session is under legal hold and a title,
+        a result or metadata of the task would be overwritten or left out.
         """
         draft = _checked(id=task_id, title=title, status=status, parent_id=parent_id, result=result, metadata=metadata)
         conversations = self._access.engine.conversations
         async with conversations.in_call_order(self._access.tenant, self._session_id, "task", [draft.id]):
-            return await conversations.tasks.save((await self._conversation()).log, draft)
+            return await conversations.tasks.save((held := await self._conversation()).log, draft, held.user)
 
     async def get(self, task_id: str) -> Task | None:
         """The task; None where this session has none of the id."""
@@ -91,7 +93,7 @@ class Tasks:
 
         They are saved one after the other, and then those deleted that the session had and that are not among them: a call that failed can be
         repeated, and a task that another process saves meanwhile stays. No tasks delete all. At most 500. Raises `Held` before anything is saved
-        where one would have to go and the session is under legal hold.
+        where one would have to go, or would lose what it says, and the session is under legal hold.
         """
         given = door.sequence("tasks", tasks, at_most=MOST_TASKS)
         for one in given:
@@ -100,7 +102,8 @@ class Tasks:
         drafts = [_checked(**one) for one in given]
         if len({draft.id for draft in drafts}) < len(drafts):
             raise InvalidInput("tasks", "two have the same id")
-        return await self._access.engine.conversations.tasks.replace_all((await self._conversation()).log, drafts)
+        held = await self._conversation()
+        return await self._access.engine.conversations.tasks.replace_all(held.log, drafts, held.user)
 
 
 _TAKEN = {"id", "title", "status", "parent_id", "result", "metadata"}

@@ -6,7 +6,8 @@ A file holds one JSON object a line (JSON Lines) or one JSON array of objects, i
 
 `role` and `content` are required. The first of `at`, `time`, `timestamp`, `created_at`, `createdAt`, `create_time`, `ts` and
 `date` becomes the entry's creation time: ISO 8601 with a zone, or seconds since 1970, above 10^12 milliseconds; `id` its key, so that importing again
-writes nothing twice; without an `id` the key is the file's name and the message's position. `tags`, `metadata`, `type`, `title`, `source`
+writes nothing twice, in the conversation that the message names, if it names one: many exports number the messages of each conversation from 1;
+without an `id` the key is the file's name and the message's position. `tags`, `metadata`, `type`, `title`, `source`
 and `expires_at` are the entry's own. The role and every field not named here are kept in the entry's metadata: nothing is dropped.
 
 The content is the speaker's own words. Who that is says `speaker` or `name`, and in which conversation `conversation_id` or `session_id`; else it is
@@ -40,9 +41,11 @@ from memory.domain.entry import Entry, EntryDraft, ImportedDraft, MessageDraft
 from memory.domain.errors import InvalidInput
 from memory.domain.ids import digest_of, is_id, keyed_id, partition_digest
 from memory.domain.scope import Scope, ScopeKind
+from memory.domain.shapes import ours
 from memory.domain.time import micros
 from memory.facade.arguments import agent_of
 from memory.facade.artifact_lines import ARTIFACT_FORMAT, CHUNK_FORMAT, ArtifactLine, ChunkLine, artifact_line, chunk_line
+from memory.orchestrator.births import check_not_later
 from memory.orchestrator.collections import ARTIFACTS, ENTRIES, MANIFESTS, MESSAGES, SESSIONS
 from memory.orchestrator.conversations.carrying import Moving, check_carried, incarnation_here
 from memory.orchestrator.conversations.onward import LEAVE, is_to_be_asked
@@ -52,7 +55,7 @@ from memory.orchestrator.relations import LABELS, MADE_BY, NOTE, Relation
 from memory.orchestrator.scratchpads import CAP, Scratchpad
 from memory.orchestrator.session_keys import scope_of
 from memory.orchestrator.sources import SOURCES, MessageSource, Source, read_sources
-from memory.orchestrator.transfer import SAID, AsItWas, carried, id_here, noted_of
+from memory.orchestrator.transfer import SAID, AsItWas, carried, check_storable, id_here, noted_of, stores_problem
 from memory.policies.routing import TIERS
 from memory.ports import codec
 from memory.ports.collections import Collection
@@ -195,22 +198,38 @@ def _as_pointing_to(one: AsItWas, artifact_id: str | None) -> AsItWas:
     return replace(one, draft=_pointing_to(one.draft, artifact_id))
 
 
-def read(
-    stream: IO[bytes], name: str, scope: Scope | None = None, *, messages_to: Scope | None = None, same_ids_of: str | None = None, since: int = 1
-) -> Iterator[Item | BadLine]:
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """How the lines of a file are to be read.
+
+    `scope` is where everything goes, also exported entries, which otherwise keep their own; `messages_to` where messages go
+    without it. `same_ids_of` names the tenant in which what was exported keeps its ids. With `latest`, entries that say a later
+    moment are bad, and those that no store takes; what was found good once is read without it. `unread` says of lines that could
+    not be copied into the file what is wrong with them.
+    """
+
+    scope: Scope | None = None
+    messages_to: Scope | None = None
+    same_ids_of: str | None = None
+    latest: datetime | None = None
+    unread: Mapping[int, str] | None = None
+
+
+def read(stream: IO[bytes], name: str, how: Reading = Reading(), since: int = 1) -> Iterator[Item | BadLine]:
     """What a file holds from line `since` on, in order, each checked as a write would check it; a `BadLine` in place of what is wrong.
 
-    `scope` is where everything goes, also exported entries, which otherwise keep their own; `messages_to` where messages go without it.
-    `same_ids_of` names the tenant in which what was exported keeps its ids. A file that cannot be read on raises its `BadLine`.
+    A file that cannot be read on raises its `BadLine`.
     """
     seen: dict[tuple[str, str | None], tuple[int, bytes]] = {}
     heard = Counter[tuple[str, str | None]]()
     for position, (line, found) in enumerate(objects(stream, name, since), start=1):
         if isinstance(found, BadLine):
-            yield found
+            yield BadLine(name, line, how.unread[line]) if how.unread and line in how.unread else found
             continue
         try:
-            item = _item(found, line, (name, position), scope, messages_to, same_ids_of)
+            item = _item(found, line, (name, position), how)
+            if how.latest is not None and isinstance(item, Message | Version):
+                _check_entry(item, how.latest)
         except InvalidInput as exc:
             yield BadLine(name, line, _unquoted(exc, found))
             continue
@@ -218,7 +237,7 @@ def read(
             said = blake2b(json.dumps(found, sort_keys=True).encode(), digest_size=16).digest()
             first_line, first = seen.setdefault((item.draft.scope.text, item.draft.key), (line, said))
             if first != said:
-                yield BadLine(name, line, f"id: {item.draft.key!r} already stands on line {first_line} with other content")
+                yield BadLine(name, line, f"id: {found.get('id')!r} already stands on line {first_line} with other content")
                 continue
             item = replace(item, again=first_line != line)
             if isinstance(item.draft, MessageDraft) and not item.again:
@@ -233,12 +252,18 @@ def _counted(draft: MessageDraft, heard: Counter[tuple[str, str | None]]) -> Mes
     return draft if draft.number_in_conversation is not None else draft.model_copy(update={"number_in_conversation": heard[conversation]})
 
 
-def _item(
-    found: Mapping[str, Any], line: int, place: tuple[str, int], scope: Scope | None, messages_to: Scope | None, same_ids_of: str | None
-) -> Item:
+def _check_entry(item: Message | Version, latest: datetime) -> None:
+    """Raise `InvalidInput` if a write would refuse the entry: for its moment, or since no store takes it."""
+    check_not_later(item.draft, latest)
+    if isinstance(item.draft, ImportedDraft):
+        check_storable(item.draft, item.as_it_was)
+
+
+def _item(found: Mapping[str, Any], line: int, place: tuple[str, int], how: Reading) -> Item:
+    scope, same_ids_of = how.scope, how.same_ids_of
     form = found.get("format")
     if form is None or "role" in found:
-        return Message(line, _message_draft(found, place, scope or messages_to))
+        return Message(line, _message_draft(found, place, scope or how.messages_to))
     if form not in _READ if isinstance(form, str) else True:
         raise InvalidInput("format", f"is not known; this version reads {', '.join(_READ)}")
     if form == RELATION_FORMAT:
@@ -490,21 +515,34 @@ def _message_draft(found: Mapping[str, Any], place: tuple[str, int], scope: Scop
     if scope is None:
         raise InvalidInput("scope", "a message belongs to a session or another scope; say which (on the command line --session or --scope)")
     fields = dict(found)
+    if ours.is_dump(fields):
+        fields = ours.said_in(fields)
     role, content = fields.pop("role", None), fields.pop("content", None)
+    if role is None and found.keys() >= {"scope", "version"}:
+        raise InvalidInput("role", "is missing; an entry is imported as a line of an export, which has a format")
     if not isinstance(role, str) or not role:
         raise InvalidInput("role", "is missing" if role is None else "must be text, such as 'user' or 'assistant'")
     if not isinstance(content, str):
         raise InvalidInput("content", "is missing" if content is None else f"must be text, not {type(content).__name__}")
     values = {name: fields.pop(name) for name in _OWN if name in fields}
     name, position = place
-    key, created_at = _named(fields.pop("id", None), "id") or f"{name}:{position}", _time(fields)
+    conversation, created_at = _said(fields, _CONVERSATION), _time(fields)
+    key = _key(conversation, _named(fields.pop("id", None), "id")) or f"{name}:{position}"
     said = {
-        "conversation_id": _said(fields, _CONVERSATION) or (scope.id if scope.kind is ScopeKind.SESSION else name),
+        "conversation_id": conversation or (scope.id if scope.kind is ScopeKind.SESSION else name),
         "number_in_conversation": fields.get("number_in_conversation"),
         "speaker": _said(fields, _SPEAKER),
     }
     metadata = _metadata(fields.pop("metadata", None), {"role": role, **fields})
     return MessageDraft(scope=scope, content=content, created_at=created_at, metadata=metadata, key=key, **said, **values)
+
+
+def _key(conversation: str | None, message_id: str | None) -> str | None:
+    """The key of a message: its id, in the conversation that it names. Two conversations never make the same key."""
+    if message_id is None or conversation is None:
+        return None if message_id is None else door.identifier("id", message_id)
+    key = f"{len(conversation)}:{conversation}:{door.identifier('id', message_id)}"
+    return key if len(key.encode()) <= door.MAX_ID_BYTES else blake2b(key.encode(), digest_size=16).hexdigest()
 
 
 def _said(fields: Mapping[str, Any], names: Sequence[str]) -> str | None:
@@ -642,9 +680,12 @@ def _row(found: Mapping[str, Any], line: int, scope: Scope | None, *, versioned:
     for field in _OF_A_RECORD:
         if field not in found:
             raise InvalidInput(field, "is missing from the exported record")
+    door.identifier("id", found["id"])
     try:
         said = {"version": _version("version", found.get("version")), "tier": door.one_of("tier", found.get("tier"), TIERS)} if versioned else {}
         record = codec.record_from_json(kind.collection, {**found, **_NOT_CARRIED, **said})
+        if problem := stores_problem(kind.collection, record):
+            raise InvalidInput("format", f"is no record of kind '{kind.collection.name}': {problem}")
         if "owes" in found and (kind.collection is not MESSAGES or found["owes"] != [LEAVE]):
             raise InvalidInput("owes", "is not as an export writes it")
         if kind.conversational:

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from datetime import timedelta
-from typing import Any, Literal, Unpack, overload
+from typing import Literal, Unpack, overload
 
 from memory.domain.enriched import Written
 from memory.domain.entry import Entry, EntryDraft, EntryType
 from memory.domain.scope import Scope
 from memory.domain.session import ErasedScope
 from memory.facade.access import BROWSE_LIMIT, RETRIEVE_LIMIT, Access
-from memory.facade.arguments import Moment, flag
+from memory.facade.arguments import Metadata, Moment, flag
 from memory.facade.forgetting import erase_scope
 from memory.facade.wanted import Only, SearchOptions, preferences
 from memory.facade.written import HowWritten, WriteOptions
@@ -44,7 +44,7 @@ class ScopedMemory:
         title: str | None = None,
         source: str | None = None,
         tags: Sequence[str] = (),
-        metadata: Mapping[str, Any] | None = None,
+        metadata: Metadata | None = None,
         confidence: float | None = None,
         created_at: Moment | None = None,
         expires_at: Moment | timedelta | None = None,

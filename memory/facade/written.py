@@ -8,7 +8,7 @@ from typing import Any, Literal, TypeAlias, TypedDict, cast
 
 from memory.domain.entry import EntryDraft, EntryType
 from memory.domain.scope import Scope
-from memory.facade.arguments import Moment
+from memory.facade.arguments import Metadata, Moment, draft_of
 from memory.orchestrator.checking import Decide
 from memory.orchestrator.deliveries import Consistency
 
@@ -36,7 +36,7 @@ class WriteOptions(HowWritten, total=False):
     title: str | None
     source: str | None
     tags: Sequence[str]
-    metadata: Mapping[str, Any] | None
+    metadata: Metadata | None
     confidence: float | None
     artifact_id: str | None
     created_at: Moment | None
@@ -55,3 +55,11 @@ def divided(scope: Scope, content: str, options: WriteOptions) -> tuple[EntryDra
     said = {name: value for name, value in options.items() if name not in HowWritten.__annotations__}
     how = {name: value for name, value in options.items() if name in HowWritten.__annotations__}
     return EntryDraft(**{**said, "scope": scope, "content": content}), cast("HowWritten", how)
+
+
+def apart(given: EntryDraft | Mapping[str, Any]) -> tuple[EntryDraft, HowWritten]:
+    """A draft, or the arguments of `write`: what is to be written, checked, and how, as far as it says."""
+    if not isinstance(given, Mapping):
+        return draft_of(given), {}
+    how = {name: given[name] for name in HowWritten.__annotations__ if name in given}
+    return draft_of({name: value for name, value in given.items() if name not in how}), cast("HowWritten", how)

@@ -44,7 +44,8 @@ class Accesses:
                 times.append(now)
 
     async def tell(self) -> int:
-        """Let the homes of what was read know; how many accesses were counted. What could not be told is not counted."""
+        """Let the homes of what was read know; how many accesses were counted. What could not be told is not counted, and stores
+        that are opened to read only are not told."""
         untold, self._untold = self._untold, {}
         keys, told, size = list(untold), 0, self._placement.settings.batch
         for start in range(0, len(keys), size):
@@ -58,6 +59,8 @@ class Accesses:
                         Annotate(ENTRIES, at.key, at=version, role_is=Role.HOME, accessed_at=time) for time in times
                     )
             for store, notes in by_store.items():
+                if getattr(store, "reads_only", False):
+                    continue
                 try:
                     outcomes = await self._placement.write("access.note", store, *notes)
                     told += sum(outcome.applied for outcome in outcomes)

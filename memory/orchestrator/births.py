@@ -53,6 +53,20 @@ class Newborn:
         return self.entry is not None or self.conflict is not None
 
 
+def latest_moment(placement: Placement) -> datetime:
+    """The latest moment that does not lie in the future, whoever's clock tells it."""
+    return placement.now() + CLOCK_SKEW
+
+
+def check_not_later(draft: EntryDraft, latest: datetime) -> None:
+    """Raise `InvalidInput` if the draft says that it was created, or begins to be true, after this moment."""
+    for field in ("created_at", "valid_from"):
+        said = getattr(draft, field, None)
+        if said is not None and said > latest:
+            minutes = CLOCK_SKEW // timedelta(minutes=1)
+            raise InvalidInput(field, f"lies in the future; a clock may be at most {minutes} minutes ahead of this machine's")
+
+
 class Births:
     """Writes drafts."""
 
@@ -97,12 +111,9 @@ class Births:
 
     def refuse_future(self, drafts: Sequence[EntryDraft]) -> None:
         """Refuse what is said to be created, or to begin to be true, later than now (decision D32)."""
-        latest = self._placement.now() + CLOCK_SKEW
+        latest = latest_moment(self._placement)
         for draft in drafts:
-            if draft.created_at is not None and draft.created_at > latest:
-                raise InvalidInput("created_at", "lies in the future")
-            if isinstance(draft, ImportedDraft) and draft.valid_from is not None and draft.valid_from > latest:
-                raise InvalidInput("valid_from", "lies in the future")
+            check_not_later(draft, latest)
 
     async def _write_batch(
         self, tenant: str, drafts: Sequence[EntryDraft], revive: bool, consistency: Consistency | None, steps: Sequence[Owed]

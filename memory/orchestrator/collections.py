@@ -20,6 +20,12 @@ SAID = "said"
 SEQUENCE = "sequence"
 """The field that orders entries of one moment: it grows with every entry that a process writes. Older entries have none."""
 
+SAID_BY = "said_by"
+"""The field that names the users who wrote something through handles of their own, in a session that has another user, or none."""
+
+FORKED_FROM = "forked_from"
+"""The field that names the sessions of whose messages a fork began with copies: see `forks.py`."""
+
 DERIVED_FROM = "derived_from"
 """The field that refers to what an entry was made of: see `sources.py`."""
 
@@ -101,6 +107,7 @@ SESSIONS = Collection(
         Field("namespace", FieldType.TEXT, indexed=True),
         Field("tags", FieldType.TAGS),
         Field("touched_at", FieldType.TIME, indexed=True, required=True),
+        Field(FORKED_FROM, FieldType.TAGS, indexed=True),
         Field("hidden_from", FieldType.TIME, indexed=True),  # its expiry: not the record's own, of which a store may make an end by itself
     ),
 )
@@ -122,6 +129,7 @@ MESSAGES = Collection(
         Field("agent", FieldType.TEXT),
         Field("namespace", FieldType.TEXT),
         Field("uploads", FieldType.TAGS),  # of which it has large texts, those in `artifacts`
+        Field(SAID_BY, FieldType.TAGS),
     ),
     (TextPart("content", 1.0),),
     indexes=(("conversation_id", "message_id"), ("conversation_id", "event"), ("conversation_id", "number_in_conversation")),
@@ -178,7 +186,10 @@ PASSAGES = Collection(
 )
 """What messages are found by, by meaning: a vector for each part of a text, and none of the text. A version is the message's when it said this."""
 
-TASKS = Collection("tasks", (Field("task_id", FieldType.TEXT), Field("parent_id", FieldType.TEXT), Field("status", FieldType.TEXT)))
+TASKS = Collection(
+    "tasks",
+    (Field("task_id", FieldType.TEXT), Field("parent_id", FieldType.TEXT), Field("status", FieldType.TEXT), Field(SAID_BY, FieldType.TAGS)),
+)
 """What sessions have to do, each in its session's partition."""
 
 CLAIMS = Collection(
@@ -194,6 +205,7 @@ RUNS = Collection(
         Field("status", FieldType.TEXT),
         Field("mode", FieldType.TEXT),
         Field("message_count", FieldType.INTEGER),
+        Field(SAID_BY, FieldType.TAGS),
     ),
 )
 """What sessions gave to others to do, each in the partition of the session that gave it."""

@@ -6,7 +6,7 @@ import asyncio
 import logging
 import secrets
 from collections.abc import Sequence
-from typing import Literal
+from typing import Any, Literal
 
 from memory.domain.errors import NotFound
 from memory.domain.ids import Randomness, is_id
@@ -21,6 +21,8 @@ from memory.orchestrator.checking import Checking
 from memory.orchestrator.collections import ENTRIES
 from memory.orchestrator.conversations.conversations import Conversations
 from memory.orchestrator.conversations.passages import Where
+from memory.orchestrator.conversations.sessions import SHARED
+from memory.orchestrator.conversations.taught import SAID_IN
 from memory.orchestrator.dangling import Dangling
 from memory.orchestrator.deliveries import Deliveries
 from memory.orchestrator.derivation import Derivation
@@ -312,8 +314,14 @@ class Engine:
         reads_texts = self.judging.reads_texts or self.retention.reads_texts
         return await plan_of(self.placement, [due, *self.planners], self.quotas, reads_texts=reads_texts)
 
-    async def _user_of(self, tenant: str, session_id: str) -> str | None:
+    async def _user_of(self, tenant: str, session_id: str, entry_id: str) -> str | None:
+        """Whose an entry of a session is: of one that was learnt in a shared session, the user who said what it was made of."""
         session = await self.conversations.find(tenant, session_id)
+        if session is not None and session.body.get(SHARED):
+            entry = (await self.placement.locate(ENTRIES, Key(tenant, entry_id))).record
+            said_in: Any = {} if entry is None else entry.body.get(SAID_IN, {})
+            if "user" in said_in:
+                return str(said_in["user"])
         user = None if session is None else session.fields.get("subject")
         return user if isinstance(user, str) else None
 

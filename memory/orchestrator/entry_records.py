@@ -12,7 +12,7 @@ from itertools import pairwise
 from typing import Any
 
 from memory.domain import door
-from memory.domain.entry import CARRIED, WHERE_SAID, Contributor, Entry, EntryDraft, EntryType, ImportedDraft, MessageDraft, expiry
+from memory.domain.entry import CARRIED, WHERE_SAID, Contributor, Entry, EntryDraft, EntryType, ImportedDraft, MessageDraft, confidence_of, expiry
 from memory.domain.provenance import ORIGIN_KINDS, all_in, named_in
 from memory.domain.scope import Scope
 from memory.domain.time import micros, moment
@@ -360,11 +360,6 @@ def _said_of(record: Record) -> dict[tuple[str, str], Any]:
     return {("own", name): value for name, value in {**own, "expires_at": record.expires_at}.items()} | {
         ("metadata", name): value for name, value in metadata.items()
     }
-
-
-def confidence_of(metadata: dict[str, Any]) -> float | None:
-    value = metadata.get("confidence")
-    return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else None
 
 
 _HOLDS = (dict, list, tuple)

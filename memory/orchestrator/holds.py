@@ -121,6 +121,12 @@ class Holds:
         if told:
             raise Held(*told)
 
+    async def refuse_change(self, partition: Partition, user: str | None) -> None:
+        """Raise `Held` where a session of this user is held: its messages, tasks and runs keep no earlier versions, so none may be overwritten."""
+        holds = await self._standing(_of_partition(partition, {} if user is None else {partition: user}))
+        if told := [hold for found in holds.values() for hold in found]:
+            raise Held(*told)
+
     async def refuse_user(self, tenant: str, user: str) -> None:
         """Raise `Held` where what is remembered of a user is held."""
         await self.refuse_partition(Partition(tenant, f"{ScopeKind.USER}:{user}"), whole=False)

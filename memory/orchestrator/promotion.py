@@ -76,7 +76,7 @@ class PromotionReport(Shown):
     copied: list[Copied] = field(default_factory=list)
 
 
-UserOf: TypeAlias = Callable[[str, str], Awaitable[str | None]]
+UserOf: TypeAlias = Callable[[str, str, str], Awaitable[str | None]]
 """With whom a session of a tenant is; None where nobody is named."""
 
 
@@ -148,7 +148,7 @@ class Promotion:
         return away + missed.stores
 
     async def _plan_copy(self, collection: Collection, row: Head | Record, decision: Decision, session: Scope, planning: Planning) -> None:
-        to, ahead = await self._target(row.key.tenant, session, decision.to_scope or ""), planning.ahead
+        to, ahead = await self._target(row.key, session, decision.to_scope or ""), planning.ahead
         to_come = row if isinstance(row, Record) and ahead.comes_to_be(collection, row.key) else None
         copy, there = await self._derivation.foreseen(row.key.tenant, row.key.id, to, to_come)
         async with planning.quotas.admitted(copy.key.tenant, [Newcomer.of(copy, derived=True)]) as stay:
@@ -212,7 +212,7 @@ class Promotion:
         for row, decision in copies:
             begun = self._placement.now()
             try:
-                to = await self._target(row.key.tenant, session, decision.to_scope or "")
+                to = await self._target(row.key, session, decision.to_scope or "")
                 copy = await self._derivation.promote(row.key.tenant, row.key.id, to, revive=False, automatic=True)
             except MemoryTiersError as error:
                 report.kept.append(Kept(row.key.id, row.tier, f"rule '{decision.rule}' cannot copy it: {error}"))
@@ -222,10 +222,10 @@ class Promotion:
             if copy.created_at >= begun:  # else it was made before
                 report.copied.append(Copied(row.key.id, copy.id, to.text, decision.rule, decision.because))
 
-    async def _target(self, tenant: str, session: Scope, to_scope: str) -> Scope:
+    async def _target(self, key: Key, session: Scope, to_scope: str) -> Scope:
         if to_scope != USER:
             return Scope.parse(to_scope)
-        user = await self._user_of(tenant, session.id)
+        user = await self._user_of(key.tenant, session.id, key.id)
         if user is None:
             raise InvalidInput("to_scope", f"session '{session.id}' names no user")
         return Scope.user(user)

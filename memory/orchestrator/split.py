@@ -126,6 +126,10 @@ class SplitStore:
     def lost(self) -> str:
         return "; ".join(filter(None, [getattr(part, "lost", "") for part in self.parts]))
 
+    @property
+    def reads_only(self) -> bool:
+        return all(getattr(part, "reads_only", False) for part in self.parts)
+
     # -- life ---------------------------------------------------------------------------------------------------------
 
     async def open(self, collections: Sequence[Collection]) -> None:

@@ -126,6 +126,12 @@ class Topology:
         problems = [problem for tier in TIERS for problem in self._problems(tier, cache)]
         shared = [leaf.name for leaf in self.leaves if sum(leaf in leaves_of(store) for store in self.stores) > 1]
         problems += [f"store '{name}' is part of one tier's stores and also serves another tier: split both tiers alike" for name in shared]
+        losing = {leaf.name for leaf in self.leaves if not leaf.capabilities.durable}
+        if problems and any("durable" in problem for problem in problems):
+            problems.append(
+                f"make {', '.join(sorted(losing))} durable, as `memory doctor` and the log say, or accept that a crash may lose what was "
+                f"acknowledged: accept_loss = {sorted(losing)}"
+            )
         if problems:
             raise ConfigError("; ".join(problems))
         self._cache = cache

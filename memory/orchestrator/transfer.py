@@ -6,14 +6,15 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from enum import StrEnum
+from functools import lru_cache
 from typing import Any
 
 from memory.domain import ids
 from memory.domain.enriched import NOTES
 from memory.domain.entry import ImportedDraft
-from memory.domain.errors import Refused, StoreUnavailable
+from memory.domain.errors import InvalidInput, Refused, StoreUnavailable
 from memory.domain.scope import Scope
-from memory.orchestrator.births import CLOCK_SKEW
+from memory.domain.time import EPOCH
 from memory.orchestrator.browsing import Browsing
 from memory.orchestrator.collections import ARTIFACTS, DIGEST, ENTRIES, ENTRY_VERSIONS, MESSAGES, RELATIONS, SESSIONS
 from memory.orchestrator.conversations.artifacts import chunk_key, chunks_of
@@ -32,6 +33,7 @@ from memory.orchestrator.sources import with_notes, with_sources
 from memory.orchestrator.steps import step
 from memory.orchestrator.trust import Trust
 from memory.orchestrator.versions import kept_version, version_at
+from memory.ports.checking import record_problem
 from memory.ports.collections import Collection
 from memory.ports.pace import paced
 from memory.ports.record import JsonValue, Key, Record, Tombstone
@@ -162,7 +164,6 @@ class Transfer:
     async def restore_entries(self, tenant: str, entries: Sequence[AsItWas]) -> list[Restored]:
         """Store entries under their own ids and versions where nothing stands; what became of each. No id is named twice. Raises `QuotaExceeded`
         before any of them is stored."""
-        latest = self._placement.now() + CLOCK_SKEW
         fates: dict[Key, Restored] = {}
         let_in = [await self._let_in(tenant, one, fates) for one in entries]
         records = [_record(tenant, one, self._placement.next_sequence()) async for one in paced(let_in)]
@@ -170,11 +171,7 @@ class Transfer:
         for record, there in zip(records, located, strict=True):
             if record.key in fates:
                 continue
-            begins: Any = record.fields["valid_from"]
-            if record.created_at > latest or begins > latest:
-                named = "created_at" if record.created_at > latest else "valid_from"
-                fates[record.key] = Restored(Fate.REFUSED, f"{named}: lies in the future")
-            elif there.record or there.tombstone or there.corrupt:
+            if there.record or there.tombstone or there.corrupt:
                 fates[record.key] = await self._met(record, there)
         fresh = [record for record in records if record.key not in fates]
         newcomers = [Newcomer.of(record, derived=True) for record in fresh] if self._quotas.quotas else []
@@ -307,6 +304,30 @@ class Transfer:
             return await self.restore(tenant, kind, record, as_it_was=True) if as_it_was else THERE
         await self._deliveries.deliver([Pending(kind.collection, store, replace(fresh, generation=outcome.generation))])
         return WRITTEN
+
+
+def check_storable(draft: ImportedDraft, one: AsItWas | None) -> None:
+    """Raise `InvalidInput` if no store takes the entry; `one` is how it is restored if it keeps its id."""
+    if one is None:
+        born = draft.created_at or EPOCH
+        record = with_sources(record_of(draft, key=Key(_ANY, _ANY), version=1, now=born, tier="mid", sequence=0), draft.sources)
+    else:
+        record = _record(_ANY, one, 0)
+    if problem := stores_problem(ENTRIES, record):
+        raise InvalidInput("entry", problem)
+
+
+_ANY = "any"
+
+
+def stores_problem(collection: Collection, record: Record) -> str:
+    """Why no store takes the record, whatever its id and its version become here."""
+    return record_problem(collection, replace(record, key=_any_key(record.scope), version=max(1, record.version)))
+
+
+@lru_cache
+def _any_key(scope: str) -> Key:
+    return Key(_ANY, ids.derived_id(_ANY, scope, "import"))
 
 
 def _record(tenant: str, one: AsItWas, sequence: int) -> Record:

@@ -32,13 +32,14 @@ _SENTENCE_END = re.compile(r"(?<=[.!?])\s|(?<=[。！？])|\n")
 
 @dataclass(frozen=True, slots=True)
 class CompactingSettings:
-    """When a list is compacted, and how far (A120). `threshold` and `target` are shares of `max_tokens`.
+    """When a list is compacted, and how far (A120). `threshold` and `target` are shares of `max_tokens`;
+    unless given the target is 0.7, or the threshold where that is lower.
 
     The last `keep_recent` messages are protected; 0 protects none (A124). `keep_last_user` protects the last user message too (B46).
     """
 
     max_tokens: int = 100_000
-    target: float = 0.7
+    target: float = None  # type: ignore[assignment]  # None where it is not given
     threshold: float = 0.85
     min_importance: float = 30
     keep_recent: int = 10
@@ -51,9 +52,13 @@ class CompactingSettings:
     def __post_init__(self) -> None:
         door.whole("max_tokens", self.max_tokens, least=1)
         door.whole("keep_recent", self.keep_recent)
-        for name in ("target", "threshold", "min_importance"):
+        for name in ("threshold", "min_importance"):
             door.number(name, getattr(self, name))
-        if not 0 <= self.target <= self.threshold:
+        if self.threshold < 0:
+            raise InvalidInput("threshold", f"must be 0 or more, not {self.threshold:g}")
+        if self.target is None:
+            object.__setattr__(self, "target", min(0.7, self.threshold))
+        if not 0 <= door.number("target", self.target) <= self.threshold:
             raise InvalidInput("target", f"must be 0 or more and at most the threshold of {self.threshold:g}, not {self.target:g}")
         door.share("similarity", self.similarity)
 

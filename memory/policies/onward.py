@@ -21,9 +21,10 @@ MOST_MADE = 100
 @dataclass(frozen=True, slots=True)
 class Leaving:
     """Messages that leave the window of a session, by a compaction, by what `replace` or a provider drops, or by its end: copies, in order, each with
-    its id. None is told twice.
+    its id. None is told twice. Those of each user of a shared session are told apart: `user` is who said them, or the session's user.
 
-    `numbers` are those of the messages in the session's history; `summary` is what stands for them in the window now, None where nothing does.
+    `numbers` are those of the messages in the session's history; `summary` is what stands for them in the window now, None where nothing does,
+    or where it says what others said.
     """
 
     session_id: str
@@ -36,7 +37,7 @@ class Leaving:
 
     @property
     def scope(self) -> Scope:
-        """Where what is made of them goes unless told otherwise: to the session's user; to the session where it has none."""
+        """Where what is made of them goes unless told otherwise: to the user; to the session where there is none."""
         return Scope.session(self.session_id) if self.user is None else Scope.user(self.user)
 
 

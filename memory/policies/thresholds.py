@@ -17,24 +17,24 @@ from memory.policies.window import Threshold, split_by_policy, turns
 
 @dataclass(frozen=True, slots=True)
 class MessageThreshold:
-    """Compacts a window of more than `most` messages, system and summary aside, down to the last `keep_last`."""
+    """Compacts a window of more than `most` messages, system and summary aside, down to the last `keep_last` (half of `most`)."""
 
     most: int = 80
-    keep_last: int = 40
+    keep_last: int = None  # type: ignore[assignment]  # None where it is not given: see `_checked`
 
     def __post_init__(self) -> None:
-        _checked(self.most, "keep_last", self.keep_last)
+        object.__setattr__(self, "keep_last", _checked(self.most, self.keep_last))
 
 
 @dataclass(frozen=True, slots=True)
 class TurnThreshold:
-    """Compacts a window of more than `most` turns down to the last `keep_last`; a turn that has not ended is one."""
+    """Compacts a window of more than `most` turns down to the last `keep_last` (half of `most`); one that has not ended counts."""
 
     most: int = 40
-    keep_last: int = 20
+    keep_last: int = None  # type: ignore[assignment]  # None where it is not given: see `_checked`
 
     def __post_init__(self) -> None:
-        _checked(self.most, "keep_last", self.keep_last)
+        object.__setattr__(self, "keep_last", _checked(self.most, self.keep_last))
 
 
 WindowPolicy: TypeAlias = Threshold | MessageThreshold | TurnThreshold
@@ -58,6 +58,11 @@ def archived_by(policy: WindowPolicy, messages: Sequence[Message], costs: Sequen
     return archived if any(not messages[at].is_summary for at in archived) else ()
 
 
-def _checked(most: int, name: str, value: int) -> None:
-    if door.whole(name, value) > door.whole("most", most):
-        raise InvalidInput(name, f"must be at most the {most} at which it is compacted, not {value}")
+def _checked(most: int, keep_last: int | None) -> int:
+    """How many stay: half of the most unless given."""
+    door.whole("most", most)
+    if keep_last is None:
+        return most // 2
+    if door.whole("keep_last", keep_last) > most:
+        raise InvalidInput("keep_last", f"must be at most the {most} at which it is compacted, not {keep_last}")
+    return keep_last

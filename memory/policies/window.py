@@ -21,6 +21,9 @@ INTERRUPTED = "TOOL_CALL_INTERRUPTED"
 """Text of the result that stands in for one that never came (B53)."""
 _STAND_IN = "interrupted:"
 """How the id of a stand-in begins."""
+RECALLED = "recalled"
+"""Id of the message that tells a model what memory found."""
+_RECALLED_HEADING = "What is remembered that may help:\n"
 
 Block = tuple[int, ...]
 """Positions of messages that stay together, in the order in which they are shown."""
@@ -93,9 +96,10 @@ Messages: TypeAlias = Sequence[Message] | Arranged
 def arranged(messages: Messages) -> Arranged:
     """The messages with each result directly behind the call it answers, in the order in which results came (B22, B53, B75).
 
-    A result belongs to the nearest earlier call of its id that has none (decision B53). A result without an id belongs to
-    the first call of its name, or of any name where it has none, that is open in the last message with calls before it.
-    A real result takes the place of a stand-in.
+    A result belongs to the nearest earlier call of its id that has none (decision B53). Then a result without an id belongs
+    to the first call of its name, or of any name where it has none, that is still open in the last message with calls before
+    it: a call that another result names by its id is not open, whichever came first. A real result takes the place of a
+    stand-in.
     """
     if isinstance(messages, Arranged):
         return messages
@@ -104,6 +108,18 @@ def arranged(messages: Messages) -> Arranged:
     last: list[_Slot] = []
     invalid: list[int] = []
     answers: dict[int, str] = {}
+    unnamed: list[tuple[int, list[_Slot]]] = []
+
+    def bind(position: int, found: _Slot | None) -> None:
+        if found is None:
+            invalid.append(position)
+            return
+        if found.answer is not None:
+            found.unit.remove(found.answer)
+            invalid.append(found.answer)
+        found.unit.append(position)
+        found.answer, found.is_open = position, is_stand_in(messages[position])
+
     for position, message in enumerate(messages):
         if message.role is not Role.TOOL:
             units.append([position])
@@ -111,18 +127,16 @@ def arranged(messages: Messages) -> Arranged:
             for slot in slots:
                 waiting.setdefault(slot.call.id, []).append(slot)
             last = slots or last
-            continue
-        found = _called_by_id(message, waiting) if message.tool_call_id else _called_by_name(message, last)
-        if found is None:
-            invalid.append(position)
-            continue
-        if found.answer is not None:
-            found.unit.remove(found.answer)
-            invalid.append(found.answer)
-        found.unit.append(position)
-        found.answer, found.is_open = position, is_stand_in(message)
-        if not message.tool_call_id:
+        elif message.tool_call_id:
+            bind(position, _called_by_id(message, waiting))
+        else:
+            unnamed.append((position, last))
+    for position, slots in unnamed:
+        found = _called_by_name(messages[position], slots)
+        bind(position, found)
+        if found is not None:
             answers[position] = found.call.id
+            found.unit.sort()
     unanswered = [slot for slots in waiting.values() for slot in slots if slot.answer is None]
     unanswered.sort(key=lambda slot: (slot.unit[0], slot.number))
     open_calls = [OpenCall(slot.unit[0], slot.call, slot.number) for slot in unanswered]
@@ -172,6 +186,19 @@ def stand_in_id(call: str) -> str:
 
 def is_stand_in(message: Message) -> bool:
     return message.role is Role.TOOL and message.content == INTERRUPTED and (message.id or "").startswith(_STAND_IN)
+
+
+def recalled(found: Sequence[str]) -> Message:
+    """The message that tells a model what memory found."""
+    return Message(id=RECALLED, role=Role.SYSTEM, content=_RECALLED_HEADING + "\n".join(f"- {one}" for one in found))
+
+
+def is_made_for_reading(message: Message) -> bool:
+    """Whether a read made this message up: it is shown and not stored, also when it is handed back, with its id or without."""
+    if message.id is None:
+        is_recalled = message.role is Role.SYSTEM and message.text.startswith(_RECALLED_HEADING)
+        return is_recalled or (message.role is Role.TOOL and message.content == INTERRUPTED)
+    return message.id == RECALLED or is_stand_in(message)
 
 
 def completed(messages: Messages) -> tuple[Arranged, list[Message]]:

@@ -85,6 +85,11 @@ class BaseStore(ABC):
         return ""
 
     @property
+    def reads_only(self) -> bool:
+        """Whether it is opened to read only, so that nothing is attempted that nobody asked for, such as counts. No part of the port."""
+        return False
+
+    @property
     def path(self) -> Path | None:
         """The file or folder that holds it, absolute, which opening makes; None where there is none. No part of the port: for `doctor`."""
         return None

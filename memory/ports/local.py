@@ -9,6 +9,9 @@ So `scheme:folder/name`, `scheme:/srv/name`, `scheme:~/name` and `scheme:////srv
 
 from __future__ import annotations
 
+from os import PathLike
+from pathlib import Path
+
 LOCAL_SCHEMES = ("sqlite", "file", "qdrant+edge")
 """The schemes of built-in adapters whose stores are files on this machine."""
 
@@ -28,6 +31,11 @@ def local_path(url: str) -> str | None:
         return path
     path = path.lstrip("/")
     return path if path.startswith("~") else f"/{path}"
+
+
+def absolute_path(given: str | PathLike[str]) -> Path:
+    """The path in the working directory of this moment, `~` being the user's folder: it stays the same when the process changes its directory."""
+    return Path(given).expanduser().absolute()
 
 
 def local_url(scheme: str, path: str) -> str:

@@ -69,11 +69,17 @@ class StoreOptions:
         among: Collection[str] | None = None,
         **found: Any,
     ) -> Self:
-        """The options of the URL's query part and those given apart, which win, beside what else was found in the URL, which both overrule.
+        """The options of the URL's query part and those given apart, beside what else was found in the URL, which both overrule. Where both name an
+        option they must agree.
 
         `spelled` has other names of options; `among` names those that count here, where not all do.
         """
-        given = {spelled.get(name, name): value for name, value in (*parse_qsl(query, keep_blank_values=True), *options.items())}
+        in_url = {spelled.get(name, name): value for name, value in parse_qsl(query, keep_blank_values=True)}
+        apart = {spelled.get(name, name): value for name, value in options.items()}
+        for name in sorted(in_url.keys() & apart.keys()):
+            if not _agree(in_url[name], apart[name]):
+                raise wrong(store, f"the option {name} has one value in the URL and another in options; give it in one place")
+        given = in_url | apart
         if unknown := sorted(given.keys() - (cls.names() if among is None else set(among) - cls.where)):
             raise wrong(store, f"{cls.product} has no option {', '.join(map(repr, unknown))}")
         try:
@@ -98,6 +104,16 @@ class StoreOptions:
         field = cls._fields()[name]
         shown = f", not {first['input']!r}" if field.repr else ""
         return f"{name} is {field.description or first['msg']}{shown}"
+
+
+def _agree(in_url: str, apart: JsonValue) -> bool:
+    """Whether an option of a URL, which is text, says what one given apart says."""
+    if isinstance(apart, bool):
+        return in_url.lower() == str(apart).lower()
+    try:
+        return float(in_url) == float(apart)
+    except (TypeError, ValueError):
+        return in_url == str(apart)
 
 
 def wrong(store: str, problem: str) -> ConfigError:

@@ -72,7 +72,7 @@ class Put:
     A record whose generation is None gets the partition's current generation; one with a number lower than the partition's
     current generation is rejected with reason "generation" whatever the condition says: it was erased.
     `settles` names the steps that what stands there may owe and this write drops. With `erases` nothing of what stood there stays readable, as
-    after a deletion: a store that keeps a version to restore keeps none of it.
+    after a deletion: a store that keeps a version to restore keeps none of it. A full store takes such a put if it takes deletions.
     """
 
     collection: Collection

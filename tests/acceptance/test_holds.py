@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from memory import Entry, EntryDraft, Held, InvalidInput, Memory, NotFound, Scope
+from memory import BufferProvider, Entry, EntryDraft, Held, InvalidInput, Memory, NotFound, Scope
 from tests.acceptance.support import DAY, HOUR, USER, Clock, left_in
 
 Place = Callable[[Memory, Entry], Awaitable[object]]
@@ -45,7 +45,7 @@ async def test_what_is_held_is_deleted_by_nobody_until_it_is_released(memory: Me
             lambda: other.compact([held.id], lambda entries: "summary", delete_sources=True),
             lambda: other.session("s1").delete(),
         ):
-            with pytest.raises(Held, match=r"under legal hold 'case', over the .*: nothing was deleted"):
+            with pytest.raises(Held, match=r"under legal hold 'case', over the .*: nothing was deleted or overwritten"):
                 await deletion()
         clock.advance(3 * DAY)
         report = await other.admin.sweep()
@@ -97,7 +97,10 @@ async def test_all_that_a_held_session_has_stays_its_tasks_runs_messages_and_lar
             await deletion()
     assert await session.tasks.get("t2") is None, "nothing is saved where something else would have to go"
     assert await session.tasks.delete("none") is False
-    assert [task.id for task in await session.tasks.replace_all([{"id": "t1", "title": "evidence, edited"}, {"id": "t3"}])] == ["t1", "t3"]
+    assert [task.id for task in await session.tasks.replace_all([{"id": "t1", "title": "evidence", "status": "failed"}, {"id": "t3"}])] == [
+        "t1",
+        "t3",
+    ]
     clock.advance(3 * DAY)
     assert (await memory.admin.sweep()).held == 1
     await memory.admin.release_hold("case")
@@ -105,6 +108,57 @@ async def test_all_that_a_held_session_has_stays_its_tasks_runs_messages_and_lar
     assert [message.text for message in (await session.context()).messages] == ["u1", large]
     assert await session.tasks.delete("t1") is await session.runs.delete("r1") is await memory.sessions.delete("s1") is True
     assert await left_in(memory) == []
+
+
+@pytest.mark.parametrize("over", [{"tenant": True}, {"user": "ada"}, {"scope": "session:s1"}], ids=lambda over: next(iter(over)))
+async def test_nothing_that_keeps_no_versions_is_overwritten_under_a_hold(memory: Memory, over: dict[str, Any]) -> None:
+    session = memory.session("s1", user="ada", system="be kind", title="evidence", metadata={"a": 1})
+    await session.append([user("u1"), {"role": "user", "content": "window only", "id": "u2"}])
+    await session.tasks.save("t1", title="evidence", result="found", metadata={"a": 1})
+    await session.runs.save("r1", child_id="s2", metadata={"a": 1})
+    provider = BufferProvider(memory, user="ada")
+    await provider.write([user("u3")], "s")
+    stream = session.stream(message_id="streamed")
+    async with stream as out:
+        await out.write("it ")
+        await memory.admin.hold("case", reason="r", **over)
+        if over != {"scope": "session:s1"}:
+            with pytest.raises(Held):
+                await provider.write([{"role": "user", "content": "another", "id": "u3"}], "s")
+        before = [line async for line in memory.admin.export()]
+        for overwriting in (
+            lambda: session.update("u1", content="another"),
+            lambda: session.update("u1", metadata={"b": 1}),
+            lambda: session.append([user("new"), {"role": "user", "content": "another", "id": "u2"}]),
+            lambda: session.replace([{"role": "user", "content": "another", "id": "u1"}]),
+            lambda: session.update("streamed", content="another"),
+            lambda: session.update("system", content="be rude"),
+            lambda: memory.sessions.update("s1", system="be rude"),
+            lambda: memory.sessions.update("s1", title="another"),
+            lambda: memory.sessions.update("s1", title=None),
+            lambda: memory.sessions.update("s1", metadata={}),
+            lambda: session.tasks.save("t1", title="another", result="found", metadata={"a": 1}),
+            lambda: session.tasks.save("t1", title="evidence", result="found"),
+            lambda: session.tasks.save("t1", title="evidence", metadata={"a": 1}),
+            lambda: session.tasks.replace_all([{"id": "t2"}, {"id": "t1", "title": "evidence"}]),
+            lambda: session.runs.save("r1", child_id="s2"),
+        ):
+            with pytest.raises(Held, match="'case'"):
+                await overwriting()
+        assert await session.tasks.get("t2") is None
+        known = {str(line) for line in before}
+        more = [line async for line in memory.admin.export() if str(line) not in known]
+        assert [text for line in more if "another" in (text := str(line)) or "new" in text] == []
+        await out.write("goes on")
+    await session.append([user("more"), user("u1"), {"role": "user", "content": "window only, and more of it", "id": "u2"}])
+    await session.update("u1", content="u1")
+    await session.tasks.save("t1", title="evidence", status="completed", result="found", metadata={"a": 1})
+    await session.runs.save("r1", child_id="s2", status="completed", metadata={"a": 1})
+    await memory.sessions.update("s1", title="evidence", tags=["kept"], metadata={"a": 1}, system="be kind")
+    await session.end()
+    assert "it goes on" in [message.text for message in (await session.context()).messages]
+    await memory.admin.release_hold("case")
+    assert (await session.update("u1", content="another")).text == "another"
 
 
 async def test_the_erasure_of_a_user_leaves_what_is_held_and_says_so(memory: Memory) -> None:

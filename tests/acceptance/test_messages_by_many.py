@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import multiprocessing
+import random
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
@@ -122,6 +123,249 @@ async def test_a_read_in_a_child_task_is_the_read_of_the_caller(memory: Memory) 
     await asyncio.create_task(append(memory, "unread"))
     await session.replace(read.messages[:1])
     assert [message.text for message in (await session.context()).messages] == ["a", "unread"]
+
+
+async def shown(provider: Any) -> list[str]:
+    return [message.text for message in await provider.read("s")]
+
+
+READS: dict[str, Callable[[Memory], tuple[Any, Callable[[], Any]]]] = {
+    "limit": lambda memory: (buffer := PROVIDERS["buffer"](memory), lambda: buffer.read("s", limit=3)),
+    "query": lambda memory: (buffer := PROVIDERS["buffer"](memory), lambda: buffer.read("s", query="m1 m4", limit=2)),
+    "summarizing": lambda memory: (found := PROVIDERS["summarizing"](memory), lambda: found.read("s", limit=3)),
+    "first-hit": lambda memory: (found := ALL["composite"](memory), lambda: found.read("s", limit=3)),
+    "merge": lambda memory: (
+        found := CompositeProvider([BufferProvider(memory, namespace=name) for name in "nm"], read="merge"),
+        lambda: found.read("s", limit=3),
+    ),
+    "max_tokens": lambda memory: (found := BufferProvider(memory, max_tokens=60), lambda: found.read("s")),
+}
+
+
+@pytest.mark.behaviour("C22", "C33")
+@pytest.mark.parametrize("kind", READS)
+async def test_a_message_that_a_read_did_not_show_stays_when_its_list_is_handed_back(memory: Memory, kind: str) -> None:
+    provider, read = READS[kind](memory)
+    said = [user(f"m{number} " + "some words " * 8) for number in range(6)]
+    await provider.write(said, "s", new=True)
+
+    async def hands_back() -> int:
+        read_now = await read()
+        await provider.write([*read_now[1:], answer("new")], "s")
+        return len(read_now)
+
+    assert 0 < await asyncio.create_task(hands_back()) < 6
+    (entry, *_) = await provider.entries("s")
+    assert len([message for message in entry.messages if message.text.startswith("m")]) == 5
+
+
+@pytest.mark.behaviour("C22", "B29")
+@pytest.mark.parametrize("asked", [{"budget": 60}, {"last": 2}, {"budget": 60, "last": 3}, {"budget": 60, "by": "turns"}])
+async def test_a_replacement_leaves_what_the_context_did_not_show(memory: Memory, asked: dict[str, Any]) -> None:
+    session = await memory.sessions.create("s")
+    for number in range(30):
+        await session.append([user(f"q{number} " + "some words " * 8), answer(f"r{number}")])
+    whole = [message.text for message in (await session.context()).messages]
+    read = (await session.context(**asked)).messages
+    assert 1 < len(read) < 60
+    await session.replace(read[1:])
+    assert [message.text for message in (await session.context()).messages] == [text for text in whole if text != read[0].text]
+
+
+async def test_a_buffer_keeps_as_many_of_its_messages_as_it_has_room_for(memory: Memory) -> None:
+    provider = BufferProvider(memory, max_messages=4, max_tokens=30)
+    await provider.write([user(f"m{number} {'word ' * 10}") for number in range(4)], "s", new=True)
+    (last,) = await provider.read("s")
+    await provider.write([last, answer("new")], "s")
+    (entry,) = await provider.entries("s")
+    assert [message.text.strip()[:3] for message in entry.messages] == ["m1 ", "m2 ", "m3 ", "new"]
+
+
+async def by_wait_for(load: Callable[[], Any]) -> Any:
+    return await asyncio.wait_for(load(), 60)
+
+
+async def by_a_group(load: Callable[[], Any]) -> Any:
+    async with asyncio.TaskGroup() as group:
+        task = group.create_task(load())
+    return task.result()
+
+
+async def by_a_task_of_a_task(load: Callable[[], Any]) -> Any:
+    return await asyncio.create_task(by_wait_for(load))
+
+
+@pytest.mark.behaviour("C22", "C33")
+@pytest.mark.parametrize("named", [True, False])
+@pytest.mark.parametrize(
+    ("kind", "reads"), [*((kind, by_wait_for) for kind in (*ALL, "session")), ("session", by_a_group), ("buffer", by_a_task_of_a_task)]
+)
+async def test_what_an_own_function_reads_in_a_child_task_the_caller_has_read(memory: Memory, kind: str, named: bool, reads: Any) -> None:
+    provider: Any = ALL[kind](memory) if kind != "session" else None
+    session = memory.session("s" if provider is None else "n/s", namespace=None if provider is None else "n")
+    write = session.replace if provider is None else lambda messages: provider.write(messages, "s")
+    await asyncio.create_task(write([user("a"), user("b")]))
+
+    async def load() -> list[Any]:
+        read = (await session.context()).messages if provider is None else await provider.read("s")
+        return read if named else [user(message.text) for message in read]
+
+    read = await reads(load)
+    await asyncio.create_task(append_to(session, "unread"))
+    await reads(load)  # for another purpose: what it shows is not what the list is from
+    await write([*read, user("new")])
+    assert {message.text for message in (await session.context()).messages} == {"a", "b", "unread", "new"}
+    if kind not in ("sliding", "composite"):
+        again = await reads(load)
+        await write(again[1:])
+        assert {message.text for message in (await session.context()).messages} == {"b", "unread", "new"}
+
+
+async def append_to(session: Any, text: str) -> None:
+    await session.append(user(text))
+
+
+def cut_buffer(memory: Memory, namespace: str = "n") -> BufferProvider:
+    return BufferProvider(memory, namespace=namespace, max_messages=500, max_tokens=60)
+
+
+DRAWN: dict[str, Callable[[Memory], Any]] = ALL | {
+    "cut": cut_buffer,
+    "merge": lambda memory: CompositeProvider([BufferProvider(memory, namespace=name, max_messages=500) for name in ("n", "slow")], read="merge"),
+    "mixed": lambda memory: CompositeProvider(
+        [cut_buffer(memory), SummarizingProvider(memory, lambda asked: "sum", namespace="slow", active_tokens=100_000)]
+    ),
+}
+
+
+class DrawnWriter:
+    """Reads in part or whole, here or in a child task, and hands back what it read without some messages, with a new one behind."""
+
+    def __init__(self, memory: Memory, provider: Any, draw: random.Random, name: int) -> None:
+        self.memory, self.provider, self.draw, self.name = memory, provider, draw, name
+        self.said: set[str] = set()
+        self.dropped: set[str] = set()
+        """Messages that a read showed and the list behind it lacks: only these may leave."""
+
+    async def run(self) -> None:
+        self.session = self.memory.session("n/s", namespace="n")
+        for turn in range(3):
+            message = {"role": self.draw.choice(["user", "assistant"]), "content": f"{self.name}.{turn} " + "word " * self.draw.randint(0, 8)}
+            act = self.draw.choice(["append", "here", "here", "child", "other"])
+            if act == "append":
+                await (self.session.append(message) if self.provider is None else self.provider.write(message, "s", new=True))
+            else:
+                shown = await (asyncio.wait_for(self.read(), 60) if act == "child" else self.read())
+                if act == "other":
+                    await asyncio.create_task(self.read())
+                await asyncio.sleep(self.draw.random() / 200)
+                kept = [one for one in shown if self.draw.random() > 0.2]
+                self.dropped |= {one.text for one in shown if one not in kept}
+                named = self.draw.random() < 0.6
+                given = [*(kept if named else [{"role": one.role.value, "content": one.content} for one in kept]), message]
+                await (self.session.replace(given) if self.provider is None else self.provider.write(given, "s"))
+            self.said.add(message["content"])
+
+    async def read(self) -> list[Any]:
+        way = self.draw.choice(["whole", "limit", "cut"])
+        if self.provider is None:
+            budget, last = self.draw.randint(20, 120), self.draw.randint(1, 5)
+            return (await self.session.context(budget if way == "cut" else None, last=last if way == "limit" else None)).messages
+        asked: dict[str, Any] = {} if way == "whole" else {"limit": self.draw.randint(1, 5)}
+        if way == "cut":
+            asked["query"] = f"{self.draw.randint(0, 3)}.1"
+        return list(await self.provider.read("s", **asked))
+
+
+@pytest.mark.behaviour("C22", "C33")
+@pytest.mark.parametrize("kind", [kind for kind in (*DRAWN, "session") if kind != "sliding"])
+@pytest.mark.parametrize("seeds", [range(4), pytest.param(range(4, 100), marks=pytest.mark.nightly)])
+async def test_only_what_a_read_showed_and_its_list_lacks_leaves_the_window(memory: Memory, kind: str, seeds: range) -> None:
+    for seed in seeds:
+        tenant, draw = memory.for_tenant(f"t{seed}"), random.Random(seed)  # noqa: S311
+        shared = None if kind == "session" else DRAWN[kind](tenant)
+        writers = [
+            DrawnWriter(tenant, None if shared is None else draw.choice([shared, DRAWN[kind](tenant)]), random.Random(draw.random()), name)  # noqa: S311
+            for name in range(5)
+        ]
+        await asyncio.gather(*(writer.run() for writer in writers))
+        stay = {text for writer in writers for text in writer.said} - {text for writer in writers for text in writer.dropped}
+        for name in ("n", "slow") if isinstance(shared, CompositeProvider) else ("n",):
+            messages = (await tenant.session(f"{name}/s", create=False).context()).messages
+            assert stay <= {message.text for message in messages}, (seed, name)
+
+
+async def test_a_back_fill_erases_nothing_that_only_left_the_window_of_its_source(memory: Memory) -> None:
+    """Summarised and edited messages, and one that was erased, while an earlier part is filled."""
+
+    class Fast(BufferProvider):
+        async def write(self, *args: Any, **kwargs: Any) -> list[str]:
+            written = await super().write(*args, **kwargs)
+            source = memory.session("slow/s")
+            if (await source.context()).messages[0].text == "a":
+                await source.compact(lambda messages: "sum", keep_last=2)
+                await source.update("c", content="changed")
+                await source.erase("d")
+            return written
+
+    slow = SummarizingProvider(memory, lambda asked: "sum", namespace="slow", active_tokens=100_000)
+    whole = CompositeProvider([fast := Fast(memory, namespace="fast"), slow])
+    await slow.write([{"id": name, **user(name)} for name in "abcd"], "s")
+    await whole.read("s")
+    assert [message.text for message in await fast.read("s")] == ["a", "b", "changed"]
+
+
+@pytest.mark.behaviour("C51")
+async def test_a_back_fill_is_no_read_of_its_caller(memory: Memory) -> None:
+    """The caller's read is as old as the list it was given: what others write during the fill is not in it."""
+
+    class Foreign:
+        """Anybody's provider, over one of ours."""
+
+        reads = 0
+
+        async def read(self, *args: Any, **kwargs: Any) -> list[Any]:
+            self.reads += 1
+            if self.reads == 2:
+                for name in ("fast", "slow"):
+                    await asyncio.create_task(append_to(memory.session(f"{name}/s"), "unread"))
+            return await slow.read(*args, **kwargs)
+
+        async def write(self, *args: Any, **kwargs: Any) -> Any:
+            return await slow.write(*args, **kwargs)
+
+    fast, slow = BufferProvider(memory, namespace="fast"), BufferProvider(memory, namespace="slow")
+    whole = CompositeProvider([fast, Foreign()])
+    await slow.write(user("first"), "s")
+    read = await whole.read("s")
+    await whole.write([*read, answer("new")], "s")
+    for part in (fast, slow):
+        assert {message.text for message in await part.read("s")} == {"first", "new", "unread"}
+
+
+@pytest.mark.parametrize("named", [True, False])
+async def test_what_a_context_adds_for_the_model_is_not_stored_when_it_is_handed_back(memory: Memory, named: bool) -> None:
+    """What memory recalls, and results in place of missing ones."""
+    await memory.write("Ada's cat is called Zebra", scope="user:ada")
+    session = memory.session("s", user="ada", system="Be kind.")
+    call = {"role": "assistant", "tool_calls": [{"id": "c1", "type": "function", "function": {"name": "look", "arguments": "{}"}}]}
+    await session.append([user("hello"), call, user("what is my cat called?")])
+    before = await session.context()
+    read = (await session.context(recall="cat")).messages
+    assert any("Zebra" in message.text for message in read)
+    given = (
+        read
+        if named
+        else [
+            {"role": m.role.value, "content": m.content, **({"tool_calls": call["tool_calls"]} if m.tool_calls else {})}
+            | ({"tool_call_id": m.tool_call_id} if m.tool_call_id else {})
+            for m in read
+        ]
+    )
+    await session.replace([*given, answer("new")])
+    assert [m.text for m in (await session.context()).messages] == [*[m.text for m in before.messages], "new"]
+    assert (await session.context()).interrupted
+    assert not any("Zebra" in item.message.text for item in (await session.history()).items)
 
 
 async def test_a_task_that_has_read_nothing_replaces_the_window_as_it_is(memory: Memory) -> None:

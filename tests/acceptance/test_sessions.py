@@ -278,6 +278,40 @@ async def test_a_window_is_compacted_before_a_model_is_asked_and_only_then(memor
         await session.compact_if_needed("tokens")  # type: ignore[arg-type]
 
 
+@pytest.mark.behaviour("B43", "B48")
+@pytest.mark.parametrize(
+    "policy",
+    [
+        Threshold(1_000),
+        MessageThreshold(4, keep_last=2),
+        TurnThreshold(2, keep_last=1),
+        CompactingSettings(1_000, min_importance=0, deduplicate=False),
+    ],
+)
+async def test_a_summary_that_says_nothing_archives_nothing_under_any_policy(memory: Memory, policy: Any) -> None:
+    session = memory.session("s1", system=SYSTEM)
+    await session.append([user("before", "u0"), assistant("answer", "a0")])
+    await session.compact(lambda _: "what was said before", keep_last=0)
+    await session.append([message for n in range(1, 9) for message in (user("word " * 80, f"u{n}"), assistant("word " * 80, f"a{n}"))])
+    before = await session.context()
+    with pytest.raises(CompactionError, match="Summary generation failed"):
+        await session.compact_if_needed(policy, lambda _: "\n ")
+    after = await session.context()
+    assert [message.id for message in after.messages] == [message.id for message in before.messages]
+    assert len(await session.compactions()) == 1
+
+
+@pytest.mark.behaviour("B43", "B48")
+async def test_a_long_summary_of_which_no_shorter_one_can_be_had_stays(memory: Memory) -> None:
+    session, said = memory.session("s1", system=SYSTEM), iter(["long " * 2_000, ""])
+    await session.append([message for n in range(9) for message in (user("word " * 80, f"u{n}"), assistant("word " * 80, f"a{n}"))])
+    made = await session.compact_if_needed(Threshold(1_000), lambda _: next(said))
+    assert made is not None
+    assert next(said, "asked twice") == "asked twice"
+    assert await session.compactions() == [made]
+    assert made.summary.id in await window(session)
+
+
 @pytest.mark.behaviour("B43")
 async def test_a_policy_counts_messages_or_turns_and_needs_no_model(memory: Memory) -> None:
     by_messages, by_turns = memory.session("messages"), memory.session("turns")
@@ -294,11 +328,17 @@ async def test_a_policy_counts_messages_or_turns_and_needs_no_model(memory: Memo
     assert made.summary.text == "Summary of the conversation so far: u0. a0 u1."
     with pytest.raises(InvalidInput, match="keep_last: must be at most the 1"):
         MessageThreshold(most=1, keep_last=2)
+    assert [(policy(most).keep_last, policy().keep_last) for policy in (MessageThreshold, TurnThreshold) for most in (0, 5)] == [
+        (0, 40),
+        (2, 40),
+        (0, 20),
+        (2, 20),
+    ], "what nobody gave fits what was given"
     for name in ("most", "keep_last"):
-        for wrong in (-1, "3", 1.5, True, None):
+        for value in (-1, "3", 1.5, True):
             for policy in (MessageThreshold, TurnThreshold):
                 with pytest.raises(InvalidInput, match=f"{name}: must be a whole number"):
-                    policy(**{name: wrong})  # type: ignore[arg-type]
+                    policy(**{name: value})  # type: ignore[arg-type]
     for name in ("max_tokens", "max_output_tokens", "keep_last", "share", "target"):
         for wrong in (-1, "3", True, float("nan"), *([None] if name != "keep_last" else [])):
             with pytest.raises(InvalidInput, match=f"{name}: must be a "):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import json
 from dataclasses import dataclass
-from datetime import UTC, date, datetime
+from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from enum import Enum, StrEnum
 from types import SimpleNamespace
@@ -74,6 +74,8 @@ WITHOUT_TEXT = [
     ("content", {"role": "tool", "tool_call_id": "c1", "output": "22"}),
     ("content[1].text", {"role": "user", "content": [{"type": "text", "text": "I am"}, {"type": "text", "content": "Ada"}]}),
     ("content[0].text", {"role": "assistant", "content": [{"type": "output_text", "text": {"value": "Ada"}}]}),
+    ("role", {"role": ["user"], "content": "I am Ada"}),
+    ("role", {"role": {}, "content": "I am Ada"}),
     ("data.content", {"type": "human", "data": {"id": "x"}}),
 ]
 EMPTY = [
@@ -101,6 +103,82 @@ def refusals(messages: list[dict[str, Any]]) -> list[str]:
         problems += [f"{used} answered by {answered}"] * (used != answered)
         ids += used
     return problems + [f"twice: {ids}"] * (len(ids) != len(set(ids)))
+
+
+def openai_refuses(messages: list[dict[str, Any]]) -> list[str]:
+    """What OpenAI's API refuses of these messages."""
+    problems, waiting, ids = [], set[str](), set[str]()
+    for message in messages:
+        if message["role"] == "tool":
+            problems += [f"answers nothing: {message}"] * (message.get("tool_call_id") not in waiting or not isinstance(message["content"], str))
+            waiting.discard(message.get("tool_call_id", ""))
+            continue
+        problems += [f"without results: {waiting}"] * bool(waiting) + [f"old form: {message}"] * (message["role"] == "function")
+        for call in message.get("tool_calls") or ():
+            is_sound = call["type"] == "function" and isinstance(json.loads(call["function"]["arguments"]), dict)
+            problems += [f"bad: {call}"] * (not is_sound or not 0 < len(call["id"]) <= 40 or call["id"] in ids)
+            waiting.add(call["id"])
+            ids.add(call["id"])
+    return problems + [f"without results: {waiting}"] * bool(waiting)
+
+
+LONG = "look_" * 12
+
+
+def of_ollama(*names: str) -> list[dict[str, Any]]:
+    calls = [{"function": {"name": name, "arguments": {"n": n}}} for n, name in enumerate(names)]
+    results = [{"role": "tool", "tool_name": name, "content": f"{name} {n}"} for n, name in enumerate(names)]
+    return [USER, {"role": "assistant", "content": "", "tool_calls": calls}, *reversed(results), {"role": "assistant", "content": "so"}]
+
+
+OTHER_SERVERS: dict[str, list[dict[str, Any]]] = {
+    "ollama": [*of_ollama("f"), *of_ollama("f", "g", "f"), *of_ollama(LONG, LONG), *of_ollama("f")],
+    "no arguments": [
+        {"role": "assistant", "content": None, "tool_calls": [{"id": "c1", "function": {"name": "f", "arguments": None}}]},
+        {"role": "tool", "name": "f", "content": "1"},
+    ],
+    "empty and long ids": [
+        {"role": "assistant", "content": "", "tool_calls": [{"id": n, "function": {"name": "f", "arguments": "{}"}} for n in ("", "x" * 99)]},
+        {"role": "tool", "tool_call_id": "", "name": "f", "content": "1"},
+        {"role": "tool", "tool_call_id": "x" * 99, "content": "2"},
+    ],
+    "functions": [
+        one
+        for n in range(2)
+        for one in (
+            {"role": "assistant", "content": None, "function_call": {"name": "f", "arguments": "{}"}},
+            {"role": "function", "name": "f", "content": str(n)},
+        )
+    ],
+    "plain": [
+        {"role": "assistant", "content": "", "tool_calls": [{"name": "f", "arguments": {"n": 1}}, {"name": "f", "arguments": {"n": 2}}]},
+        {"role": "tool", "name": "f", "content": "1"},
+        {"role": "tool", "name": "f", "content": "2"},
+    ],
+}
+
+
+@pytest.mark.behaviour("B53")
+@pytest.mark.parametrize("server", OTHER_SERVERS)
+async def test_what_came_from_other_servers_leaves_as_openai_takes_it(memory: Memory, server: str) -> None:
+    session, given = memory.session("s1"), OTHER_SERVERS[server]
+    await session.append(given)
+    exported = await carry_out(session, "openai")
+    assert openai_refuses(exported) == []
+    assert exported == await carry_out(session, "openai"), "the same ids every time"
+    assert [one["content"] or "" for one in exported] == [one["content"] or "" for one in given]
+    context = await session.context()
+    assert openai_refuses(given_as(context.messages, "openai", strict=True)) == []
+    parts = [part for one in await carry_out(session, "anthropic") for part in one["content"] if isinstance(part, dict)]
+    ids = [part["id"] for part in parts if part["type"] == "tool_use"]
+    assert len(ids) == len(set(ids)) == len([part for part in parts if part["type"] == "tool_result"])
+    assert set(ids) == {part["tool_use_id"] for part in parts if part["type"] == "tool_result"}
+    await carry_in(memory, "copy", read_messages(io.BytesIO(json.dumps(exported).encode()), "x.json"), lambda done, total: None)
+    copy = await memory.session("copy").context()
+    assert (copy.invalid, copy.interrupted, len(copy.messages)) == ([], [], len(given))
+    if server != "plain":
+        shown = given_as([item.message for item in (await session.history()).items], "openai")
+        assert shown == given, "as it came, for the server it came from"
 
 
 @pytest.mark.parametrize(("path", "message"), WITHOUT_TEXT)
@@ -137,6 +215,30 @@ async def test_results_without_an_id_answer_calls_by_name_and_in_order(memory: M
         assert given_as(context.messages, "openai")[2] == {"role": "tool", field: "f", "content": "f 0"}  # as it came
     else:
         assert given_as(context.messages, "openai")[2]["tool_call_id"] == "call0"
+
+
+@pytest.mark.behaviour("B53")
+async def test_a_result_by_name_leaves_the_call_that_a_later_result_names_by_its_id(memory: Memory) -> None:
+    session = memory.session("s1")
+    await session.append([USER, asks("f", "f", "f"), {"role": "tool", "name": "f", "content": "of another"}])
+    assert (await session.context()).interrupted == ["call1", "call2"]
+    await session.append({"role": "tool", "tool_call_id": "call0", "content": "of call0"})
+    context = await session.context()
+    assert (context.invalid, context.interrupted) == ([], ["call2"])
+    (mended,) = await session.mend_tool_calls()
+    assert mended.tool_call_id == "call2"
+    await session.append({"role": "tool", "name": "f", "content": "late"})
+    context = await memory.session("s1").context()
+    shown = {str(message.tool_call_id): message.text for message in context.messages if message.role == "tool"}
+    assert shown == {"call0": "of call0", "call1": "of another", "call2": "late"}
+    for provider in (SlidingWindowProvider(memory), BufferProvider(memory, max_tokens=1_000)):
+        results = [{"role": "tool", "name": "f", "content": "1"}, {"role": "tool", "tool_call_id": "call0", "content": "0"}]
+        await provider.write([USER, asks("f", "f"), *results, {"role": "assistant", "content": "so"}])
+        read = await provider.read()
+        assert [(message.text, message.tool_call_id) for message in read if message.role == "tool"] == [("1", "call1"), ("0", "call0")]
+        await provider.write([*read, USER])
+        (entry,) = await provider.entries()
+        assert [message.text for message in entry.messages] == [*[message.text for message in read], USER["content"]]
 
 
 @pytest.mark.behaviour("B53")
@@ -262,6 +364,49 @@ def _unnamed(message: dict[str, Any]) -> dict[str, Any]:
 
 
 NOON = datetime(2025, 3, 1, 12, tzinfo=UTC)
+
+
+@pytest.mark.behaviour("A9")
+@pytest.mark.parametrize("given", [BOOKING, VALUES["table"]], ids=["model", "dataclass"])
+async def test_a_model_or_a_dataclass_is_a_mapping_wherever_one_is_wanted(memory: Memory, given: Any) -> None:
+    stored = STORED["parsed"][0] | {"table": None} if given is BOOKING else STORED["table"]
+    if given is BOOKING:
+        given = Booking(on=date(2026, 3, 1), kind=Kind.DINNER)
+    session = memory.session("s1", metadata=given)
+    (message,) = await session.append({"role": "assistant", "content": "x", "metadata": given, "usage": given, "parsed": given})
+    assert (message.metadata, message.usage, message.extra["fields"]["parsed"]) == (stored, stored, stored)
+    assert (await session.info()).metadata == stored
+    await memory.sessions.update("s1", metadata=given)
+    assert (await session.tasks.save("t1", title="do", metadata=given)).metadata == stored
+    assert (await session.runs.save("r1", child_id="s2", metadata=given)).metadata == stored
+    entry = await memory.write("a table", scope="user:ada", metadata=given)
+    (other,) = await memory.write_many([{"content": "another", "scope": "user:ada", "metadata": given}])
+    edited = await memory.update((await memory.write("plain", scope="user:ada")).id, metadata=given)
+    copied = await memory.promote(entry.id, to="org:acme", metadata=given)
+    made = await memory.compact([other.id], lambda _: "one", metadata=given)
+    for each in (entry, other, edited, copied, made):
+        assert (found := await memory.get(each.id)) is not None
+        assert stored.items() <= found.metadata.items()
+    for wrong in ([given], "text", 7, type(given)):
+        with pytest.raises(InvalidInput, match="metadata: must be a dict, a dataclass or a pydantic model, not "):
+            await memory.write("x", scope="user:ada", metadata=wrong)  # type: ignore[arg-type]
+
+
+@pytest.mark.behaviour("D9")
+@pytest.mark.parametrize("value", [float("nan"), float("inf"), -float("inf"), b"now", timedelta(1), {"year": 2026}, 10**400], ids=str)
+async def test_what_is_no_moment_is_named_with_what_is_accepted(memory: Memory, value: Any) -> None:
+    given = str(value) if isinstance(value, float) else type(value).__name__
+    at = {"at": value}
+    for said in (USER | at, {"type": "human", "data": {"content": "hello"} | at}, {"type": "human", "data": {"content": "hello"}} | at):
+        with pytest.raises(InvalidInput) as refused:
+            await memory.session("s1").append(said)
+        assert refused.value.field.endswith("at")
+        assert given in refused.value.problem
+        assert "write a datetime with a zone, ISO 8601 text such as" in refused.value.problem
+    for field in ("created_at", "expires_at"):
+        if not isinstance(value, timedelta | int):
+            with pytest.raises(InvalidInput, match=rf"{field}: .*{given}.*: write a datetime with a zone"):
+                await memory.write("x", scope="user:ada", **{field: value})
 
 
 @pytest.mark.behaviour("D9")

@@ -22,6 +22,7 @@ import numpy.typing as npt
 
 from memory.domain.errors import ConfigError, InvalidInput
 from memory.ports.embedder import Fingerprint
+from memory.ports.local import absolute_path
 
 MODELS = "onnx/model.onnx", "model.onnx"
 TOKENIZER, POOLING, MODULES = "tokenizer.json", "1_Pooling/config.json", "modules.json"
@@ -65,7 +66,7 @@ class FolderEmbedder:
     """
 
     def __init__(self, folder: str | PathLike[str]) -> None:
-        self._folder = Path(folder).expanduser()
+        self._folder = absolute_path(folder)
         self._encoder: _Encoder | None = None
         self._loading = Lock()
         if find_spec("onnxruntime") is None:

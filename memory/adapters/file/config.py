@@ -13,7 +13,7 @@ from pydantic.dataclasses import dataclass
 
 from memory.adapters.file.thresholds import THRESHOLDS, Thresholds
 from memory.ports.capabilities import Capabilities
-from memory.ports.local import local_path
+from memory.ports.local import absolute_path, local_path
 from memory.ports.options import Flag, SecondsOrZero, StoreOptions, Whole, wrong
 from memory.ports.record import JsonValue
 
@@ -68,4 +68,4 @@ def parse(name: str, url: str, options: Mapping[str, JsonValue]) -> FileConfig:
     folder = unquote(place)
     if not folder.strip("/") or "\0" in folder:
         raise wrong(name, "write 'file:///' and the path of a folder of its own, or 'file:relative/folder'")
-    return FileConfig.read(name, query, options, path=Path(folder).expanduser().absolute())
+    return FileConfig.read(name, query, options, path=absolute_path(folder))

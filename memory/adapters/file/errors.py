@@ -32,7 +32,7 @@ class Moved(Exception):
     """Under the store's path there is another folder than the open one, or none."""
 
     def __init__(self, folder: str, happened: str) -> None:
-        super().__init__(folder)
+        super().__init__(folder, happened)
         self.folder, self.happened = folder, happened
 
 

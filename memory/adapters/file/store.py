@@ -64,6 +64,10 @@ class FileStore(BaseStore):
     def path(self) -> Path:
         return self._config.path.absolute()
 
+    @property
+    def reads_only(self) -> bool:
+        return self._library.disk.read_only
+
     # -- life ---------------------------------------------------------------------------------------------------------
 
     async def _open(self, collections: Sequence[Collection]) -> None:

@@ -33,8 +33,9 @@ class State:
         self._damaged: dict[tuple[str, Key], str] = {}
         self._undo: list[tuple[dict[Any, Any], Any, Any]] | None = None
         self._leaving: list[tuple[datetime, int, str, Key]] | None = None
-        """What may be forgotten by itself, the next first (a heap), once anybody forgets; whether it still stands there shows when its time comes."""
-        self._told = 0
+        """A heap of what `forget` may drop, the earliest first; None until it is first called. An entry may be of a version that was replaced."""
+        self._sequence = 0
+        """Tells apart entries of one moment in that heap."""
 
     # -- reading ------------------------------------------------------------------------------------------------------
 
@@ -184,8 +185,8 @@ class State:
     def _note_leaving(self, collection: str, standing: Standing) -> None:
         until = _forgotten_after(standing)
         if until is not None and not standing.owed and self._leaving is not None:
-            self._told += 1
-            heapq.heappush(self._leaving, (until, self._told, collection, standing.key))
+            self._sequence += 1
+            heapq.heappush(self._leaving, (until, self._sequence, collection, standing.key))
 
 
 def _forgotten_after(standing: Standing) -> datetime | None:

@@ -89,7 +89,7 @@ class MongoConfig(StoreOptions):
 
 
 def parse(name: str, url: str, options: Mapping[str, JsonValue]) -> MongoConfig:
-    """The config of `mongodb://[user:password@]host[:port][,host…][/database][?option=…]`, with options in the query part or apart; those apart win.
+    """The config of `mongodb://[user:password@]host[:port][,host…][/database][?option=…]`, with options in the query part or apart.
 
     Beside our own options a URL may carry MongoDB's: `replicaSet`, `authSource`, `tls` and the like. Those that this store sets itself are refused.
     What is wrong is named; the URL is never repeated.

@@ -71,11 +71,18 @@ def translate_client(store: str, error: Exception) -> Exception | None:
         case TimeoutError() | httpx.TimeoutException():
             return StoreTimeout(store, "Qdrant did not answer in time")
         case httpx.TransportError():
-            return StoreUnavailable(store, f"Qdrant cannot be reached ({type(error).__name__})")
+            return _unreachable(store, error)
         case httpx.HTTPError() | httpx.InvalidURL() | httpx.StreamError() | httpx.CookieConflict() | ApiException():
             return StoreError(store, f"Qdrant cannot be asked ({type(error).__name__})")
         case _:
             return None
+
+
+def _unreachable(store: str, error: httpx.TransportError) -> StoreError:
+    if isinstance(error, httpx.RemoteProtocolError | httpx.ReadError):
+        ended = f"the connection ended without an answer in HTTP ({type(error).__name__})"
+        return StoreUnavailable(store, f"{ended}: if Qdrant is up, this port is not its HTTP port (6333 unless changed)")
+    return StoreUnavailable(store, f"Qdrant cannot be reached ({type(error).__name__})")
 
 
 def _response(store: str, error: UnexpectedResponse) -> StoreError:

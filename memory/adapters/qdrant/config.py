@@ -13,7 +13,7 @@ from pydantic.dataclasses import dataclass
 
 from memory.adapters.qdrant.thresholds import THRESHOLDS, Thresholds
 from memory.ports.capabilities import Capabilities
-from memory.ports.local import local_path
+from memory.ports.local import absolute_path, local_path
 from memory.ports.options import Count, Flag, MaybeCount, MaybeText, StoreOptions, Text, Whole, wrong
 from memory.ports.record import JsonValue
 
@@ -99,7 +99,7 @@ def parse(name: str, url: str, options: Mapping[str, JsonValue]) -> EdgeConfig |
         folder = local_path(url)
         if folder is None or not folder.strip("/"):
             raise wrong(name, "write 'qdrant+edge:///' and the absolute path of the folder, or 'qdrant+edge:relative/folder'")
-        return EdgeConfig.read(name, query, options, path=Path(unquote(folder)).expanduser().absolute())
+        return EdgeConfig.read(name, query, options, path=absolute_path(unquote(folder)))
     place = place.removeprefix("//")
     if place == ":memory:":
         return ServerConfig.read(name, query, options, among=("collection",), host=None)

@@ -64,11 +64,11 @@ def _call_for(write: Direct) -> Call:
     match write:
         case RaiseGeneration(partition, to):
             return _raise_call(partition, to)
-        case Put(collection, record, when, settles):
+        case Put(collection, record, when, settles, erases):
             address = address_of(collection.name, record.key)
             generation = "" if record.generation is None else str(record.generation)
             parts = lay_out(collection, row_of(collection, record))
-            return write_call(address, _condition(when), parts, generation, settles=settles, fenced=True, upkeep=collection.upkeep)
+            return write_call(address, _condition(when), parts, generation, settles=settles, fenced=True, upkeep=collection.upkeep or erases)
         case Delete(collection, key, version, when, owed, note, discard_at, settles):
             row = row_of(collection, Tombstone(key, version, owed, note, discard_at))
             return write_call(address_of(collection.name, key), _condition(when), lay_out(collection, row), settles=settles)

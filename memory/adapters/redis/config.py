@@ -66,7 +66,7 @@ class RedisConfig(StoreOptions):
 
 
 def parse(name: str, url: str, options: Mapping[str, JsonValue]) -> RedisConfig:
-    """The config of a URL, with options in its query part or apart; what is given apart wins.
+    """The config of a URL, with options in its query part or apart.
 
     redis://[user:password@]host[:port][/database], rediss:// for TLS, valkey:// and valkeys:// for the same;
     redis+sentinel://[user:password@]host[:port][,host…]/service[/database]; redis+cluster://[user:password@]host[:port][,host…].

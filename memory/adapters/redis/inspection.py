@@ -72,9 +72,11 @@ class Inspection:
 
     async def mark_run(self) -> str:
         """What marks the data as a whole, made where it is missing: who flushes the server takes it along. Empty where it cannot be stored."""
+        if found := await self.mark():
+            return found
         try:
             await self._connections.command("SET", self._mark_key, secrets.token_hex(8), "NX")
-        except driver.OutOfMemoryError:
+        except (driver.OutOfMemoryError, driver.NoPermissionError, driver.ReadOnlyError):
             return ""
         return await self.mark()
 

@@ -93,7 +93,7 @@ class RedisStore(BaseStore):
                 await self._reached(inspection)
             await inspection.require_schema()
             safety = await inspection.safety()
-            self._mark, self._marked_in, self._lost = "" if safety.durable else await inspection.mark_run(), self._connections.epoch, ""
+            self._mark, self._marked_in, self._lost = await inspection.mark_run(), self._connections.epoch, ""
             self._evicts = await inspection.evicts()
             self._forms = self._no_forms(0 if await inspection.may_drop_anything() else self._config.cache_bytes)
         except BaseException:
@@ -162,7 +162,7 @@ class RedisStore(BaseStore):
     async def _notice_loss(self) -> None:
         """Look for the mark after an answer that says that nothing is there. Once it is missing, or another, the data that was there is gone.
 
-        After a restart of the server, of which `epoch` tells, a new mark is made.
+        After a restart of a server that is not durable, of which `epoch` tells, a new mark is made.
         """
         if not self._mark or self._lost:
             return
@@ -170,7 +170,7 @@ class RedisStore(BaseStore):
         if await inspection.mark() == self._mark:
             self._marked_in = self._connections.epoch
             return
-        if self._connections.epoch != self._marked_in:
+        if self._connections.epoch != self._marked_in and not self.capabilities.durable:
             self._mark, self._marked_in = await inspection.mark_run(), self._connections.epoch
             return
         self._lost = (

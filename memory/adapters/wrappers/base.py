@@ -55,6 +55,10 @@ class Wrapper:
     def lost(self) -> str:
         return str(getattr(self.inner, "lost", ""))
 
+    @property
+    def reads_only(self) -> bool:
+        return bool(getattr(self.inner, "reads_only", False))
+
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.inner!r})"
 

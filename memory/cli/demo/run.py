@@ -17,7 +17,7 @@ from memory.domain.entry import Entry
 from memory.domain.scope import Scope
 from memory.domain.time import micros
 from memory.facade.memory import Memory
-from memory.facade.transfer import Message, read
+from memory.facade.transfer import Message, Reading, read
 from memory.orchestrator.promotion import Kept, Moved
 from memory.ports.clock import system_clock
 from memory.ports.text import query_words, words
@@ -35,7 +35,7 @@ def asset(name: str) -> bytes:
 
 def turns() -> list[Message]:
     """The bundled conversation, checked as an import checks it."""
-    found = list(read(io.BytesIO(asset("conversation.jsonl")), "conversation.jsonl", SESSION))
+    found = list(read(io.BytesIO(asset("conversation.jsonl")), "conversation.jsonl", Reading(SESSION)))
     return [item for item in found if isinstance(item, Message)]
 
 

@@ -14,26 +14,32 @@ from memory.domain.shapes import anthropic, langchain, openai, plain
 from memory.domain.shapes.calls import distinct, is_made_up
 from memory.domain.shapes.fields import Fields
 
-_EACH = {"openai": openai.given, "langchain": langchain.given, "plain": plain.given}
-SHAPES = ("anthropic", *_EACH)
+_EACH = {"langchain": langchain.given, "plain": plain.given}
+SHAPES = ("anthropic", "openai", *_EACH)
 
 
-def given_as(messages: Iterable[Message], shape: str, *, foreign_reasoning: bool = True) -> list[Fields]:
+def given_as(messages: Iterable[Message], shape: str, *, foreign_reasoning: bool = True, strict: bool = False) -> list[Fields]:
     """The messages as dicts of this shape, copies of their own (C12).
 
     A message that came in this shape is equal to what came, where it was not changed since. Of another one goes over what both know: text, calls,
     results, images, reasoning. Without `foreign_reasoning` what another framework's model thought stays behind: it is not signed. Anthropic's list is
     without system messages (`system_of`), and results of tools and what a user says right behind them are one message of the user there; LangChain's
     are in the form of its `message_to_dict`. OpenAI has no place for `is_error`.
+
+    Other servers speak OpenAI's language with calls that have no id or no type, arguments that are objects, and results that name
+    their tool alone. These are given back as they came, as those servers want them; with `strict` as OpenAI's own API wants them.
+    Results by name have the ids of their calls in a context (`Session.context`) and in an export.
     """
     door.one_of("shape", shape, SHAPES)
-    messages = _with_distinct_calls(messages)
+    messages = with_distinct_calls(messages)
+    if shape == "openai":
+        return [deepcopy(openai.given(message, foreign_reasoning=foreign_reasoning, strict=strict)) for message in messages]
     if shape == "anthropic":
         return deepcopy(anthropic.given(list(messages), foreign_reasoning=foreign_reasoning))
     return [deepcopy(_EACH[shape](message, foreign_reasoning=foreign_reasoning)) for message in messages]
 
 
-def _with_distinct_calls(messages: Iterable[Message]) -> list[Message]:
+def with_distinct_calls(messages: Iterable[Message]) -> list[Message]:
     """The messages, with calls of one function told apart that came without ids: providers refuse an id that comes twice.
 
     Their results behind them answer the same calls as before.

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from hashlib import blake2b
+
 from memory.domain import door
 from memory.domain.errors import InvalidInput
 from memory.domain.message import Message, Role, ToolCall
@@ -10,6 +12,8 @@ from memory.domain.shapes.fields import Fields, Given, content_back, given_back,
 from memory.domain.shapes.parts import content_as
 
 _ROLES = {**{role.value: role for role in Role}, "developer": Role.SYSTEM, "function": Role.TOOL}
+_LONGEST_ID = 40
+"""Characters of a call's id that OpenAI's API takes."""
 _REASONING = ("reasoning_content", "reasoning")
 """Where servers that give it put it; OpenAI's own keeps it to itself."""
 
@@ -42,9 +46,11 @@ def taken(fields: Fields) -> list[Message]:
     return [message]
 
 
-def given(message: Message, *, foreign_reasoning: bool = True) -> Fields:
-    kept = own(message, "openai")
-    calls = list(zip(message.tool_calls, kept_of(message, "openai"), strict=True))
+def given(message: Message, *, foreign_reasoning: bool = True, strict: bool = False) -> Fields:
+    kept, kept_of_calls = own(message, "openai"), kept_of(message, "openai")
+    if strict:
+        message, kept, kept_of_calls = _short_ids(message), _strict(kept), [_strict_call(one) for one in kept_of_calls]
+    calls = list(zip(message.tool_calls, kept_of_calls, strict=True))
     names_no_call = (kept.get("role") == "function" or "no_call_id" in kept) and is_made_up(message.tool_call_id, message.name)
     fields = given_back(
         kept,
@@ -58,6 +64,30 @@ def given(message: Message, *, foreign_reasoning: bool = True) -> Fields:
         fields[kept.get("reasoned", _REASONING[0])] = message.reasoning
     nothing = None if message.tool_calls else ""
     return {"role": kept.get("role", message.role.value), **fields, **content_back(kept, content_as(message, "openai"), nothing)}
+
+
+def _strict(kept: Fields) -> Fields:
+    """What is kept of a message, without what only other servers take: a result without the id of its call, a tool's name elsewhere."""
+    left = {name: value for name, value in kept.items() if name != "no_call_id" and (name, value) != ("role", "function")}
+    fields = {name: value for name, value in left.pop("fields", {}).items() if name != "tool_name"}
+    return left | ({"fields": fields} if fields else {})
+
+
+def _strict_call(kept: Fields) -> Fields:
+    """What is kept of a call, without what only other servers take: no id, no type, arguments that are no text, the form before `tool_calls`."""
+    left = {name: value for name, value in kept.items() if name not in ("unnamed", "arguments", "legacy")}
+    return left | ({"outer": {"type": left.get("kind", "function"), **left["outer"]}} if "outer" in left else {})
+
+
+def _short_ids(message: Message) -> Message:
+    """The message with ids of calls that are not too long: the same id becomes the same one everywhere."""
+    calls = [call.model_copy(update={"id": _short_id(call.id)}) for call in message.tool_calls]
+    call_id = None if message.tool_call_id is None else _short_id(message.tool_call_id)
+    return message.model_copy(update={"tool_calls": calls, "tool_call_id": call_id})
+
+
+def _short_id(call_id: str) -> str:
+    return call_id if len(call_id) <= _LONGEST_ID else f"call_{blake2b(call_id.encode(), digest_size=12).hexdigest()}"
 
 
 def tool_call(field: str, given: Fields) -> tuple[ToolCall, Fields]:

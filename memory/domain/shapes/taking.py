@@ -12,7 +12,7 @@ from memory.domain.message import Message
 from memory.domain.shapes import anthropic, langchain, openai, ours, plain
 from memory.domain.shapes.fields import Fields
 
-_OPENAI_ROLES = {"developer", "function"}
+_OPENAI_ROLES = ("developer", "function")
 _OPENAI_FIELDS = ("function_call", "reasoning_content", "refusal", "annotations", "audio")
 _OPENAI_PARTS = {"image_url", "input_audio", "file", "refusal"}
 _CONTENT_FIELDS: tuple[str, ...] = ("content", "tool_calls", "function_call", "reasoning", "reasoning_content", "refusal", "audio")
@@ -22,7 +22,7 @@ _SEEN_BY_MODELS = {*_CONTENT_FIELDS, *_CONTENT_OF_LANGCHAIN, "role", "name", "to
 """Fields of which a value that JSON cannot hold is refused; elsewhere a placeholder stands for it."""
 _CONTENT_ELSEWHERE = ("parts", "text", "message", "contents")
 """Fields in which other formats put the text, and which are not read."""
-_ANTHROPIC_ROLES = {"user", "assistant", "system"}
+_ANTHROPIC_ROLES = ("user", "assistant", "system")
 _ANTHROPIC_FIELDS = ("stop_reason", "stop_sequence")
 _ANTHROPIC_PARTS = {"tool_use", "tool_result", "thinking", "redacted_thinking", "document", "server_tool_use", "search_result"}
 

@@ -17,7 +17,7 @@ from memory.domain.errors import AddFailed, ForkedProcess, InvalidInput
 from memory.domain.provenance import UNSAID, Provenance
 from memory.domain.shapes.tools import Shape
 from memory.facade.access import MAX_QUERY_BYTES
-from memory.facade.arguments import flag
+from memory.facade.arguments import Metadata, flag
 from memory.facade.contexts import AsyncContext
 from memory.facade.manager.extraction import Model
 from memory.facade.manager.gates import StoreGates, StoreRecallGate, StoreWriteGate
@@ -172,7 +172,7 @@ class MemoryManager(AsyncContext):
     async def add(
         self,
         content: str,
-        metadata: Mapping[str, Any] | None = None,
+        metadata: Metadata | None = None,
         *,
         stores: Sequence[str] | None = None,
         provenance: Provenance | None = None,

@@ -23,6 +23,7 @@ from typing import Any, Protocol
 from memory.domain import door
 from memory.domain.errors import CorruptRecord, InvalidInput
 from memory.facade.manager.stores import StoreEntry, content_of
+from memory.ports.local import absolute_path
 
 FOLDER = Path("~/.memory-tiers")
 LONGEST_SLUG = 50
@@ -53,7 +54,7 @@ class JsonStore:
     """
 
     def __init__(self, path: Path | str | None = None, *, strategy: Strategy | None = None) -> None:
-        self._path = None if path is None else Path(path).expanduser()
+        self._path = None if path is None else absolute_path(path)
         self._strategy = strategy
         self._held: list[dict[str, Any]] = []
         self._turn = threading.Lock()
@@ -130,7 +131,7 @@ class MarkdownStore:
     def __init__(self, folder: Path | str, namespace: str = "notes", *, strategy: Strategy | None = None) -> None:
         if not any(map(str.isalnum, door.identifier("namespace", namespace))):
             raise InvalidInput("namespace", "must have a letter or a digit")
-        self._folder = Path(folder).expanduser() / _folder_of(namespace)
+        self._folder = absolute_path(folder) / _folder_of(namespace)
         self._strategy = strategy
         self._turn = threading.Lock()
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import ClassVar
 
 from memory.domain import door
@@ -12,6 +13,7 @@ from memory.facade.memory import Memory
 from memory.facade.providers.provider import Held, Messages, SessionProvider, costs_of, spoken, trimmed
 from memory.facade.session import Session
 from memory.orchestrator.conversations.conversation import Conversation
+from memory.orchestrator.conversations.places import Places
 from memory.policies.window import fitted, newest, with_stand_ins
 
 
@@ -68,8 +70,14 @@ class BufferProvider(SessionProvider):
         return messages if self._max_tokens is None else await fitting(held.session, messages, self._max_tokens)
 
     async def _store(self, held: Held, conversation: Conversation, messages: list[Message], new: bool) -> list[str]:
-        there, read = await self._window(held.session) if new else ([], None)
-        whole = [*there, *messages]
+        before, read = list[Message](), self._seen(conversation)
+        if new:
+            before, read = await self._window(held.session)
+        elif read is not None and (hidden := read.hidden):  # stay before the list, as many as there is room for
+            written = {message.id for message in messages}
+            before = [m for m in (await self._window(held.session))[0] if m.id in hidden and m.id not in written]
+            read = replace(read, places=read.places.with_all(Places.of(hidden.values())))
+        whole = [*before, *messages]
         stored = await conversation.replace([whole[at] for at in newest(whole, self._max_messages)], by_content=not new, read=read)
         if not new:
             self._knows(conversation, stored)

@@ -14,7 +14,7 @@ from memory.domain.message import Message
 from memory.facade.providers.provider import HELD, Messages, Provider, ProviderEntry, SessionProvider, read_asked, spoken, trimmed
 from memory.facade.providers.turn import DEFAULT, TakesTurns, described_as, written_new
 from memory.orchestrator.conversations.events import copy_of
-from memory.orchestrator.conversations.reads import Read, lends_reads, reads_of_caller, with_reads
+from memory.orchestrator.conversations.reads import Read, Reads, lends_reads, reads_of_caller, with_reads
 from memory.policies.aligning import aligned, begins_at, merged
 from memory.policies.answering import best_of, ranks_by_words
 
@@ -44,6 +44,7 @@ class CompositeProvider(TakesTurns):
         if len(names) != len(set(names)):
             raise InvalidInput("parts", f"must have different namespaces, not {', '.join(map(str, names))}")
         self._name = uuid4()
+        reads_of_caller()  # child tasks of the caller let it know what they read
         self._merges = door.one_of("read", read, ("first-hit", "merge")) == "merge"
 
     @lends_reads
@@ -92,20 +93,23 @@ class CompositeProvider(TakesTurns):
         for part in missing:
             try:
                 await part.write([copy_of(message) for message in found], session_id, **described)
-                await self._take_back(part, source, session_id, found)
+                await with_reads(Reads(), self._take_back, part, source, session_id, found)  # the caller is not shown what this reads
             except Exception as error:  # noqa: BLE001 - a part is anybody's
                 log.warning("%s could not be filled from %s: %s", _name(part), _name(source), error)
 
     async def _take_back(self, part: Any, source: Any, session_id: str, found: Sequence[Message]) -> None:
-        """Remove from a part the messages that were erased or edited in the source while the part was filled from it."""
-        there = {message.id: message for message in await source.read(session_id)}
-        stale = [str(message.id) for message in found if there.get(message.id) != message]
-        if not stale:
+        """Let a part follow erasures and edits that came to the source while the part was filled from it."""
+        if isinstance(source, SessionProvider):
+            erased, edited = await source._changed_since(session_id, found)
+        else:
+            there = {message.id: message for message in await source.read(session_id)}
+            erased, edited = [str(message.id) for message in found if there.get(message.id) != message], []
+        if not erased and not edited:
             return
         filled = {str(message.id) for message in await part.read(session_id)}
         if isinstance(part, SessionProvider):  # others may have written to it meanwhile: it is not cleared
-            await part._erase(session_id, [message_id for message_id in stale if message_id in filled])
-        elif filled <= set(stale) and hasattr(part, "clear"):
+            await part._follow(session_id, [one for one in erased if one in filled], [one for one in edited if one.id in filled])
+        elif filled <= set(erased) and hasattr(part, "clear"):
             await part.clear(session_id)
 
     @lends_reads
@@ -118,7 +122,9 @@ class CompositeProvider(TakesTurns):
         """
         door.identifier("session_id", session_id)
         described_as(tags, agent)
-        said = await self._named(session_id, spoken(messages), new)
+        given = spoken(messages)
+        reads_of_caller().settle(self._known_as(session_id), given)
+        said = await self._named(session_id, given, new)
         known = self._seen(session_id)
         self._saw(session_id, [*(known or []), *said] if new else said)
 

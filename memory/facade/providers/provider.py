@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import AsyncIterator, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, ClassVar, Protocol, TypeAlias, runtime_checkable
@@ -25,7 +24,7 @@ from memory.orchestrator.conversations.places import Places
 from memory.orchestrator.conversations.reads import Read, Version, lends_reads, reads_of_caller
 from memory.policies.answering import best_of
 from memory.policies.reading import ContextAsked
-from memory.policies.window import is_stand_in, newest, with_stand_ins
+from memory.policies.window import is_made_for_reading, newest, with_stand_ins
 
 HELD = 1_000
 """Sessions whose handles an instance keeps, and messages of each that it knows again without asking."""
@@ -90,6 +89,7 @@ class SessionProvider(TakesTurns):
             raise InvalidInput("namespace", "must not hold '/', which stands between it and a session's id")
         self._user = None if user is None else door.identifier("user", user)
         self._memory = memory
+        reads_of_caller()  # child tasks of the caller let it know what they read
         self._held: OrderedDict[str, Held] = OrderedDict()
 
     @lends_reads
@@ -121,7 +121,8 @@ class SessionProvider(TakesTurns):
                     continue  # it was cleared by another, and perhaps written again
                 reads_of_caller().put(self._unwritten(session_id), Read())
                 return []
-            seen.shown = [message for message in shown if not is_stand_in(message)]
+            seen.shown = [message for message in shown if not is_made_for_reading(message)]
+            seen.hide({message.id for message in self._kept(window)} - {message.id for message in shown})
             reads_of_caller().put(conversation.log.life.incarnation, seen)
             return [copy_of(message) for message in shown]
 
@@ -147,14 +148,15 @@ class SessionProvider(TakesTurns):
     async def _written(self, session_id: str, said: list[Message], described: Mapping[str, Any], new: bool) -> list[str]:
         held = self._handle(session_id, create=True)
         conversation = await held.session._conversation()
-        reads = reads_of_caller()
-        if self._seen(conversation) is None and reads.get(self._unwritten(session_id)) is not None:
-            reads.put(conversation.log.life.incarnation, Read(shown=[]))  # it has read that there is nothing
+        self._settled(conversation, session_id, said)
         read = set[str | None]() if new else self._shown_to_caller(conversation)
         if not new:
             seen = self._seen(conversation)
             said = await conversation.without_erased(said, () if seen is None else seen.versions)
         notes = await self._store(held, conversation, said, new)
+        if not new:
+            reads_of_caller().take_back(conversation.log.life.incarnation)
+            reads_of_caller().take_back(self._unwritten(session_id))
         await conversation.enter_history([message.id for message in said if message.id is not None and message.id not in read])
         await conversation.describe(described)
         return notes
@@ -163,20 +165,37 @@ class SessionProvider(TakesTurns):
         """Erase one session, or all of this provider's namespace; where there is none, nothing happens (C5). An empty id is refused (C13)."""
         await self._before()
         if session_id is not None:
-            if self._user is not None:
-                with suppress(NotFound):
-                    await self._session(session_id, create=False).info()  # refuses another user's
-            await self._memory.sessions.delete(self._key(session_id))
+            await self._session(session_id, create=False).delete()
             self._held.pop(session_id, None)
             return
         for info in [info async for info in self._infos()]:
-            await self._memory.sessions.delete(info.id)
+            await self._memory.session(info.id, create=False, namespace=self.namespace, user=self._user).delete()
         self._held.clear()
 
-    async def _erase(self, session_id: str, message_ids: Sequence[str]) -> None:
+    async def _changed_since(self, session_id: str, messages: Sequence[Message]) -> tuple[list[str], list[Message]]:
+        """Of messages that were read here: the ids of those erased since, and those edited since, as they are now."""
+        said = [message for message in messages if message.role is not Role.SYSTEM]
+        session, erased, edited = self._session(session_id, create=False), list[str](), list[Message]()
+        try:
+            window, conversation = (await self._window(session))[0], await session._conversation()
+        except NotFound:
+            return [str(message.id) for message in said], []
+        there = {message.id: message for message in window}
+        for message in said:
+            now = there.get(message.id) or await conversation.message(str(message.id))
+            if now is None:
+                erased.append(str(message.id))
+            elif _says(now) != _says(message):
+                edited.append(now)
+        return erased, edited
+
+    async def _follow(self, session_id: str, erased: Sequence[str], edited: Sequence[Message]) -> None:
+        """Erase and edit messages here as they were elsewhere."""
         session = self._session(session_id, create=False)
-        for message_id in message_ids:
+        for message_id in erased:
             await session.erase(message_id)
+        if edited:
+            await session.append(list(edited))
 
     async def entries(self, session_id: str | None = None) -> list[ProviderEntry]:
         """One session, or all of this provider's namespace, with what is stored of each; none where there is none (C6)."""
@@ -226,16 +245,24 @@ class SessionProvider(TakesTurns):
         """What the calling task knows of the session: its last read, and what it wrote since; None where it did neither."""
         return reads_of_caller().get(conversation.log.life.incarnation)
 
+    def _settled(self, conversation: Conversation, session_id: str, messages: Sequence[Message]) -> Read | None:
+        """The read that the messages come from, which the calling task hands back; None where it has read nothing."""
+        reads = reads_of_caller()
+        reads.begin(self._unwritten(session_id), conversation.log.life.incarnation)
+        return reads.settle(conversation.log.life.incarnation, messages)
+
     async def _assume_read(self, session_id: str, shown: Sequence[Message]) -> None:
         """Let the calling task have read these messages here, which it read in another part of a composite.
 
-        Those that say something else here count as edited since. A read of this part is kept.
+        Those that say something else here count as edited since. A read of this part is kept, without what the composite
+        did not show.
         """
         held = self._handle(session_id)
         try:
             conversation = await held.session._conversation()
-            seen = self._seen(conversation)
+            seen = self._settled(conversation, session_id, shown)
             if seen is not None and seen.is_read and not seen.is_assumed:
+                seen.hide(set(seen.versions) - {message.id for message in shown})
                 return
             window, now = await self._window(held.session)
         except NotFound:
@@ -324,7 +351,7 @@ def spoken(messages: Messages) -> list[Message]:
     """The messages as ours, without those of the system and results that only stood in for others in a read: copies."""
     alone = isinstance(messages, Message | Mapping)
     given = messages_of(messages) if alone else messages_of_each(door.sequence("messages", messages), "messages")
-    return [said for said in given if said.role is not Role.SYSTEM and not is_stand_in(said)]
+    return [said for said in given if said.role is not Role.SYSTEM and not is_made_for_reading(said)]
 
 
 async def ranks_of(session: Session, messages: Sequence[Message], query: str) -> dict[int, int]:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
 from memory.domain import ids
+from memory.orchestrator.collections import SAID_BY
 from memory.orchestrator.conversations.log import Log
 from memory.orchestrator.holds import Holds
 from memory.orchestrator.outbox import Outbox, Pending
@@ -55,12 +57,17 @@ class Beside:
         fields: Mapping[str, FieldValue],
         body: Mapping[str, JsonValue],
         first: Callable[[Key], Awaitable[None]] | None = None,
+        *,
+        user: str | None = None,
+        keeps: Sequence[str] = (),
     ) -> Record:
-        """Let the record of this name say this; when it was created stays. `first` is awaited before one is put where none stands.
+        """Let the record of this name say this; when it was created stays. That this `user` saved it is noted. `first` is awaited before one is
+        put where none stands.
 
-        Raises `NotFound` where the session was deleted.
+        Raises `NotFound` where the session was deleted, `Held` where one of the values of the body that it `keeps` would be overwritten and the
+        session is under legal hold.
         """
-        saved = await self.change(log, name, lambda _: (fields, body), first)
+        saved = await self.change(log, name, lambda _: (fields, body), first, user=user, keeps=keeps)
         assert saved is not None  # noqa: S101 - only a change can say no
         return saved
 
@@ -70,6 +77,9 @@ class Beside:
         name: str,
         said: Callable[[Record | None], tuple[Mapping[str, FieldValue], Mapping[str, JsonValue]] | None],
         first: Callable[[Key], Awaitable[None]] | None = None,
+        *,
+        user: str | None = None,
+        keeps: Sequence[str] = (),
     ) -> Record | None:
         """`save` of what follows from what stands, which nobody changes in between; None, and nothing is saved, where `said` says so."""
         store, patience = self._placement.topology.archive, Patience(self._placement, name)
@@ -78,10 +88,14 @@ class Beside:
             there = await self._readable(key)
             if (says := said(there if isinstance(there, Record) else None)) is None:
                 return None
+            if isinstance(there, Record) and any(there.body.get(one) and there.body[one] != says[1].get(one) for one in keeps):
+                await self._holds.refuse_change(log.life.partition, log.life.user)
             if isinstance(there, Tombstone) and there.owed:
                 await self._outbox.finish(Pending(self._collection, store, there))
             if first is not None and not isinstance(there, Record):
                 await first(key)
+            named: Any = there.fields.get(SAID_BY) if isinstance(there, Record) else None
+            writers = log.life.writers_after(tuple(named or ()), user) if isinstance(there, Record) else log.life.writers_of(user)
             now = self._placement.now()
             stands = there.version if isinstance(there, Record | Tombstone) else 0
             record = Record(
@@ -90,7 +104,7 @@ class Beside:
                 log.life.version_at(now, stands),
                 there.created_at if isinstance(there, Record) else now,
                 now,
-                fields=says[0],
+                fields={**says[0], **({SAID_BY: writers} if writers else {})},
                 body={name: value for name, value in says[1].items() if value not in (None, {})},
                 generation=log.life.generation,
                 tier="mid",

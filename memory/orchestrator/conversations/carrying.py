@@ -19,6 +19,7 @@ from memory.orchestrator.collections import ARTIFACTS, MESSAGES, SESSIONS
 from memory.orchestrator.conversations.artifacts import Chunk, chunks_of, completed, digest_of, uploads_of
 from memory.orchestrator.conversations.events import FIRST_PLACE, EventType, artifacts_of, event_of, place_key, with_artifacts
 from memory.orchestrator.conversations.folding import back_by, late_by, left_by
+from memory.orchestrator.conversations.forks import carried_elsewhere, check_copied
 from memory.orchestrator.conversations.passages import Passages
 from memory.orchestrator.conversations.sessions import MADE_FROM, life_of, system_of
 from memory.orchestrator.conversations.uploads import Overtaken, Uploads
@@ -49,6 +50,8 @@ def check_carried(kind: Kind, record: Record) -> None:
     if kind.collection is MESSAGES:
         event = event_of(record)
         left_by(event.draft).with_all(back_by(event.draft)).with_all(late_by(event.draft))
+        if event.draft.message is not None and event.draft.artifacts:  # its large texts have their places in it
+            completed(event.draft.message, event.draft.artifacts, dict.fromkeys(chunks_of(event.draft.artifacts), ""))
         if event.place < FIRST_PLACE:
             raise InvalidInput("place", f"must be a whole number, not below {FIRST_PLACE}")
         return
@@ -57,6 +60,7 @@ def check_carried(kind: Kind, record: Record) -> None:
         raise InvalidInput("body", "is not as an export writes it")
     if type(record.body.get(MADE_FROM, 0)) is not int:
         raise InvalidInput(MADE_FROM, "must be a whole number of microseconds")
+    check_copied(record.body)
     check_title(record.body.get("title"))
     door.json_object("metadata", record.body.get("metadata", {}))
     system_of(record)
@@ -86,7 +90,8 @@ class Moving:
         was = self._was.get(record.scope, "")
         now = incarnation_here(self._tenant, record.scope, was)
         if "session_id" in record.fields:
-            return replace(record, key=session_key(self._tenant, str(record.fields["session_id"])), body={**record.body, "incarnation": now})
+            body = carried_elsewhere(record.body, lambda session_id, was: incarnation_here(self._tenant, scope_of(session_id), was))
+            return replace(record, key=session_key(self._tenant, str(record.fields["session_id"])), body={**body, "incarnation": now})
         event, here = event_of(record), Key(self._tenant, record.key.id)
         if was == now or record.key.id != place_key(self._tenant, was, event.place).id:
             return replace(record, key=here)

@@ -53,7 +53,7 @@ class Compacting(Handle):
         """Let a summary stand for all but the last messages of the window: one write. An earlier summary goes with them (B34 to B42).
 
         Where another compaction took some of them meanwhile nothing is written, and that one is returned. Raises `CompactionError`, and nothing has
-        changed, where the summary cannot be had.
+        changed, where the summary cannot be had: an earlier one does not speak of the messages that leave now.
         """
 
         async def choose(window: Window) -> tuple[list[Message], Message]:
@@ -81,7 +81,11 @@ class Compacting(Handle):
         made = again = await self._compacted(choose, reason, None)
         if isinstance(policy, Threshold) and policy.keep_last is None:
             while again is not None and (again.tokens_after or 0) + of_tools > policy.usable:  # the summary is longer than the room for it
-                made, again = again, await self._compacted(choose, reason, None)
+                try:
+                    made, again = again, await self._compacted(choose, reason, None)
+                except CompactionError as error:
+                    log.warning("session %s: its summary takes more than the limit, and no shorter one could be had: %s", self.id, error)
+                    break
         return again or made
 
     async def _as_list(self, messages: list[Message], policy: CompactingSettings, summarise: Summarise) -> tuple[list[Message], Message] | None:
@@ -130,7 +134,9 @@ class Compacting(Handle):
                 "trigger": trigger_id,
                 "counter": self._counter.name,
             }
-            seen_before, draft = state.after.compactions, Draft(EventType.COMPACTION, summary, said, message_tokens(summary, self._counter))
+            writers = self._writers_of([event for event in window.events if event is not None and event.place in left])
+            draft = Draft(EventType.COMPACTION, summary, said, message_tokens(summary, self._counter), said_by=writers)
+            seen_before = state.after.compactions
 
             def decide(seen: Seen, left: Places = left, before: int = seen_before, draft: Draft = draft, looked_up: int = looked_up) -> list[Draft]:
                 if seen.state.after.status != "active":
@@ -154,6 +160,11 @@ class Compacting(Handle):
                     raise NotFound(self.id, "session")  # deleted since
                 return made[seen_before]
             # a message of them left the window meanwhile: what leaves it now is another question
+
+    def _writers_of(self, events: Sequence[Event]) -> tuple[str, ...]:
+        """Whom a summary of these names: all who wrote one, where that is not the session's user alone."""
+        owner = self._log.life.user
+        return tuple(dict.fromkeys(user for event in events for user in event.writers(owner))) if any(e.draft.said_by for e in events) else ()
 
     async def _under_free_id(self, summary: Message) -> Message:
         """The summary, under an id of its own where the session has a message of the one that it brings (B21)."""
@@ -194,9 +205,5 @@ async def _summary(summarise: Summarise, archived: list[Message]) -> Message:
             raise CompactionError(names, f"the summary is no text that a message can have: {error}", "messages") from error
         raise CompactionError(names, f"the summary must be text or one message, not {type(said).__name__}: {error}", "messages") from error
     if not summary.text.strip() or summary.tool_calls:
-        earlier = next((message for message in reversed(archived) if message.is_summary), None)
-        if earlier is None:
-            raise CompactionError(names, "Summary generation failed: it says nothing, or asks for a tool", "messages")
-        log.warning("of %d messages there is no summary, which says nothing or asks for a tool: the earlier one stands for them too", len(archived))
-        summary = Message(role=earlier.role, content=earlier.content)
+        raise CompactionError(names, "Summary generation failed: it says nothing, or asks for a tool", "messages")
     return summary.model_copy(update={"is_summary": True})

@@ -18,6 +18,7 @@ from memory.orchestrator.conversations.compacting import Compacting
 from memory.orchestrator.conversations.events import ENTERS, FIRST_PLACE, Draft, Event, EventType, copy_of
 from memory.orchestrator.conversations.finding import By, Finding
 from memory.orchestrator.conversations.folding import State, left_by
+from memory.orchestrator.conversations.forks import copied_on
 from memory.orchestrator.conversations.history import HistoryAsked
 from memory.orchestrator.conversations.onward import Left
 from memory.orchestrator.conversations.places import Places
@@ -30,7 +31,7 @@ from memory.orchestrator.turns import Patience
 from memory.policies.aligning import aligned
 from memory.policies.reading import ContextAsked, read_out
 from memory.policies.tokens import message_tokens, tools_tokens
-from memory.policies.window import is_pinned, is_stand_in, stand_in, stand_in_id
+from memory.policies.window import is_made_for_reading, is_pinned, stand_in, stand_in_id
 from memory.ports.pace import paced
 from memory.ports.query import And, Eq, Gt, Query, within
 from memory.ports.record import JsonValue, Owed, Record
@@ -142,16 +143,18 @@ class Conversation(Compacting):
             known = state.place
             found = {message_id: await self._log.find(message_id, as_seen=True) for message_id in given}
             new = [m for m in in_order if m.id is None or (found[m.id] is None and m.id not in versions)]
+            again = {name: event for name, event in found.items() if event is not None}
+            known_as = {name: versions.get(name, (event.place, 0) if keeps_edits else None) for name, event in again.items()}
+            if any(known_as[name] in (None, version_of(event)) and _loses(event, given[name]) for name, event in again.items()):
+                await self._sessions.refuse_change(self._log.life)  # before anything is said
             late = await self._stand_ins(new)
             try:
                 events = await self._log.append(self._drafts(new, in_history, known, late)) if new else []
                 appended = [event for event in events if event.type is EventType.MESSAGE]
                 self._wrote(*appended)
                 stored = {id(message): event.message for message, event in zip(new, appended, strict=True)}
-                for message_id, event in found.items():
-                    if event is not None:
-                        version = versions.get(message_id, (event.place, 0) if keeps_edits else None)
-                        stored[id(given[message_id])] = await self._replaced(event, given[message_id], version, enters=enters)
+                for name, event in again.items():
+                    stored[id(given[name])] = await self._replaced(event, given[name], known_as[name], enters=enters)
                 break
             except _SeenSince:
                 await patience.wait()
@@ -165,6 +168,12 @@ class Conversation(Compacting):
         erased -= {name for name in erased if await self._log.find(name) is not None}
         return [message for message in messages if message.id not in erased]
 
+    async def message(self, message_id: str) -> Message | None:
+        """The message of this id, in the window or not, with all that it says; None where there is none, or where it was erased."""
+        event = await self._log.find(message_id)
+        whole = [] if event is None or event.is_redacted else await self._log.whole([event])
+        return whole[0].message if whole else None
+
     async def carry_in(self, messages: Sequence[Message], *, revive: bool) -> int:
         """Append messages of a file, each with an id; how many of them were erased or edited here, and are not written unless `revive`."""
         left = list(messages) if revive else await self.without_erased(messages)
@@ -177,21 +186,33 @@ class Conversation(Compacting):
         named = {stand_in_id(call) for call in calls} - {message.id for message in messages}
         return {name: None if (event := await self._log.find(name, as_seen=True)) is None else event.place for name in sorted(named)}
 
-    async def begin(self, messages: Sequence[Message]) -> None:
-        """What a session that was created just now begins with: no other message of theirs has these ids."""
+    async def begin(self, messages: Sequence[Message], said_by: Sequence[tuple[str, ...]] | None = None) -> None:
+        """What a session that was created just now begins with: no other message of theirs has these ids. `said_by`: who wrote each."""
         for start in range(0, len(messages), AT_ONCE):
             known = (self._log.seen or await self._log.load()).state.place
-            self._wrote(*await self._log.append(self._drafts(messages[start : start + AT_ONCE], True, known, {})))
-            self._begun += len(messages[start : start + AT_ONCE])
+            some = slice(start, start + AT_ONCE)
+            drafts = self._drafts(messages[some], True, known, {}, None if said_by is None else said_by[some])
+            self._wrote(*await self._log.append(drafts))
+            self._begun += len(messages[some])
         await self._touch()
 
     async def is_as_begun(self) -> bool:
         """Whether nothing happened in it but what it began with, or was to."""
         return (await self._log.load()).state.place == FIRST_PLACE - 1 + self._begun
 
-    def _drafts(self, messages: Sequence[Message], in_history: bool, looked_up: int, late: Mapping[str, int | None]) -> Callable[[Seen], list[Draft]]:
-        """The messages as events. `looked_up` is the place up to which their ids are known not to be there, and those of the `late` results to stand
-        where they do: these go."""
+    def _drafts(
+        self,
+        messages: Sequence[Message],
+        in_history: bool,
+        looked_up: int,
+        late: Mapping[str, int | None],
+        said_by: Sequence[tuple[str, ...]] | None = None,
+    ) -> Callable[[Seen], list[Draft]]:
+        """The messages as events, written by this handle's user unless `said_by` tells of each who wrote it.
+
+        `looked_up` is the place up to which their ids are known not to be there, and those of the `late` results to stand where they do: these go.
+        """
+        writers = [self._writers] * len(messages) if said_by is None else said_by
 
         def decide(seen: Seen) -> list[Draft]:
             known: dict[str, int | None] = {message.id: None for message in messages if message.id is not None}
@@ -202,7 +223,11 @@ class Conversation(Compacting):
             data: dict[str, JsonValue] = {"counter": self._counter.name} | ({} if in_history else {"in_history": False})
             left = [place for place in late.values() if place is not None and place in seen.state.window]
             gone = [Draft(EventType.EXCLUDE, data={"place": place, "reason": "invalid_response"}) for place in left]
-            return [*gone, *[Draft(EventType.MESSAGE, message, data, message_tokens(message, self._counter)) for message in messages]]
+            said = [
+                Draft(EventType.MESSAGE, message, data, message_tokens(message, self._counter), said_by=by)
+                for message, by in zip(messages, writers, strict=True)
+            ]
+            return [*gone, *said]
 
         return decide
 
@@ -273,7 +298,7 @@ class Conversation(Compacting):
         if enters or event.place not in before.state.window:
             self._refuse_if_not_active(before)
         try:
-            changed = await self._changed(event, lambda _: message, version)
+            changed = await self._changed(event, lambda _: message, version, again=True)
             changed = await self._entered(changed) if enters else changed
         except NotFound:
             if version is None:
@@ -286,7 +311,13 @@ class Conversation(Compacting):
             await self._restored(changed)
         return changed.message
 
-    async def _changed(self, event: Event | None, change: Callable[[Message], Message], version: Version | None = None) -> Event:
+    async def _changed(
+        self, event: Event | None, change: Callable[[Message], Message], version: Version | None = None, *, writes: bool = True, again: bool = False
+    ) -> Event:
+        """The message changed where it stands. Unless it `writes`, the handle's user has said nothing by that.
+
+        Raises `Held` where its session is under legal hold, unless the message is being said and grows, or is said `again` and grows.
+        """
         patience, message_id = Patience(self._placement, self.id), "" if event is None else str(event.draft.message.id if event.draft.message else "")
         while event is not None and event.draft.message is not None:
             (event,) = await self._log.whole([event], strict=True)
@@ -299,7 +330,9 @@ class Conversation(Compacting):
                 if event.edits:  # perhaps by this very call before it failed, and then nobody was told
                     await self._log.tell_edit(event)
                 return event
-            changed = await self._log.change(event, new, message_tokens(new, self._counter))
+            if writes and not ((again or not event.draft.message.is_final) and _grows(event.draft.message, new)):
+                await self._sessions.refuse_change(self._log.life)
+            changed = await self._log.change(event, new, message_tokens(new, self._counter), said_by=self._writers_after(event) if writes else None)
             if changed is not None:
                 return changed
             await patience.wait()
@@ -335,6 +368,8 @@ class Conversation(Compacting):
             if system is None:
                 raise NotFound(SYSTEM, "message")
             new = system.model_copy(update=dict(changes))
+            if new != system:
+                await self._sessions.refuse_change(self._log.life)
             if large := large_texts(new):
                 raise InvalidInput(str(large[0][0][0]), f"of the system message exceeds {LARGE_TEXT_BYTES} bytes")
             made.append(new)
@@ -361,10 +396,12 @@ class Conversation(Compacting):
         told = zip(events, await self._history.gone(events), strict=True)
         kept = [each for each, gone in told if gone.excluded is None or (event is not None and each.place == event.place)]
         whole = await self._log.whole(kept, strict=True)
-        copied = [(each.place, message) for each in ordered(whole) if (message := each.message) is not None]
+        copied = [(each, message) for each in ordered(whole) if (message := each.message) is not None]
         draft = draft_like(self._record, forked_from={"session_id": self.id, "message_id": message_id})
-        source = ForkSource(self.id, self._log.life.incarnation, tuple(place for place, _ in copied))
-        return replace(draft, forked_from=source), [message for _, message in copied]
+        places, incarnation = tuple(each.place for each, _ in copied), self._log.life.incarnation
+        lineage = tuple(copied_on(self._record, self.id, incarnation, places))
+        source = ForkSource(self.id, incarnation, places, tuple(each.draft.said_by for each, _ in copied), lineage)
+        return replace(draft, forked_from=source, writer=self._user), [message for _, message in copied]
 
     async def exclude(self, message_id: str, reason: str) -> bool:
         """Take a message out of the window, not out of the history (B27, B28); false where it is not in the window, and for the system message."""
@@ -475,10 +512,10 @@ class Conversation(Compacting):
         window = await self._window()
         shown = await self._whole(window, [window.messages[at] for at in window.arranged.order])
         if read is None:
-            read = reads_of_caller().get(self._log.life.incarnation)
+            read = reads_of_caller().settle(self._log.life.incarnation, messages)
         if read is None or not read.is_read:
             read = read_of(window, shown)
-        wanted = [message for message in messages if message.id != SYSTEM and (message.id in window.places or not is_stand_in(message))]
+        wanted = _without_made_up(messages, shown, by_content=by_content)
         if not revive:
             wanted = await self._not_reviving(wanted, window, shown, read, by_content=by_content)
         made = Replacement(wanted, shown, window.places, read.removable(self._mark), by_content=by_content)
@@ -487,6 +524,7 @@ class Conversation(Compacting):
         for start in range(0, len(made.told), AT_ONCE):
             told += await self.append_as_read(made.told[start : start + AT_ONCE], versions=versions)
         await self._left(EventType.REPLACE, made.leaving, "replaced")
+        reads_of_caller().take_back(self._log.life.incarnation)
         return made.as_stored(told)
 
     async def _not_reviving(
@@ -547,7 +585,7 @@ class Conversation(Compacting):
         for event in (await self._log.window())[1].values():
             if event.draft.message is not None and not event.draft.message.is_final:
                 with suppress(NotFound):  # erased meanwhile
-                    await self._changed(event, lambda message: message.model_copy(update={"is_final": True}))
+                    await self._changed(event, lambda message: message.model_copy(update={"is_final": True}), writes=False)
         return closed
 
     async def resume(self) -> bool:
@@ -567,6 +605,29 @@ class Conversation(Compacting):
     async def onward(self) -> Left:
         """Carry what has left the window onward, as far as that is owed and can be done now."""
         return await self._onward.of_session(await self._same_life())
+
+
+def _grows(before: Message, after: Message) -> bool:
+    """Whether everything that a message said is still there, as in one that is streamed."""
+    texts = [(before.content, after.content), (before.reasoning or "", after.reasoning or "")]
+    texts += [(call.arguments, later.arguments) for call, later in zip(before.tool_calls, after.tool_calls, strict=False)]
+    is_longer = all(was == now or (isinstance(was, str) and isinstance(now, str) and now.startswith(was)) for was, now in texts)
+    return is_longer and len(before.tool_calls) <= len(after.tool_calls) and before.metadata.items() <= after.metadata.items()
+
+
+def _loses(event: Event, after: Message) -> bool:
+    """Whether something that a message said is not there any more, as far as it is known whole here."""
+    return event.draft.message is not None and event.draft.is_whole and not _grows(event.draft.message, after)
+
+
+def _without_made_up(messages: Sequence[Message], shown: Sequence[Message], *, by_content: bool) -> list[Message]:
+    """The messages without the system message and those that were made up for a read, unless they are stored."""
+    made_up = {at for at, message in enumerate(messages) if is_made_for_reading(message)}
+    if made_up:
+        stored = {message.id for message in shown}
+        found = aligned(messages, shown) if by_content else [message.id if message.id in stored else None for message in messages]
+        made_up = {at for at in made_up if found[at] is None}
+    return [message for at, message in enumerate(messages) if at not in made_up and message.id != SYSTEM]
 
 
 def _gives_number(event: Event, place: int) -> bool:

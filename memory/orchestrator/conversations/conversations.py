@@ -78,7 +78,9 @@ class Conversations:
         self.onward = Onward(
             placement, sessions=self.sessions, meaning=meaning, outbox=outbox, erasure=erasure, quotas=quotas, trust=trust, callback=onward
         )
-        self.redaction = Redaction(placement, sessions=self.sessions, onward=self.onward, outbox=outbox, erasure=erasure)
+        self.redaction = Redaction(
+            placement, sessions=self.sessions, onward=self.onward, tasks=self.tasks, runs=self.runs, outbox=outbox, erasure=erasure
+        )
 
     def in_call_order(self, tenant: str, session_id: str, kind: str, names: Iterable[str]) -> AbstractAsyncContextManager[None]:
         """Let writes of the same message, task or run of a session run in the order in which this process called them (B67)."""
@@ -91,7 +93,7 @@ class Conversations:
     async def create(self, tenant: str, draft: SessionDraft) -> Conversation:
         """A new session. Raises `Conflict` where there is one of its id (B12)."""
         record, log = await self.sessions.create(tenant, draft)
-        return Conversation(self._placement, self.sessions, self.onward, record, log, self.counter)
+        return Conversation(self._placement, self.sessions, self.onward, record, log, self.counter, draft.writer or draft.user)
 
     async def fork(self, tenant: str, draft: SessionDraft, messages: Sequence[Message]) -> Conversation:
         """A new session that begins with these messages. Raises `QuotaExceeded` where there is no room for their large texts: then there is none.
@@ -101,7 +103,7 @@ class Conversations:
         """
         forked = await self.create(tenant, draft)
         try:
-            await forked.begin(messages)
+            await forked.begin(messages, None if draft.forked_from is None else draft.forked_from.said_by)
         except QuotaExceeded:
             try:
                 never_shown = await forked.is_as_begun()  # then no legal hold is over it, though one is over its user
@@ -133,7 +135,7 @@ class Conversations:
         if record is None:
             raise NotFound(session_id, "session")
         refuse_others(record, draft)
-        return Conversation(self._placement, self.sessions, self.onward, record, self.sessions.log(record), self.counter)
+        return Conversation(self._placement, self.sessions, self.onward, record, self.sessions.log(record), self.counter, draft.user)
 
     async def search(self, tenant: str, asked: Filter | None, text: str, limit: int, by: By = "both", least: float | None = None) -> FoundMessages:
         """The messages over all sessions of a tenant that answer best; `asked` may name what messages and passages both declare."""

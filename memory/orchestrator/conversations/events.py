@@ -12,6 +12,7 @@ from typing import Any
 
 from memory.domain import ids
 from memory.domain.message import Message, Role
+from memory.orchestrator.collections import SAID_BY
 from memory.orchestrator.conversations import artifacts as large
 from memory.orchestrator.conversations.artifacts import Artifacts, outlined, uploads_of
 from memory.orchestrator.conversations.places import NOWHERE, Places
@@ -105,6 +106,11 @@ class Draft:
     """The large texts of the message, as they are stored beside it."""
     is_whole: bool = True
     """Whether the message has its large texts; else, as its record does, their beginnings. See `Log.whole`."""
+    belongs_to_erasure: bool = False
+    """Whether an erasure needs it, so that a full store has to take it too. It is not stored."""
+    said_by: tuple[str, ...] = ()
+    """The users whose handles wrote the message, who first did first; of a summary, those of the messages that it stands for. None are named where
+    that is the session's user alone, or nobody is known."""
 
     @property
     def is_in_history(self) -> bool:
@@ -167,6 +173,10 @@ class Event:
         given: Any = self.draft.data.get(NUMBER, self.after.number)
         return given if self.draft.is_in_history else None
 
+    def writers(self, owner: str | None) -> tuple[str, ...]:
+        """The users who wrote the message, in a session of this owner; none where nobody is known."""
+        return self.draft.said_by or (() if owner is None else (owner,))
+
     @property
     def is_redacted(self) -> bool:
         """Whether the message was erased: its place, its number and its role are left, under the id of its record."""
@@ -179,16 +189,25 @@ class Event:
         data: dict[str, JsonValue] = {name: value for name, value in self.draft.data.items() if name in told}
         nothing = _nothing(self.draft.message, self.key.id)
         data |= {} if self.given_id is None else {ERASED_ID: erased_id(session_id, self.given_id)}
-        draft = replace(self.draft, message=nothing, data={**data, REDACTED: True}, tokens=None, artifacts=(), is_whole=True)
+        draft = replace(self.draft, message=nothing, data={**data, REDACTED: True}, tokens=None, artifacts=(), is_whole=True, said_by=())
         return replace(self, draft=draft, version=version, updated_at=now, owed=owed)
 
     def changed(
-        self, message: Message, tokens: int | None, *, artifacts: Artifacts = (), owed: tuple[Owed, ...] = (), version: int, now: datetime
+        self,
+        message: Message,
+        tokens: int | None,
+        *,
+        artifacts: Artifacts = (),
+        owed: tuple[Owed, ...] = (),
+        said_by: tuple[str, ...] | None = None,
+        version: int,
+        now: datetime,
     ) -> Event:
         """The event with another message; its place, its number and all that comes after stay (B23, B26)."""
         before = self.draft.message
         parts = len(parts_of(found_by(before))) if before is not None and before.is_final else 0
-        draft = replace(self.draft, message=message, tokens=tokens, artifacts=artifacts, is_whole=True)
+        writers = self.draft.said_by if said_by is None else said_by
+        draft = replace(self.draft, message=message, tokens=tokens, artifacts=artifacts, is_whole=True, said_by=writers)
         owing = (*self.owed, *owed)
         return replace(self, draft=draft, version=version, updated_at=now, edits=self.edits + 1, parts=max(self.parts, parts), owed=owing)
 
@@ -253,6 +272,8 @@ def record_of(event: Event, *, of_session: Mapping[str, FieldValue], scope: str,
         "number_in_conversation": event.number,
         "event": event.type.value,
     }
+    if draft.said_by:
+        fields[SAID_BY] = draft.said_by
     body: dict[str, JsonValue] = {"after": event.after.to_json(), "nonce": draft.nonce}
     if draft.data:
         body["data"] = dict(draft.data)
@@ -306,6 +327,7 @@ def event_of(record: Record) -> Event:
     tokens: Any = record.fields.get("tokens")
     artifacts = artifacts_of(record)
     place: Any = record.fields["place"]
+    writers: Any = record.fields.get(SAID_BY)
     draft = Draft(
         EventType(str(record.fields["event"])),
         None if said is None else Message.model_validate({"id": record.key.id, **copied(said)}),
@@ -314,6 +336,7 @@ def event_of(record: Record) -> Event:
         nonce=str(body["nonce"]),
         artifacts=artifacts,
         is_whole=not artifacts,
+        said_by=tuple(writers or ()),
     )
     return Event(
         record.key,

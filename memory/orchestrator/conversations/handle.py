@@ -19,7 +19,7 @@ from memory.orchestrator.conversations.places import Places
 from memory.orchestrator.conversations.reading import Asked, Window, read_window, window_at_hand
 from memory.orchestrator.conversations.reads import reads_of_caller
 from memory.orchestrator.conversations.seen import Seen
-from memory.orchestrator.conversations.sessions import FOLLOWS_WITHIN, SessionRecords, info_of
+from memory.orchestrator.conversations.sessions import FOLLOWS_WITHIN, SessionDraft, SessionRecords, info_of
 from memory.orchestrator.placement import Placement
 from memory.ports.record import FieldValue, JsonValue, Record
 from memory.ports.tokens import TokenCounter
@@ -32,13 +32,24 @@ _ALL = Asked()
 class Handle:
     """One session, as one handle has it."""
 
-    def __init__(self, placement: Placement, sessions: SessionRecords, onward: Onward, record: Record, log: Log, counter: TokenCounter) -> None:
+    def __init__(
+        self,
+        placement: Placement,
+        sessions: SessionRecords,
+        onward: Onward,
+        record: Record,
+        log: Log,
+        counter: TokenCounter,
+        user: str | None = None,
+    ) -> None:
+        """`user` writes through this handle: the session's own user unless another is named."""
         self._placement = placement
         self._onward = onward
         self._sessions = sessions
         self._record = record
         self._log = log
         self._counter = counter
+        self._user = log.life.user if user is None else user
         self._history = History(placement, log)
         self._begun = 0
         self._mark = object()
@@ -51,6 +62,25 @@ class Handle:
     @property
     def log(self) -> Log:
         return self._log
+
+    @property
+    def user(self) -> str | None:
+        """The user who writes through this handle."""
+        return self._user
+
+    @property
+    def _writers(self) -> tuple[str, ...]:
+        """Whom a message names that is written through this handle: its user, where that is not the session's."""
+        return self._log.life.writers_of(self._user)
+
+    def _writers_after(self, event: Event) -> tuple[str, ...]:
+        """Whom a message names once it was changed through this handle."""
+        return self._log.life.writers_after(event.draft.said_by, self._user)
+
+    def as_owned(self) -> SessionDraft:
+        """What opens this session again for the same owner."""
+        agent, namespace = (None if (value := self._log.life.whose.get(name)) is None else str(value) for name in ("agent", "namespace"))
+        return SessionDraft(self.id, user=self._user, agent=agent, namespace=namespace)
 
     async def _same_life(self) -> Record:
         record = await self._sessions.record(self._log.life.tenant, self.id)
@@ -85,10 +115,9 @@ class Handle:
         return [message for message in said if message is not None]
 
     def _wrote(self, *events: Event) -> None:
-        read = reads_of_caller().get(self._log.life.incarnation)
-        if read is not None:
-            for event in events:
-                read.wrote(event, self._mark)
+        reads = reads_of_caller()
+        for event in events:
+            reads.wrote(self._log.life.incarnation, event, self._mark)
 
     async def _left(self, event: EventType, known: Places, reason: str) -> int:
         """Let those of the known places that are in the window leave it. What a replacement takes out goes onward."""
@@ -115,8 +144,13 @@ class Handle:
         return info_of(self._record, seen.state, self._log.gaps)
 
     async def describe(self, told: Mapping[str, FieldValue], **changes: JsonValue) -> SessionInfo:
-        """Change what of the session is no affair of its log: title and metadata, and as fields tags, agent and expiry."""
+        """Change what of the session is no affair of its log: title and metadata, and as fields tags, agent and expiry.
+
+        Raises `Held` where the session is under legal hold, and a title or metadata would be lost.
+        """
         record, seen = await both_at_once(self._same_life(), self._log.load())
+        if any(record.body.get(name) not in (None, {}, value) for name, value in changes.items()):
+            await self._sessions.refuse_change(self._log.life)
         if changes or any((record.fields.get(name) or None) != (value or None) for name, value in told.items()):
             record = await self._sessions.follow(record, seen.state, self._placement.now(), told, **changes)
         self._record = record

@@ -30,5 +30,20 @@ class Life:
         return version_at(now, max(stored, micros(self.created_at)))
 
     @property
+    def user(self) -> str | None:
+        """The session's user."""
+        subject = self.whose.get("subject")
+        return None if subject is None else str(subject)
+
+    def writers_of(self, user: str | None) -> tuple[str, ...]:
+        """Whom something names that this user wrote: none where that is the session's own, or nobody is known."""
+        return () if user is None or user == self.user else (user,)
+
+    def writers_after(self, before: tuple[str, ...], user: str | None) -> tuple[str, ...]:
+        """Whom something names that named these before, once this user has changed it."""
+        known = before or (() if self.user is None else (self.user,))
+        return before if user is None or user in known else (*known, user)
+
+    @property
     def partition(self) -> Partition:
         return Partition(self.tenant, self.scope)

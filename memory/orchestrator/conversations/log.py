@@ -468,7 +468,7 @@ class Log:
 
     async def _put(self, events: list[Event]) -> list[Outcome]:
         """Put events at their places. Where no answer came it is done once more: at most one of both lands, and what landed is known by its nonce."""
-        writes = [Put(MESSAGES, self.record_of(event), Absent()) async for event in paced(events, AT_ONCE)]
+        writes = [Put(MESSAGES, self.record_of(e), Absent(), erases=e.draft.belongs_to_erasure) async for e in paced(events, AT_ONCE)]
         self._unsure = events
         try:
             outcomes = await self._placement.write("log.append", self.store, *writes, together=len(writes) > 1)
@@ -539,7 +539,9 @@ class Log:
             raise NotFound(self.life.session_id, "session")
         self.life = life
 
-    async def change(self, event: Event, message: Message, tokens: int | None, *, anew: bool = False) -> Event | None:
+    async def change(
+        self, event: Event, message: Message, tokens: int | None, *, anew: bool = False, said_by: tuple[str, ...] | None = None
+    ) -> Event | None:
         """Let the message at its place say this instead; None where it is no longer what it was when it was read.
 
         Two writes: the message, and an event that tells whoever remembers what it said. What of its large texts is stored is not stored again, unless
@@ -552,7 +554,7 @@ class Log:
         now = self._placement.now()
         version = version_at(now, event.version)
         owed = self._uploads.dropping(self.life, before, artifacts, message, version)
-        new = event.changed(message, tokens, artifacts=artifacts, owed=owed, version=version, now=now)
+        new = event.changed(message, tokens, artifacts=artifacts, owed=owed, said_by=said_by, version=version, now=now)
         changed = await self._put_over(event, new.owing(self._passages.owed_by(new.draft, new.parts)))
         if changed is None:
             await self._uploads.give_up(self.life, artifacts, kept=before)
@@ -597,4 +599,5 @@ class Log:
 
     async def tell_edit(self, event: Event) -> None:
         """Tell whoever remembers what the message at its place said that it says something else."""
-        await self.append(lambda _: [Draft(EventType.EDITED, data={"place": event.place, "version": event.version})])
+        data = {"place": event.place, "version": event.version}
+        await self.append(lambda _: [Draft(EventType.EDITED, data=data, belongs_to_erasure=event.is_redacted)])

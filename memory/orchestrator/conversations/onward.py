@@ -21,6 +21,7 @@ from typing import Any, Literal
 
 from memory.domain.entry import EntryDraft, expiry
 from memory.domain.errors import MemoryTiersError, NotFound, Refused
+from memory.domain.message import Message
 from memory.orchestrator.collections import MESSAGES
 from memory.orchestrator.conversations.events import LEAVES, After, Event, EventType, event_of
 from memory.orchestrator.conversations.history import History
@@ -28,7 +29,7 @@ from memory.orchestrator.conversations.log import Log
 from memory.orchestrator.conversations.passages import said_at
 from memory.orchestrator.conversations.places import NOWHERE, Places
 from memory.orchestrator.conversations.sessions import SessionRecords
-from memory.orchestrator.conversations.taught import ANSWER, MADE, OF, Taught
+from memory.orchestrator.conversations.taught import ANSWER, EACH, MADE, OF, Taught
 from memory.orchestrator.erasure import Erasure
 from memory.orchestrator.meaning import Meaning
 from memory.orchestrator.outbox import Outbox, Pending
@@ -41,7 +42,7 @@ from memory.orchestrator.versions import version_at
 from memory.policies.onward import Leaving, drafts_of
 from memory.policies.onward import Onward as Callback
 from memory.ports.query import Eq, Query, Tenant, within
-from memory.ports.record import JsonValue, Key, Owed, Partition, Record
+from memory.ports.record import FieldValue, JsonValue, Key, Owed, Partition, Record
 from memory.ports.store import Store
 from memory.ports.writes import AtVersion, Put
 
@@ -239,13 +240,19 @@ class Onward:
 
     async def _ask(self, pending: Pending, owner: Record, session: Record, callback: Callback) -> bool:
         """Ask the callback and write down what it returned, where nobody else has; then do what that owes."""
-        leaving, places = await self._leaving(owner, session)
-        drafts = [] if leaving is None else await self._let_in(owner.key.tenant, await self._drafts(owner, callback, leaving))
+        made: list[tuple[EntryDraft, dict[str, JsonValue]]] = []
+        told, user = NOWHERE, self._sessions.log(session).life.user
+        for leaving, places in await self._leaving(owner, session):
+            drafts = await self._let_in(owner.key.tenant, await self._drafts(owner, callback, leaving))
+            by: dict[str, JsonValue] = {} if leaving.user in (None, user) else {"user": leaving.user}
+            made += [(draft, {"of": places.to_json(), **by}) for draft in drafts]
+            told = told.with_all(places)
         self._failed.pop(owner.key, None)
-        if not drafts:
+        if not made:
             return True
-        now = self._placement.now()
-        answer = {MADE: [_said(draft, now) for draft in drafts], ANSWER: self._placement.nonce(), OF: places.to_json()}
+        now, each = self._placement.now(), [of for _, of in made]
+        answer: dict[str, JsonValue] = {MADE: [_said(draft, now) for draft, _ in made], ANSWER: self._placement.nonce(), OF: told.to_json()}
+        answer |= {} if each == [{"of": answer[OF]}] * len(each) else {EACH: each}
         steps = tuple(replace(o, data=answer) if o.step == LEAVE else o for o in owner.owed)
         noted = _owing(owner, steps, now)
         outcome = await self._placement.write_one("onward.note", pending.store, Put(MESSAGES, noted, AtVersion(owner.version)))
@@ -279,11 +286,12 @@ class Onward:
             said = "the callback did not answer in time" if isinstance(error, TimeoutError) else str(error)
             raise _CallbackFailed(said or type(error).__name__) from error
 
-    async def _leaving(self, owner: Record, session: Record) -> tuple[Leaving | None, Places]:
+    async def _leaving(self, owner: Record, session: Record) -> list[tuple[Leaving, Places]]:
         """The messages that leave by an event, as they are now: without what was taken out by hand since, and what goes by a cut before it and has
-        come back in between; None where there are none.
+        come back in between. Those of each user apart, so that what is learnt of them is that user's.
 
-        And the places of all that is told with them, that of the summary too: it may say what any message said that it stands for.
+        And the places of all that is told with them, that of the summary too: it may say what any message said that it stands for. No user is told
+        the summary of what others said.
         """
         log = self._sessions.log(session)
         (event,) = await log.whole([event_of(owner)])
@@ -291,14 +299,19 @@ class Onward:
         events = [e for e in await log.whole([e for e in there if not e.is_redacted]) if not e.is_redacted]
         gone = await History(self._placement, log).gone(events)
         kept = [e for e, why in zip(events, gone, strict=True) if not why.is_by_hand and why.cut_by in (None, event.place)]
-        said = [(message, number) for e in kept if (message := e.message) is not None and (number := e.number) is not None]
-        if not said:
-            return None, NOWHERE
-        user, agent, namespace = (None if (value := session.fields.get(name)) is None else str(value) for name in ("subject", "agent", "namespace"))
-        summary = None if event.is_redacted else event.message
-        messages, numbers = [message for message, _ in said], [number for _, number in said]
-        places = Places.of([*(e.place for e in kept), *([] if summary is None else [event.place])])
-        return Leaving(log.life.session_id, user, agent, namespace, messages, numbers, summary), places
+        owner_of, agent, namespace = log.life.user, *(_text(session.fields.get(name)) for name in ("agent", "namespace"))
+        by_user: dict[str | None, list[tuple[Event, Message, int]]] = {}
+        for one in kept:
+            if (message := one.message) is not None and (number := one.number) is not None:
+                by_user.setdefault(next(iter(one.writers(owner_of)), None), []).append((one, message, number))
+        found: list[tuple[Leaving, Places]] = []
+        for user, said in by_user.items():
+            is_told = not event.is_redacted and set(event.writers(owner_of)) <= {user}
+            summary = event.message if is_told else None
+            places = Places.of([*(one.place for one, _, _ in said), *([] if summary is None else [event.place])])
+            messages, numbers = [message for _, message, _ in said], [number for _, _, number in said]
+            found.append((Leaving(log.life.session_id, user, agent, namespace, messages, numbers, summary), places))
+        return found
 
     # -- what was erased ----------------------------------------------------------------------------------------------
 
@@ -353,6 +366,10 @@ def is_to_be_asked(owed: Owed) -> bool:
 def _places(event: Event) -> Places:
     data: Any = event.draft.data
     return Places.told(data.get(LEAVES, ()))
+
+
+def _text(value: FieldValue) -> str | None:
+    return None if value is None else str(value)
 
 
 def _said(draft: EntryDraft, now: datetime) -> dict[str, JsonValue]:

@@ -63,7 +63,10 @@ def read_of(window: Window, shown: Sequence[Message]) -> Read:
     """What a task knows that has read this window and was shown these messages of it."""
     versions = {str(message.id): version_of(event) for message, event in zip(window.messages, window.events, strict=True) if event is not None}
     stored = [message for message in shown if message.id in versions]  # no stand-ins for missing results
-    return Read(window.state.window, versions, stored if len(stored) <= MESSAGES_KEPT else None)
+    places = window.state.window if window.is_whole else Places.of(place for place, _ in versions.values())
+    read = Read(places, versions, stored if len(stored) <= MESSAGES_KEPT else None)
+    read.hide({window.messages[at].id for at in window.arranged.order} - {message.id for message in stored})
+    return read
 
 
 @dataclass(frozen=True, slots=True)

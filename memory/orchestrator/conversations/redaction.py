@@ -7,30 +7,37 @@ read the text, comes before that event and is found, or meets it and summarises 
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
-from dataclasses import replace
+from contextlib import suppress
+from dataclasses import dataclass, replace
 
 from memory.domain import ids
 from memory.domain.errors import Held, NotFound, StoreUnavailable
 from memory.domain.scope import Scope
 from memory.domain.session import ErasedUser
-from memory.orchestrator.collections import MESSAGES, OPERATIONS, SYSTEM_TENANT
-from memory.orchestrator.conversations.events import FIRST_PLACE, Draft, Event, EventType
+from memory.orchestrator.collections import FORKED_FROM, MESSAGES, OPERATIONS, SAID_BY, SESSIONS, SYSTEM_TENANT
+from memory.orchestrator.conversations.events import FIRST_PLACE, Draft, Event, EventType, event_of
 from memory.orchestrator.conversations.folding import left_by
+from memory.orchestrator.conversations.forks import copied_by
 from memory.orchestrator.conversations.log import Log
 from memory.orchestrator.conversations.onward import Onward, asked_anew
 from memory.orchestrator.conversations.passages import FORGET
+from memory.orchestrator.conversations.runs import Runs
 from memory.orchestrator.conversations.seen import Seen
 from memory.orchestrator.conversations.sessions import CONFIRM_FORK, ForkSource, SessionRecords
+from memory.orchestrator.conversations.tasks import Tasks
 from memory.orchestrator.conversations.uploads import DROP
 from memory.orchestrator.erasure import Erasure
 from memory.orchestrator.generations import OPERATIONS_SCOPE
 from memory.orchestrator.outbox import Outbox, Pending
 from memory.orchestrator.placement import Placement, refused
 from memory.orchestrator.turns import Patience
-from memory.ports.query import And, Eq, Gt, Order, Query, Tenant, within
+from memory.ports.query import And, Eq, Filter, Gt, Has, Or, Order, Query, Tenant, within
 from memory.ports.record import Key, Owed, Record
 from memory.ports.writes import AtVersion, Delete, Newer, Put
+
+logger = logging.getLogger(__name__)
 
 REDACT, ERASE_USER = "redact", "erase_user"
 """The steps that finish the erasure of a message, and that carry out a user's."""
@@ -38,13 +45,41 @@ USER_ERASURE = "user"
 """The kind of a user's erasure among the operations."""
 
 
+def said_by(user: str) -> Filter:
+    """Messages that a user said: that name the user, or were written through the user's own handle. Summaries of such too."""
+    return Or((Eq("speaker", user), Has(SAID_BY, user)))
+
+
+def is_counted(record: Record) -> bool:
+    """Whether a record is a message, and no summary of some."""
+    return record.fields["event"] == EventType.MESSAGE.value
+
+
+@dataclass(frozen=True, slots=True)
+class _Said:
+    """Where something stands that a user said."""
+
+    key: Key
+    scope: str
+    place: int
+    is_counted: bool
+
+    @classmethod
+    def of(cls, record: Record) -> _Said:
+        return cls(record.key, record.scope, event_of(record).place, is_counted(record))
+
+
 class Redaction:
     """Carries out the erasure of messages, and of users."""
 
-    def __init__(self, placement: Placement, *, sessions: SessionRecords, onward: Onward, outbox: Outbox, erasure: Erasure) -> None:
+    def __init__(
+        self, placement: Placement, *, sessions: SessionRecords, onward: Onward, tasks: Tasks, runs: Runs, outbox: Outbox, erasure: Erasure
+    ) -> None:
         self._placement = placement
         self._sessions = sessions
         self._onward = onward
+        self._tasks = tasks
+        self._runs = runs
         self._outbox = outbox
         self._erasure = erasure
         outbox.register(REDACT, self._redact_noted)
@@ -88,6 +123,7 @@ class Redaction:
                 for summary in await self._made_of(log, event.place):
                     await self._erase_place(log, summary.place)
                 await self._onward.forget(log, event)
+                await self._erase_copies(log, event.place)
                 await self._sessions.tell(record, (await log.load()).state, record.created_at, fence=True)  # how it begins may have been this
         except NotFound:
             return True  # deleted meanwhile
@@ -95,7 +131,8 @@ class Redaction:
 
     async def _leave_window(self, log: Log, place: int) -> None:
         def decide(seen: Seen) -> list[Draft]:
-            return [Draft(EventType.ERASED, data={"place": place, "reason": "erased"})] if place in seen.state.window else []
+            erased = Draft(EventType.ERASED, data={"place": place, "reason": "erased"}, belongs_to_erasure=True)
+            return [erased] if place in seen.state.window else []
 
         await log.append(decide)
 
@@ -156,6 +193,25 @@ class Redaction:
             await self._sessions.settle_fork(fork)
         return True
 
+    async def _erase_copies(self, log: Log, place: int) -> None:
+        """Erase the copies that forks have of the message at this place; one in a fork that is under legal hold stays."""
+        life, store = log.life, self._placement.topology.archive
+        query = Query(SESSIONS, Tenant(life.tenant), Has(FORKED_FROM, life.session_id), limit=self._placement.settings.page)
+        async for page in self._placement.pages("redact.forks", store, query):
+            for fork in page.records:
+                if not isinstance(fork, Record):
+                    continue
+                of = [one for one in copied_by(fork) if (one.session_id, one.incarnation) == (life.session_id, life.incarnation)]
+                for at in dict.fromkeys(at for one in of for at in one.copies_of(place)):
+                    copies = self._sessions.log(fork)
+                    with suppress(NotFound):  # deleted meanwhile
+                        try:
+                            await self._erasure.holds.refuse_partition(copies.life.partition)
+                        except Held as error:
+                            logger.info("a copy in session %s of an erased message stays: %s", copies.life.session_id, error)
+                            break
+                        await self._erase_place(copies, at)
+
     # -- a user -------------------------------------------------------------------------------------------------------
 
     async def erase_user(self, tenant: str, user: str) -> ErasedUser:
@@ -195,13 +251,24 @@ class Redaction:
                 sessions += 1
             except Held as error:
                 held[f"session {session_id}: {error}"] = None
-        query = Query(MESSAGES, Tenant(tenant), Eq("speaker", user), limit=self._placement.settings.page)
+        said: list[_Said] = []  # all are found before any is erased: an erasure takes the copies in forks, and these count too
+        query = Query(MESSAGES, Tenant(tenant), said_by(user), limit=self._placement.settings.page)
         async for page in self._placement.pages("user.messages", self._placement.topology.archive, query):
-            for record in page.records:
-                try:
-                    messages += isinstance(record, Record) and await self._erase_said(record)
-                except Held as error:
-                    held[f"messages of {user} in sessions of others: {error}"] = None
+            said += [_Said.of(record) for record in page.records if isinstance(record, Record)]
+        for one in said:
+            try:
+                messages += await self._erase_said(one, user) and one.is_counted
+            except Held as error:
+                held[f"messages of {user} in sessions of others: {error}"] = None
+        for kept, named in ((self._tasks, "task_id"), (self._runs, "run_id")):
+            query = Query(kept.collection, Tenant(tenant), Has(SAID_BY, user), limit=self._placement.settings.page)
+            async for page in self._placement.pages("user.kept", self._placement.topology.archive, query):
+                for record in page.records:
+                    try:
+                        if isinstance(record, Record) and (log := await self._log_of(record.key, record.scope)) is not None:
+                            await kept.delete(log, str(record.fields[named]))
+                    except Held as error:
+                        held[f"{kept.collection.name} of {user} in sessions of others: {error}"] = None
         try:
             entries = await self._erasure.erase_scope(tenant, Scope.user(user))
         except Held as error:
@@ -216,17 +283,23 @@ class Redaction:
             if (cursor := page.cursor) is None:
                 return found
 
-    async def _erase_said(self, record: Record) -> bool:
+    async def _log_of(self, key: Key, scope: str) -> Log | None:
+        """The log of the session to which a record belongs; None where that was deleted."""
         try:
-            log = self._sessions.log(await self._sessions.record(record.key.tenant, str(record.fields["conversation_id"])))
+            return self._sessions.log(await self._sessions.record(key.tenant, scope.partition(":")[2]))
         except NotFound:
+            return None
+
+    async def _erase_said(self, said: _Said, user: str) -> bool:
+        """Whether it is erased, by this or as a copy of what was; false where it is not the user's any more."""
+        log, patience = await self._log_of(said.key, said.scope), Patience(self._placement, said.key.id)
+        if log is None or log.key(said.place) != said.key.id:
             return False  # deleted meanwhile
         await self._erasure.holds.refuse_partition(log.life.partition)
-        speaker, patience = record.fields["speaker"], Patience(self._placement, record.key.id)
-        place = next((event.place for event in log.events_of([record])), None)
-        while place is not None and (event := (await log.at([place])).get(place)) is not None:
-            if event.is_redacted or event.draft.message is None or event.draft.message.name != speaker:
-                return False
+        while (event := (await log.at([said.place])).get(said.place)) is not None:
+            message = event.draft.message
+            if event.is_redacted or message is None or (message.name != user and user not in event.draft.said_by):
+                return event.is_redacted
             if await self._erase_at(log, event):
                 return True
             await patience.wait()

@@ -14,6 +14,7 @@ from memory.orchestrator.entry_records import copied
 from memory.orchestrator.erasure import Erasure
 from memory.orchestrator.outbox import Outbox
 from memory.orchestrator.placement import Placement
+from memory.ports.collections import Collection
 from memory.ports.query import Filter, Where
 from memory.ports.record import FieldValue, JsonValue, Record
 
@@ -36,9 +37,13 @@ class Runs:
     def __init__(self, placement: Placement, *, outbox: Outbox, erasure: Erasure) -> None:
         self._beside = Beside(placement, outbox, erasure.holds, RUNS)
 
-    async def save(self, log: Log, draft: RunDraft) -> Run:
-        """Let the session have this run; when it was created stays, and the last that is saved counts."""
-        return _run_of(await self._beside.save(log, draft.id, *_said(draft)))
+    @property
+    def collection(self) -> Collection:
+        return RUNS
+
+    async def save(self, log: Log, draft: RunDraft, user: str | None = None) -> Run:
+        """Let the session have this run, which the `user` saves; when it was created stays, and the last that is saved counts."""
+        return _run_of(await self._beside.save(log, draft.id, *_said(draft), user=user, keeps=("metadata",)))
 
     async def change(self, log: Log, run_id: str, draft: Callable[[Run | None], RunDraft | None]) -> Run | None:
         """Let the session have the run that follows from the one it has, which nobody saves in between; None where it is to stay as it is."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
@@ -16,8 +16,9 @@ from memory.domain.message import Message, Role
 from memory.domain.scope import Scope
 from memory.domain.session import SessionInfo, SessionPage
 from memory.domain.time import micros
-from memory.orchestrator.collections import MESSAGES, SESSIONS
+from memory.orchestrator.collections import FORKED_FROM, MESSAGES, SESSIONS
 from memory.orchestrator.conversations.folding import State
+from memory.orchestrator.conversations.forks import COPIED_FROM, Copied
 from memory.orchestrator.conversations.life import Life
 from memory.orchestrator.conversations.log import Log
 from memory.orchestrator.conversations.passages import Passages
@@ -72,6 +73,10 @@ class ForkSource:
     session_id: str
     incarnation: str
     places: tuple[int, ...]
+    said_by: tuple[tuple[str, ...], ...] = ()
+    """Of each of them, who wrote it."""
+    copied: tuple[Copied, ...] = ()
+    """What the fork says of where its messages come from."""
 
     def owed(self) -> Owed:
         return Owed(CONFIRM_FORK, CONFIRM_FORK, {"session": self.session_id, "incarnation": self.incarnation, "places": list(self.places)})
@@ -95,6 +100,8 @@ class SessionDraft:
     made_from: int | None = None
     """Of a fork: since when there was what it begins with."""
     forked_from: ForkSource | None = None
+    writer: str | None = None
+    """The user who writes through the handle, where that is not the session's."""
 
 
 class SessionRecords:
@@ -114,6 +121,10 @@ class SessionRecords:
         self._behind: dict[Key, tuple[Record, State, datetime]] = {}
         outbox.register(FOLLOW, self._follow_noted)
         self.uploads = Uploads(placement, outbox, reservations)
+
+    async def refuse_change(self, life: Life) -> None:
+        """Raise `Held` where the session is under legal hold: what it says may not be overwritten."""
+        await self._erasure.holds.refuse_change(life.partition, life.user)
 
     # -- one session --------------------------------------------------------------------------------------------------
 
@@ -159,13 +170,16 @@ class SessionRecords:
             "touched_at": now,
             "hidden_from": expiry(draft.expires_at, now),
         }
-        said = {
+        said: dict[str, Any] = {
             "system": None if draft.system is None else draft.system.model_dump(mode="json", exclude_defaults=True),
             "title": draft.title,
             "metadata": dict(draft.metadata),
             SHARED: draft.shared,
             MADE_FROM: draft.made_from,
         }
+        if draft.forked_from is not None and draft.forked_from.copied:
+            fields[FORKED_FROM] = tuple(dict.fromkeys(one.session_id for one in draft.forked_from.copied))
+            said[COPIED_FROM] = [one.to_json() for one in draft.forked_from.copied]
         body: dict[str, JsonValue] = {"incarnation": ids.new_id(tenant, scope, version_at(now), self._placement.random_bits)}
         body |= {name: value for name, value in said.items() if value}
         owed = () if draft.forked_from is None else (draft.forked_from.owed(),)
@@ -351,8 +365,13 @@ class SessionRecords:
             return True  # deleted meanwhile
         return True
 
-    async def delete(self, tenant: str, session_id: str) -> bool:
-        """Erase a session with everything said in it, the entries of its scope, and those made of what was said; false where there was none."""
+    async def delete(self, tenant: str, session_id: str, asked: SessionDraft | None = None) -> bool:
+        """Erase a session with everything said in it, the entries of its scope, and those made of what was said; false where there was none.
+
+        Raises `SessionOwnerMismatch` where it belongs to another owner than `asked` names, also where it has expired.
+        """
+        if asked is not None and (stored := await self.stored(tenant, session_id)) is not None:
+            refuse_other_owner(stored, asked)
         there, _, entries = await self.erase(tenant, session_id)
         return there or entries_of(entries) > 0
 
@@ -468,16 +487,38 @@ def draft_like(record: Record, **metadata: Any) -> SessionDraft:
     )
 
 
-def refuse_others(record: Record, draft: SessionDraft) -> None:
-    """Raise `SessionOwnerMismatch` where the caller names another owner, or another system message, than the stored session has."""
+def refuse_other_owner(record: Record, draft: SessionDraft) -> None:
+    """Raise `SessionOwnerMismatch` where the caller names another user, agent or namespace than the stored session has."""
     given = {"user": draft.user, "agent": draft.agent, "namespace": draft.namespace}
     stored = {name: record.fields.get(field) for name, field in OWNER.items()}
     for name, value in given.items():
         if value is not None and value != stored[name] and not record.body.get(SHARED):
             raise SessionOwnerMismatch(str(draft.id), name, value)
+
+
+def refuse_others(record: Record, draft: SessionDraft) -> None:
+    """Raise `SessionOwnerMismatch` where the caller names another owner, or says otherwise of the session, than is stored."""
+    refuse_other_owner(record, draft)
     system = system_of(record)
     if draft.system is not None and (system is None or system.content != draft.system.content):
         raise SessionOwnerMismatch(str(draft.id), "system", draft.system.text)
+    for name in _differing(record, draft):
+        raise SessionOwnerMismatch(str(draft.id), name, None)
+
+
+def _differing(record: Record, draft: SessionDraft) -> Iterator[str]:
+    """What else the draft says of a new session, and the stored session does not."""
+    body: Mapping[str, Any] = record.body
+    if draft.title is not None and draft.title != body.get("title"):
+        yield "title"
+    if draft.tags and set(draft.tags) != set(copied(record.fields.get("tags") or ())):
+        yield "tags"
+    if draft.metadata and draft.metadata != copied(body.get("metadata") or {}):
+        yield "metadata"
+    if draft.expires_at is not None and expiry(draft.expires_at, record.created_at) != record.fields.get("hidden_from"):
+        yield "expires_at"
+    if draft.shared and not body.get(SHARED):
+        yield "shared"
 
 
 def other_owner(there: Record, here: Record) -> str | None:

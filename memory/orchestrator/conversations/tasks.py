@@ -25,6 +25,7 @@ from memory.orchestrator.split import CONVERSATION
 from memory.orchestrator.steps import step
 from memory.orchestrator.turns import Patience
 from memory.orchestrator.versions import version_at
+from memory.ports.collections import Collection
 from memory.ports.query import And, Eq, Filter, Lt, Query, within
 from memory.ports.record import Corrupt, FieldValue, JsonValue, Key, Owed, Partition, Record, Stored
 from memory.ports.writes import Absent, AtVersion, Delete, Put
@@ -32,6 +33,8 @@ from memory.ports.writes import Absent, AtVersion, Delete, Put
 UNCLAIM = "unclaim"
 """What the deletion of a task owes: its claim goes, as it was then."""
 CLAIMS_SCOPE = "tasks"
+KEEPS = ("title", "result", "metadata")
+"""What of a task under legal hold may not be overwritten: no earlier version of it is kept."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,15 +59,22 @@ class Tasks:
         outbox.register(UNCLAIM, self._unclaim_noted)
         erasure.also.append(self._unclaim_all)
 
-    async def save(self, log: Log, draft: TaskDraft) -> Task:
-        """Let the session have this task; when it was created stays (B54). Raises `Conflict` where another session has a task of its id."""
+    @property
+    def collection(self) -> Collection:
+        return TASKS
+
+    async def save(self, log: Log, draft: TaskDraft, user: str | None = None) -> Task:
+        """Let the session have this task, which the `user` saves; when it was created stays (B54).
+
+        Raises `Conflict` where another session has a task of its id, `Held` where it would lose a title, a result or metadata under legal hold.
+        """
 
         async def claimed(key: Key) -> None:
             await self._claim(log.life, draft.id, key)
 
         fields: dict[str, FieldValue] = {"task_id": draft.id, "status": draft.status, "parent_id": draft.parent_id}
         body: dict[str, JsonValue] = {"title": draft.title, "result": draft.result, "metadata": dict(draft.metadata or {})}
-        return _task_of(await self._beside.save(log, draft.id, fields, body, claimed))
+        return _task_of(await self._beside.save(log, draft.id, fields, body, claimed, user=user, keeps=KEEPS))
 
     async def get(self, log: Log, task_id: str) -> Task | None:
         record = await self._beside.get(log, task_id)
@@ -87,18 +97,19 @@ class Tasks:
         page = await self._beside.page(within(log.life.partition), asked, descending=descending, limit=limit, cursor=cursor)
         return TaskPage([_task_of(record) for record in page.records if isinstance(record, Record)], page.cursor)
 
-    async def replace_all(self, log: Log, drafts: Sequence[TaskDraft]) -> Sequence[Task]:
+    async def replace_all(self, log: Log, drafts: Sequence[TaskDraft], user: str | None = None) -> Sequence[Task]:
         """Let the session have these tasks and none of those that it had; one that another saves meanwhile stays (B63). Raises `Held`, and nothing
-        has changed, where one would go and the session is under legal hold."""
-        kept, before, cursor = {draft.id for draft in drafts}, set[str](), None
+        has changed, where one would go or lose what it says, and the session is under legal hold."""
+        kept, before, loses, cursor = {draft.id: draft for draft in drafts}, set[str](), False, None
         while True:
             page = await self.list(log, (), limit=self._placement.settings.page, cursor=cursor)
-            before |= {task.id for task in page.tasks} - kept
+            before |= {task.id for task in page.tasks} - kept.keys()
+            loses = loses or any(_loses(task, kept[task.id]) for task in page.tasks if task.id in kept)
             if (cursor := page.cursor) is None:
                 break
-        if before:
+        if before or loses:
             await self._holds.refuse_partition(log.life.partition)
-        saved = [await self.save(log, draft) for draft in drafts]
+        saved = [await self.save(log, draft, user) for draft in drafts]
         for task_id in sorted(before):
             await self.delete(log, task_id)
         return sorted(saved, key=lambda task: task.created_at)
@@ -159,6 +170,11 @@ class Tasks:
         async for page in self._placement.pages("claims.find", self._placement.topology.archive, query):
             for head in page.heads:
                 await self._unclaim(head.key, head.version)
+
+
+def _loses(task: Task, draft: TaskDraft) -> bool:
+    """Whether something that the task says would be overwritten."""
+    return any((said := getattr(task, name)) and said != (getattr(draft, name) or type(said)()) for name in KEEPS)
 
 
 def _claim_key(tenant: str, task_id: str) -> Key:

@@ -7,7 +7,7 @@ session that is deleted go by `unlearn`, owed by the erasure, which finds them b
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -39,8 +39,11 @@ from memory.ports.writes import Absent, Put
 CONFIRM = "confirm"
 MADE, ANSWER, OF = "made", "answer", "of"
 """In what an event owes: what the callback returned, a name for that, and the places of what it was told, the summary among it."""
+EACH = "each"
+"""In what an event owes by which messages of other users than the session's leave: for each entry the places of what it was made of (`of`), and the
+`user` who said that."""
 SAID_IN = "said_in"
-"""In the body of an entry: incarnation and places of what it was made of."""
+"""In the body of an entry: incarnation and places of what it was made of; the `user` who said it, where that is not the session's."""
 
 
 class Taught:
@@ -68,8 +71,7 @@ class Taught:
         async with self._quotas.admitted(owner.key.tenant, [Newcomer.of(record, derived=True) for record in fresh]) as stay:
             made = await self._put(fresh)
             stay.update(one.owner.key for one in made)
-        are_said = bool(made) and await self._is_said(self._sessions.log(session), Places.told(answer[OF]))
-        keys = [one.owner.key for one in made] if are_said else []
+        keys = [record.key for record in await self._founded_of(session, [one.owner for one in made if isinstance(one.owner, Record)])]
         self._founded.update(keys)
         try:
             await self._outbox.finish_all(made)
@@ -79,10 +81,15 @@ class Taught:
 
     async def foreseen(self, owner: Record, session: Record, answer: Mapping[str, Any]) -> list[Record]:
         """What `store` would make now, with room for the vectors that they will have. Nothing is written, and quotas are not asked."""
-        fresh = await self._fresh(owner, session, answer)
-        if not fresh or not await self._is_said(self._sessions.log(session), Places.told(answer[OF])):
-            return []
-        return await self._meaning.with_room(fresh)
+        founded = await self._founded_of(session, await self._fresh(owner, session, answer))
+        return await self._meaning.with_room(founded) if founded else []
+
+    async def _founded_of(self, session: Record, made: Sequence[Record]) -> list[Record]:
+        """Those of which no message was erased."""
+        log = self._sessions.log(session)
+        of: list[Any] = [record.body[SAID_IN] for record in made]
+        said = [(places, await self._is_said(log, Places.told(places))) for places in _each_once(one["places"] for one in of)]
+        return [record for record, one in zip(made, of, strict=True) if (one["places"], True) in said]
 
     async def _fresh(self, owner: Record, session: Record, answer: Mapping[str, Any]) -> list[Record]:
         records = [self._record(owner, session, number, answer) for number in range(len(answer[MADE]))]
@@ -107,12 +114,13 @@ class Taught:
         key = Key(owner.key.tenant, ids.derived_id(owner.key.tenant, draft.scope.text, *name))
         tier = self._placement.kinds.of(ENTRIES).route(draft.scope.kind).tier
         record = record_of(draft, key=key, version=version_at(now), now=now, tier=tier, sequence=self._placement.next_sequence())
-        places = Places.told(answer[OF])
-        record = with_sources(record, [MessageSource(str(session.fields["session_id"]), incarnation, places)])
+        each = answer[EACH][number] if EACH in answer else {"of": answer[OF]}
+        by = {name: each[name] for name in ("user",) if name in each}
+        record = with_sources(record, [MessageSource(str(session.fields["session_id"]), incarnation, Places.told(each["of"]))])
         return replace(
             record,
             fields={**record.fields, "conversation_id": session.fields["session_id"]},
-            body={**record.body, SAID_IN: {"incarnation": incarnation, "places": answer[OF]}},
+            body={**record.body, SAID_IN: {"incarnation": incarnation, "places": each["of"], **by}},
             owed=(Owed(CONFIRM, CONFIRM),),
         )
 
@@ -208,6 +216,14 @@ def _messages_in(entry: Record, session_id: str, *, direct: bool) -> list[Messag
     if said_in is None or named or entry.fields.get("conversation_id") != session_id:
         return [one for one in named if not direct or said_in is not None]
     return [MessageSource(session_id, said_in["incarnation"], Places.told(said_in["places"]))]
+
+
+def _each_once(places: Iterable[Any]) -> list[Any]:
+    found: list[Any] = []
+    for one in places:
+        if one not in found:
+            found.append(one)
+    return found
 
 
 def _draft(said: Mapping[str, Any]) -> EntryDraft:

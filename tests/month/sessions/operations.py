@@ -6,7 +6,7 @@ A message is named by the operation that said it and its number there ("17.2"). 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from memory.policies.thresholds import MessageThreshold, TurnThreshold
@@ -102,7 +102,7 @@ async def fork(run: Run, op: Operation) -> None:
     draft = like | {"tags": list(talk.tags), "metadata": talk.metadata | {"forked_from": forked_from}}
     new = await _begun(run, op, said, to, draft)
     for line in sorted(lines, key=lambda line: (not line.is_summary, line.at)):
-        new.says(line.said, line.ref)
+        new.copies(line)
     await check.window(run, new, worker=op.worker)
 
 
@@ -135,7 +135,11 @@ async def say_again(run: Run, op: Operation) -> None:
         raise Gone
     told = {"id": line.id, "role": line.role, "content": line.text if op.args["content"] is None else op.args["content"]}
     messages = [told, *op.args["messages"]]
-    talk.appended(await _ask(run, op, "append", talk, messages), _handed(run, messages), [None, *_refs(op, messages)])
+    said = await _ask(run, op, "append", talk, messages)
+    if _is_held(run, talk) and line.loses(given(told)):
+        said.refused("Held")
+        return
+    talk.appended(said, _handed(run, messages), [None, *_refs(op, messages)])
 
 
 @operation
@@ -208,6 +212,8 @@ async def amend(run: Run, op: Operation) -> None:
         said = await _ask(run, op, "update", talk, "system", content=text)
         if talk.system is None:
             said.refused("NotFound")
+        elif _is_held(run, talk) and talk.system != text:
+            said.refused("Held")
         elif said.given().content != text:
             said.wrong("answers another message", said.value.content)
         else:
@@ -218,6 +224,9 @@ async def amend(run: Run, op: Operation) -> None:
     said = await _ask(run, op, "update", talk, line.id, content=text)
     if line.is_redacted:
         said.refused("NotFound")
+        return
+    if _is_held(run, talk) and line.text != text:
+        said.refused("Held")
         return
     talk.says_instead(line, line.said | {"content": text})
     if shown(said.given()) != line.said:
@@ -287,6 +296,9 @@ async def replace_window(run: Run, op: Operation) -> None:
     named = [{"id": line.id, "role": line.role, "content": op.args["edit"] if line in edited else line.text, **_carried(line)} for line in kept]
     handed = _handed(run, [*named, *messages])
     said = await _ask(run, op, "replace", talk, [*named, *messages])
+    if _is_held(run, talk) and any(line.loses(message) for line, message in zip(kept, handed, strict=False)):
+        said.refused("Held")
+        return
     answers = said.given()
     if [shown(one) for one in answers] != [one | {"id": answer.id} for one, answer in zip(handed, answers, strict=True)]:
         said.wrong("answers other messages", f"{[shown(one) for one in answers]}, wanted {handed}")
@@ -311,12 +323,12 @@ async def erase_message(run: Run, op: Operation) -> None:
     talk = _talk(run, op)
     line = _line(talk, op.args["message"])
     said = await _ask(run, op, "erase", talk, line.id)
-    if run.model.holds_all(op.tenant, f"session:{talk.id}"):
+    if _is_held(run, talk):
         said.refused("Held")
         return
     said.equals(not line.is_redacted)
     if not line.is_redacted:
-        run.model.unmake_said(op.tenant, talk.erased(line), said.ended)
+        run.model.unmake_said(op.tenant, talk.erased(line, _reaches(run)), said.ended)
 
 
 # -- compacting -------------------------------------------------------------------------------------------------------
@@ -417,6 +429,9 @@ async def describe(run: Run, op: Operation) -> None:
     if talk is None:
         said.refused("NotFound")
         return
+    if _is_held(run, talk) and any((now := getattr(talk, name)) and changes.get(name, now) != now for name in ("title", "metadata")):
+        said.refused("Held")
+        return
     said.given()
     for name, value in changes.items():
         setattr(talk, name, value)
@@ -449,8 +464,9 @@ async def erase_user(run: Run, op: Operation) -> None:
         run.talks.deleted(run, op.tenant, talk.id, said.ended)
     lines = list(run.talks.speakers(op.tenant, user, now))
     erased = [(talk, place) for talk, place in lines if not run.model.holds_all(op.tenant, f"session:{talk.id}")]
-    for talk, place in erased:
-        run.model.unmake_said(op.tenant, talk.erased(talk.lines[place]), said.ended)
+    for talk, line in [(talk, talk.lines[place]) for talk, place in erased]:
+        if not line.is_redacted:
+            run.model.unmake_said(op.tenant, talk.erased(line, _reaches(run)), said.ended)
     entries = [life.id for life in run.model.in_scopes(op.tenant, [f"user:{user}"])]
     stays = run.model.holds_any(op.tenant, f"user:{user}")
     told = said.given()
@@ -485,6 +501,9 @@ async def save_task(run: Run, op: Operation) -> None:
     if any(name in other.tasks for other in run.talks.all.values() if other is not talk and other.tenant == op.tenant):
         said.refused("Conflict")
         return
+    if _is_held(run, talk) and name in talk.tasks and talk.tasks[name]["title"] != task["title"]:
+        said.refused("Held")
+        return
     found = said.given()
     created = talk.tasks[name]["created_at"] if name in talk.tasks else found.created_at
     talk.before += [talk.tasks[name]["title"]] if name in talk.tasks else []
@@ -513,9 +532,18 @@ async def delete_run(run: Run, op: Operation) -> None:
     _deleted_beside(run, talk, await _ask(run, op, "runs.delete", talk, op.args["run"]), talk.runs, op.args["run"])
 
 
+def _is_held(run: Run, talk: Talk) -> bool:
+    return run.model.holds_all(talk.tenant, f"session:{talk.id}")
+
+
+def _reaches(run: Run) -> Callable[[Talk], bool]:
+    """Whether an erasure elsewhere reaches a session: one that is there and not held."""
+    return lambda other: run.talks.all.get((other.tenant, other.id)) is other and not _is_held(run, other)
+
+
 def _deleted_beside(run: Run, talk: Talk, said: Said, among: dict[str, Any], name: str) -> None:
     """A task or a run is held with its session."""
-    if name in among and run.model.holds_all(talk.tenant, f"session:{talk.id}"):
+    if name in among and _is_held(run, talk):
         said.refused("Held")
     else:
         said.equals(among.pop(name, None) is not None)

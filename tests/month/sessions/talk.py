@@ -5,7 +5,7 @@ It knows what is documented and no code. Ids and moments are the memory's to cho
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
@@ -60,6 +60,9 @@ class Line:
     """Of the lines, those in the window when it had just been said."""
     before: list[str] = field(default_factory=list)
     """What it said before it was edited."""
+    copies: list[tuple[Talk, Line]] = field(default_factory=list)
+    """In forks, and in forks of these."""
+    copy_of: list[Line] = field(default_factory=list)
 
     @property
     def id(self) -> str:
@@ -81,6 +84,10 @@ class Line:
     def is_found(self) -> bool:
         """Whether a search by a word of it finds it."""
         return not self.is_redacted and self.number is not None and self.excluded is None and self.role in INDEXED
+
+    def loses(self, message: Shown) -> bool:
+        """Whether something that it says is not said any more once it says this: then it cannot, under legal hold."""
+        return not (message["content"].startswith(self.text) and self.said["metadata"].items() <= message["metadata"].items())
 
     def leaves(self, excluded: str | None = None, archived_by: str | None = None, *, by_hand: bool = True) -> None:
         self.in_window, self.excluded, self.archived_by = False, excluded, archived_by
@@ -296,8 +303,9 @@ class Talk:
             self.owed.append(([line for line in leaving if not line.was_replaced], None))
         return bool(leaving)
 
-    def erased(self, line: Line) -> list[str]:
-        """Nothing is left of what was said there, and of summaries that may say it; the ids of the entries that go with it."""
+    def erased(self, line: Line, reaches: Callable[[Talk], bool]) -> list[str]:
+        """Nothing is left of what was said there, of summaries that may say it, and of copies in the forks that this `reaches`; the ids of the
+        entries that go with it."""
         if line.in_window:
             line.leaves("erased")
         line.is_redacted, line.before = True, []
@@ -306,8 +314,18 @@ class Talk:
         entries = [entry_id for entry_id, of in self.noted.items() if line in of]
         for made in self.compactions:
             if line in made.archived and not made.line.is_redacted:
-                entries += self.erased(made.line)
+                entries += self.erased(made.line, reaches)
+        for fork, copy in line.copies:
+            if not copy.is_redacted and reaches(fork):
+                entries += fork.erased(copy, reaches)
         return entries
+
+    def copies(self, line: Line) -> None:
+        """A fork begins with a copy of this line."""
+        copy = self.says(line.said, line.ref)
+        copy.copy_of = [line, *line.copy_of]
+        for one in copy.copy_of:
+            one.copies.append((self, copy))
 
 
 def told_of(owed: Iterable[Line]) -> list[Line]:

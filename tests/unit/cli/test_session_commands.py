@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from datetime import datetime
 from typing import Any
 
 import pytest
@@ -52,11 +53,47 @@ def lines(text: str) -> list[Any]:
     return [json.loads(line) for line in text.splitlines()]
 
 
+def unnoted(told: list[Any], given: list[dict[str, Any]]) -> list[Any]:
+    """What was exported, without the moments and ids that these messages did not come with."""
+    for one, came in zip(told, given, strict=False):
+        for fields, theirs in ((one, came), (one.get("data", {}), came.get("data", {}))):
+            for name in {"at", "id"} - theirs.keys():
+                fields.pop(name, None)
+    return told
+
+
 @pytest.mark.parametrize("shape", SHAPES)
 def test_what_is_carried_in_comes_out_as_it_was(memory: CommandLine, shape: str) -> None:
     memory.ok("session", "import", memory.write_lines("chat.jsonl", *SHAPES[shape]))
-    assert lines(memory.ok("session", "export", "chat", "--as", shape)) == SHAPES[shape]
-    assert memory.json("session", "export", "chat", "--as", shape) == SHAPES[shape]
+    assert unnoted(lines(memory.ok("session", "export", "chat", "--as", shape)), SHAPES[shape]) == SHAPES[shape]
+    assert unnoted(memory.json("session", "export", "chat", "--as", shape), SHAPES[shape]) == SHAPES[shape]
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_a_message_that_came_without_a_moment_has_that_of_its_import(memory: CommandLine, shape: str) -> None:
+    memory.ok("session", "import", memory.write_lines("chat.jsonl", *SHAPES[shape]))
+    told = [one for one in memory.json("session", "export", "chat", "--as", shape) if one.get("role") != "system"]
+    noted = [one["created_at"] for one in memory.json("session", "show", "chat")["newest"]]
+    assert {datetime.fromisoformat(one["at"]) for one in told} <= {datetime.fromisoformat(at) for at in (*noted, "2026-01-31T09:30:00Z")}
+    if shape in ("plain", "langchain"):  # which have a place for ids
+        memory.write_lines("again.jsonl", *told)
+        assert memory.json("session", "import", "again.jsonl", "--id", "chat")["new"] == 0
+
+
+def test_a_session_is_imported_for_its_user_agent_and_namespace(memory: CommandLine) -> None:
+    memory.write_lines("chat.jsonl", *OPENAI)
+    owner = ("--user", "ada", "--agent", "scout", "--namespace", "work")
+    assert memory.json("session", "import", "chat.jsonl", *owner)["new"] == 5
+    info = memory.json("session", "show", "chat")
+    assert (info["user"], info["agent"], info["namespace"]) == ("ada", "scout", "work")
+    assert [one["id"] for one in memory.json("session", "list", "--user", "ada")["sessions"]] == ["chat"]
+    assert memory.json("session", "import", "chat.jsonl")["new"] == memory.json("session", "import", "chat.jsonl", *owner)["new"] == 0
+    for option, name in zip(("--user", "--agent", "--namespace"), ("bob", "other", "home"), strict=True):
+        memory.write_lines("chat.jsonl", *OPENAI, {"role": "user", "content": "of another"})
+        refused = memory("session", "import", "chat.jsonl", option, name)
+        assert refused.exit_code not in (0, 1)
+        assert option[2:] in refused.stderr
+    assert len(memory.json("session", "export", "chat")) == 5
 
 
 @pytest.mark.parametrize("shape", SHAPES)
@@ -189,7 +226,7 @@ def test_a_session_is_forked_at_a_message_and_the_first_stays(chat: CommandLine)
     first = chat.json("session", "show", "chat")
     at = next(item["message"]["id"] for item in first["newest"] if item["message"]["role"] == "user")
     assert chat.json("session", "fork", "chat", "--at", at, "--id", "again") == {"session_id": "again", "messages": 2, "forked_from": "chat"}
-    assert lines(chat.ok("session", "export", "again", "--as", "openai")) == OPENAI[:2]
+    assert unnoted(lines(chat.ok("session", "export", "again", "--as", "openai")), OPENAI) == OPENAI[:2]
     assert "begins with 5 messages of chat" in chat.ok("session", "fork", "chat")
     assert chat.json("session", "show", "chat") == first
     refused = chat("session", "fork", "chat", "--at", "nothing")

@@ -9,6 +9,7 @@ import tracemalloc
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AsyncExitStack
 from datetime import UTC, datetime, timedelta
+from decimal import Decimal
 from hashlib import blake2b
 from pathlib import Path
 from typing import Any
@@ -19,7 +20,7 @@ from memory import BlockingMemory, Conflict, InvalidInput, Memory
 from memory.domain.ids import new_id
 from memory.domain.time import micros
 from memory.facade import importing
-from memory.facade.importing import Imported
+from memory.facade.importing import BadFile, Imported
 from memory.facade.transfer import BadLine
 from memory.orchestrator.collections import ENTRIES, ENTRY_VERSIONS
 from memory.ports.query import Everywhere, Query
@@ -411,6 +412,119 @@ async def test_a_version_above_its_entry_or_a_relation_to_nobody_is_a_bad_line(n
     assert (report.imported, report.versions, report.relations, report.skipped_lines) == (2, 0, 1, [2])
 
 
+def _set(line: dict[str, Any], *path: Any, to: Any) -> dict[str, Any]:
+    """A copy of the line with something else at a path."""
+    copy: Any = json.loads(json.dumps(line))
+    inner = copy
+    for name in path[:-1]:
+        inner = inner[name]
+    inner[path[-1]] = to
+    return copy  # type: ignore[no-any-return]
+
+
+FUTURE = "2999-01-01T00:00:00Z"
+BEYOND = 2**70
+REFUSED_BY_WRITES: dict[str, tuple[str, Callable[[dict[str, Any]], dict[str, Any]]]] = {
+    "a message of the future": ("said", lambda line: line | {"time": FUTURE}),
+    "an entry of the future": ("entry", lambda line: line | {"created_at": FUTURE}),
+    "a window in the future": ("entry", lambda line: line | {"valid_from": FUTURE}),
+    "a source that no store takes": ("made", lambda line: _set(line, "noted", "body", "sources", 0, "version", to=BEYOND)),
+    "a contributor that no store takes": ("made", lambda line: _set(line, "contributors", 0, "source", to=BEYOND)),
+    "a session with a number beyond 64 bits": ("sessions", lambda line: _set(line, "fields", "message_count", to=BEYOND)),
+    "a session with texts that are none": ("sessions", lambda line: line | {"texts": ["x"]}),
+    "a session with a list for a body": ("sessions", lambda line: _set(line, "body", "title", to=[BEYOND])),
+    "an id that is none": ("messages", lambda line: line | {"id": ["x"]}),
+    "an event with texts that are none": ("messages", lambda line: line | {"texts": "x"}),
+    "a large text of a message at no place": ("large", lambda line: _set(line, "body", "artifacts", 0, 0, to=["nowhere"])),
+    "a value that is no JSON": ("said", lambda line: line | {"metadata": {"conn": {1, 2}}}),
+}
+
+
+@pytest.mark.behaviour("D11", "D32")
+@pytest.mark.parametrize("config", [one_file], indirect=True)
+async def test_a_line_that_a_write_would_refuse_is_found_before_anything_is_written(new: Maker, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(importing, "BATCH", 1)
+    here = await new("here")
+    one, two = await here.write("first", scope="user:ada", source="chat"), await here.write("other", scope="user:ada")
+    made = await here.compact([one.id, two.id], lambda _: "both")
+    await here.session("s1", user="ada").append([{"role": "user", "content": "hello"}, {"role": "user", "content": "large " * 20_000}])
+    lines = [*await lines_of(here), {"role": "user", "content": "said", "id": "m1"}]
+
+    def called(line: dict[str, Any]) -> str:
+        if "role" in line:
+            return "said"
+        if line["format"].startswith("memory-record/"):
+            return "large" if line["body"].get("artifacts") else str(line["kind"])
+        return "made" if line.get("id") == made.id else "entry" if line.get("id") == one.id else ""
+
+    for number, (label, (which, changed)) in enumerate(REFUSED_BY_WRITES.items()):
+        at = next(position for position, line in enumerate(lines) if called(line) == which)
+        bad = [*lines[:at], changed(lines[at]), *lines[at + 1 :]]
+        for same_ids in (False, True)[: 1 + (which in ("entry", "made"))]:
+            there = await new(f"there{number}{same_ids}")
+            with pytest.raises(BadFile, match=f"line {at + 1}: "):
+                await there.admin.import_(bad, same_ids=same_ids, messages_to="user:bob")
+            assert await lines_of(there) == [], label
+            report = await there.admin.import_(bad, same_ids=same_ids, messages_to="user:bob", skip_bad=True)
+            assert at + 1 in report.skipped_lines, label
+            assert (report.refused_lines, report.imported) == ([], 4 - (which in ("said", "entry", "made"))), label
+
+
+@pytest.mark.behaviour("D11")
+@pytest.mark.parametrize("config", [one_file], indirect=True)
+async def test_lines_may_hold_values_of_python(new: Maker) -> None:
+    memory, at = await new("here"), datetime(2025, 3, 1, 12, tzinfo=UTC)
+    session = memory.session("ada/1", user="ada")
+    await session.append([{"role": "user", "content": "hello", "at": at}, {"role": "assistant", "content": "so"}])
+    said = (await session.context()).messages
+    mapping = {"role": "user", "content": "by hand", "time": at, "id": "m1", "price": Decimal("9.90"), "metadata": {"on": at.date()}}
+    for number, given in enumerate(([one.model_dump() for one in said], [one.model_dump(mode="json") for one in said], said)):
+        await memory.admin.import_(given, scope=f"user:u{number}")
+        found = await memory.retrieve(f"user:u{number}", order="oldest")
+        assert [(entry.content, entry.metadata) for entry in found] == [("hello", {"role": "user"}), ("so", {"role": "assistant"})]
+        assert found[0].created_at == at
+    await memory.admin.import_([mapping], scope="user:ada")
+    (entry,) = await memory.retrieve("user:ada")
+    assert (entry.created_at, entry.metadata) == (at, {"role": "user", "price": "9.90", "on": "2025-03-01"})
+    with pytest.raises(BadLine, match="line 1: time: is a naive datetime"):
+        await memory.admin.import_([mapping | {"time": datetime(2025, 3, 1)}], scope="user:ada")
+    with pytest.raises(BadLine, match="line 2: conn: got a set; use JSON values"):
+        await memory.admin.import_([mapping, mapping | {"conn": {1}}], scope="user:ada")
+    with pytest.raises(BadLine, match="role: is missing; an entry is imported as a line of an export"):
+        await memory.admin.import_([entry], scope="user:ada")
+    with pytest.raises(InvalidInput, match="source: gives a list where a line is expected"):
+        await memory.admin.import_([[mapping]], scope="user:ada")
+
+
+@pytest.mark.behaviour("A5")
+@pytest.mark.parametrize("config", [one_file], indirect=True)
+@pytest.mark.parametrize("field", ["session_id", "conversation_id"])
+async def test_ids_of_messages_are_those_of_the_conversation_that_they_name(new: Maker, field: str) -> None:
+    memory, at = await new("here"), "2025-01-01T00:00:00Z"
+    chats = {
+        name: [{"id": str(n), "role": "user", "content": text, field: name, "time": at} for n, text in enumerate(("ok", f"I live in {name}"))]
+        for name in ("Porto", "Faro", "1:Porto", "x" * 500)
+    }
+    for every in range(2):
+        report = await memory.admin.import_([line for chat in chats.values() for line in chat], scope="user:one file")
+        assert (report.imported, report.already_there) == ((8, 0), (0, 8))[every]
+        for chat in chats.values():
+            report = await memory.admin.import_(chat, scope="user:each")
+            assert (report.imported, report.already_there) == ((2, 0), (0, 2))[every]
+    for scope in ("user:one file", "user:each"):
+        found = await memory.retrieve(scope)
+        assert sorted((entry.content, entry.conversation_id) for entry in found) == sorted(
+            (text, name) for name in chats for text in ("ok", f"I live in {name}")
+        )
+    other = chats["Porto"][0] | {"content": "another"}
+    with pytest.raises(BadLine, match="line 2: id: '0' already stands on line 1 with other content"):
+        await memory.admin.import_([chats["Porto"][0], other], scope="user:new")
+    with pytest.raises(Conflict, match=r"line 2: .* it was stored with another text before"):
+        await memory.admin.import_([chats["Faro"][0], other], scope="user:each")
+    report = await memory.admin.import_([other, chats["Porto"][1] | {"id": "2"}], scope="user:each", skip_bad=True)
+    assert (report.imported, report.refused_lines) == (1, [1])
+
+
 @pytest.mark.behaviour("D21", "D32")
 @pytest.mark.parametrize("config", [one_file], indirect=True)
 @pytest.mark.parametrize("same_ids", [False, True])
@@ -419,12 +533,8 @@ async def test_no_import_opens_a_window_in_the_future(new: Maker, same_ids: bool
     await here.write("a lamp", scope="user:ada")
     (entry,) = await lines_of(here)
     ahead = [entry | {"valid_from": "2999-01-01T00:00:00Z"}]
-    if same_ids:
-        report = await there.admin.import_(ahead, same_ids=True)
-        assert (report.imported, report.refused_lines, "valid_from: lies in the future" in report.problems[0]) == (0, [1], True)
-    else:
-        with pytest.raises(BadLine, match="line 1: valid_from: lies in the future"):
-            await there.admin.import_(ahead)
+    with pytest.raises(BadLine, match="line 1: valid_from: lies in the future"):
+        await there.admin.import_(ahead, same_ids=same_ids)
     assert [found async for found in there.entries.all(retired=True)] == []
     assert (await there.admin.import_([entry], same_ids=same_ids)).imported == 1
 

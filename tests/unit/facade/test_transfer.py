@@ -12,14 +12,14 @@ import pytest
 from memory.domain.entry import Contributor, Entry, EntryType, ImportedDraft
 from memory.domain.ids import keyed_id, new_id
 from memory.domain.scope import Scope
-from memory.facade.transfer import FORMAT, BadLine, Ids, Item, Link, Message, exported, exported_relation, read
+from memory.facade.transfer import FORMAT, BadLine, Ids, Item, Link, Message, Reading, exported, exported_relation, read
 from memory.orchestrator.relations import Relation
 
 SESSION = Scope.session("s1")
 
 
 def parse(data: str | bytes, scope: Scope | None = SESSION) -> list[Item | BadLine]:
-    return list(read(io.BytesIO(data.encode() if isinstance(data, str) else data), "chat.jsonl", scope))
+    return list(read(io.BytesIO(data.encode() if isinstance(data, str) else data), "chat.jsonl", Reading(scope)))
 
 
 def messages(data: str | bytes, scope: Scope | None = SESSION) -> list[Message]:
@@ -224,7 +224,7 @@ def test_an_exported_entry_reads_back_with_its_old_id_as_key() -> None:
 @pytest.mark.parametrize(("scope", "kept"), [(Scope.session("s"), "short"), (Scope.user("u"), "mid"), (Scope.org("o"), "mid")])
 def test_an_entry_comes_into_no_tier_before_the_one_where_those_of_its_scope_are_born(scope: Scope, kept: str) -> None:
     line = exported(entry(id=new_id("acme", scope.text, 1), scope=scope, tier="short"))
-    (item,) = read(io.BytesIO(json.dumps(line).encode()), "x", same_ids_of="acme")
+    (item,) = read(io.BytesIO(json.dumps(line).encode()), "x", Reading(same_ids_of="acme"))
     assert isinstance(item, Message)
     assert item.as_it_was is not None
     assert item.as_it_was.tier == kept
@@ -232,7 +232,7 @@ def test_an_entry_comes_into_no_tier_before_the_one_where_those_of_its_scope_are
 
 def test_a_place_for_messages_does_not_move_exported_entries() -> None:
     data = io.BytesIO((json.dumps(exported(entry())) + "\n" + lines(GOOD)).encode())
-    scopes = [item.draft.scope.text for item in read(data, "x", messages_to=SESSION) if isinstance(item, Message)]
+    scopes = [item.draft.scope.text for item in read(data, "x", Reading(messages_to=SESSION)) if isinstance(item, Message)]
     assert scopes == ["object:a%3Ab:t1", "session:s1"]
 
 

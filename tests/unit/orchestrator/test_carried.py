@@ -11,7 +11,7 @@ from dataclasses import replace
 import pytest
 
 from memory.domain.entry import CARRIED, Entry, EntryDraft, ImportedDraft, MessageDraft
-from memory.facade.transfer import Message, exported, read
+from memory.facade.transfer import Message, Reading, exported, read
 from memory.orchestrator.collections import ENTRIES, ENTRY_VERSIONS
 from memory.orchestrator.entry_records import request_digest
 from memory.policies.marks import ASKS, ENDS_ASKING, HAS_PLACE
@@ -85,7 +85,7 @@ async def test_marks_are_made_of_title_and_content_and_again_when_these_change(w
 async def test_what_is_imported_gets_the_marks_of_its_text(world: World, same_ids: bool) -> None:
     entry = await world.write("Really? He is in Porto.", USER)
     data = io.BytesIO(json.dumps(exported(entry)).encode())
-    (message,) = read(data, "export", same_ids_of=TENANT if same_ids else None)
+    (message,) = read(data, "export", Reading(same_ids_of=TENANT if same_ids else None))
     assert isinstance(message, Message)
     async with World() as elsewhere:
         if message.as_it_was is not None:

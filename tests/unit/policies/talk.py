@@ -32,12 +32,13 @@ def contents(messages: Sequence[Message], positions: Sequence[int]) -> list[str]
 
 @st.composite
 def talks(draw: st.DrawFn) -> list[Message]:
-    """Anything that several writers may have left behind: calls, answers in any order and number, summaries anywhere."""
+    """Anything that several writers may have left behind: calls, answers by id and by name in any order and number, summaries anywhere."""
     ids = st.sampled_from(["c1", "c2", "c3"])
     one = st.one_of(
         st.builds(said, st.sampled_from("suuaa"), st.text("ab ", max_size=12)),
         st.builds(lambda given: asks(*given), st.lists(ids, min_size=1, max_size=3)),
         st.builds(answer, ids),
+        st.builds(lambda name: said("t", "by name", name=name), st.sampled_from(["t", None])),
         st.builds(lambda: said("s", "earlier", is_summary=True)),
     )
     return draw(st.lists(one, max_size=14))

@@ -172,6 +172,7 @@ def test_the_defaults_are_those_of_the_row() -> None:
         max_tokens=100_000, target=0.7, threshold=0.85, min_importance=30, keep_recent=10, summarise=True, deduplicate=True, similarity=0.85
     )
     assert CompactingSettings() == expected
+    assert CompactingSettings(threshold=0.5).target == 0.5, "a default that nobody gave fits what was given"
 
 
 @pytest.mark.parametrize(

@@ -71,6 +71,27 @@ def test_a_result_belongs_to_the_nearest_earlier_call_of_its_id_that_has_none() 
     assert found.invalid_response == (4,)
 
 
+@pytest.mark.behaviour("B53")
+def test_results_that_name_their_call_have_it_before_those_that_name_the_tool_whichever_came_first() -> None:
+    by_name = [said("t", f"by name {n}", name="t") for n in range(2)]
+    for named in ("c1", "c2", "c3"):
+        others = iter([call for call in ("c1", "c2", "c3") if call != named])
+        wanted = {1: next(others), 2: next(others)}
+        for at in range(3):
+            results = [*by_name[:at], answer(named), *by_name[at:]]
+            found = arranged([asks("c1", "c2", "c3"), *results, said("u", "go on")])
+            assert (found.order, found.invalid_response, found.interrupted) == ((0, 1, 2, 3, 4), (), ())
+            names = [position for position in (1, 2, 3) if position != at + 1]
+            assert found.answers == dict(zip(names, wanted.values(), strict=True))
+
+
+@pytest.mark.behaviour("B53")
+def test_a_result_by_name_is_left_over_where_ids_name_every_call() -> None:
+    messages = [asks("c1", "c2"), said("t", "by name", name="t"), said("u", "go on"), answer("c2"), answer("c1")]
+    found = arranged(messages)
+    assert (found.order, found.invalid_response, found.answers) == ((0, 3, 4, 2), (1,), {})
+
+
 @pytest.mark.behaviour("C27", "C45", "B47")
 def test_a_call_and_its_results_are_one_block_and_an_orphan_is_in_none() -> None:
     messages = [said("s", "sys"), said("u"), asks("c1", "c2"), answer("c1"), said("u"), answer("c2"), answer("c3"), said("s", is_summary=True)]
@@ -317,11 +338,12 @@ def test_steps_part_no_block_keep_the_last_user_message_and_are_told_by_the_end_
 
 def _takes(messages: list[Message], positions: tuple[int, ...]) -> None:
     """A model takes them: no result without its call before it, none twice; and no call without a result that it has."""
-    waiting: Counter[str] = Counter()
+    waiting, answers = Counter[str](), arranged(messages).answers
     for at in positions:
         if messages[at].role is Role.TOOL:
-            assert waiting[messages[at].tool_call_id or ""] > 0
-            waiting[messages[at].tool_call_id or ""] -= 1
+            call = messages[at].tool_call_id or answers[at]
+            assert waiting[call] > 0
+            waiting[call] -= 1
         else:
             waiting.update(call.id for call in messages[at].tool_calls)
     whole = blocks(messages)

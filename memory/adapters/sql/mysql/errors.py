@@ -50,6 +50,14 @@ READ_ONLY = frozenset({1290, 1792, 1836, 3707})
 NO_ROOM = frozenset({1040, 1203, 1226})
 
 
+DENIED = frozenset({1044, 1142, 1143, 1227, 1370})
+
+
+def is_denied(error: BaseException) -> bool:
+    """Whether the user has no right to what was tried."""
+    return number_of(error) in DENIED
+
+
 def is_read_only(error: BaseException) -> bool:
     """Whether the server takes no writes any more: after a failover another one does."""
     return number_of(error) in READ_ONLY
@@ -82,7 +90,7 @@ def translate(store: str, place: str, error: BaseException) -> Exception | None:
 
 _KINDS: tuple[tuple[frozenset[int], type[Exception], str], ...] = (
     (
-        frozenset({1044, 1142, 1143, 1227, 1370}),
+        DENIED,
         ConfigError,
         "the user may not do this at {place}{denied}; docs/backends.md lists the rights it needs",
     ),

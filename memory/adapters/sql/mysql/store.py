@@ -12,7 +12,7 @@ from memory.adapters.sql.mysql.batch import MyBatch, Numbers, annotate, put_abse
 from memory.adapters.sql.mysql.candidates import candidates
 from memory.adapters.sql.mysql.config import CLAIMS, parse
 from memory.adapters.sql.mysql.connection import Connection, connect
-from memory.adapters.sql.mysql.errors import NO_COLUMN, is_collision, is_read_only, no_room, number_of, server_said, translate
+from memory.adapters.sql.mysql.errors import NO_COLUMN, is_collision, is_denied, is_read_only, no_room, number_of, server_said, translate
 from memory.adapters.sql.mysql.migrate import MySqlSchema, look, make_ready
 from memory.adapters.sql.mysql.partitions import MyDirectory
 from memory.adapters.sql.mysql.search import TooManyPending, search
@@ -58,6 +58,7 @@ class MySqlStore(ServerStore[Connection, MyTable]):
         super().__init__(name, self._my_directory, thresholds)
         self._numbers = Numbers(self._my_directory.names, thresholds.numbers_at_once)
         self._settings: Settings | None = None
+        self._reads_only = False
         self._unindexed: dict[str, int] = {}
 
     # -- life ---------------------------------------------------------------------------------------------------------
@@ -69,6 +70,7 @@ class MySqlStore(ServerStore[Connection, MyTable]):
             settings = self._settings = await Settings.read(connection, self.name)
             schema = MySqlSchema(self.name, self._config, settings.flavour)
             tables = await make_ready(connection, self._config, schema, collections)
+            self._reads_only = await _may_only_read(connection, schema.names.registry)
         finally:
             await connection.goodbye()
         if settings.advice:
@@ -79,6 +81,11 @@ class MySqlStore(ServerStore[Connection, MyTable]):
         self._capabilities = settings.limit(self.claims)
         self._epoch = "" if self._capabilities.durable else settings.started
         self._lend(self._config, lambda: connect(self._config), self._greet, Connection.goodbye, _still_good, is_read_only, no_room)
+
+    @property
+    def reads_only(self) -> bool:
+        """Whether the user may change no table. What a replica refuses it may take later."""
+        return self._reads_only
 
     def _made(self, collections: Mapping[str, Collection]) -> dict[str, MyTable]:
         assert self._settings is not None  # noqa: S101 - it is being opened
@@ -236,6 +243,17 @@ class MySqlStore(ServerStore[Connection, MyTable]):
 
     async def _roll_back(self, connection: Connection) -> None:
         await connection.rollback()
+
+
+async def _may_only_read(connection: Connection, table: str) -> bool:
+    """Whether the user may not change a table: rights are checked also where no row is meant."""
+    try:
+        await connection.tell(f"UPDATE `{table}` SET name = name WHERE 1 = 0")  # noqa: S608
+    except Exception as error:
+        if not is_denied(error):
+            raise
+        return True
+    return False
 
 
 def _still_good(error: BaseException) -> bool:

@@ -43,6 +43,9 @@ _HURRIED = "SET LOCAL lock_timeout = '100ms'"
 """Of a call that several share: what one of them would wait for, be it a process that stands still within a transaction, keeps no other waiting."""
 
 
+_MAY_WRITE = "SELECT coalesce(bool_or(has_table_privilege(name, 'UPDATE')), false) FROM unnest($1::text[]) AS name"
+
+
 class PostgresStore(ServerStore[Connection, PgTable]):
     """Records in a PostgreSQL database of version 13 or later: one table a collection, in a schema of its own. See `PostgresConfig` for options.
 
@@ -59,6 +62,7 @@ class PostgresStore(ServerStore[Connection, PgTable]):
         super().__init__(name, self._pg_directory, thresholds)
         self._found: Found | None = None
         self._settings: Settings | None = None
+        self._reads_only = False
 
     # -- life ---------------------------------------------------------------------------------------------------------
 
@@ -70,6 +74,8 @@ class PostgresStore(ServerStore[Connection, PgTable]):
             pg_schema = PgSchema(self.name, schema, self._config.prefix)
             self._found = await make_ready(connection, self._config, pg_schema, collections)
             names = self._directory.names = pg_schema.names
+            tables = [f'"{schema}"."{names.table(collection.name)}"' for collection in collections]
+            self._reads_only = not await connection.fetchval(_MAY_WRITE, tables)
             if self._found.namespace:
                 await speak(connection, self._found.namespace)
                 with contextlib.suppress(*MAY_NOT_WRITE):  # by words it can be searched all the same
@@ -85,6 +91,11 @@ class PostgresStore(ServerStore[Connection, PgTable]):
             self._capabilities = replace(self._capabilities, semantic=False, max_vector_dims=None)
         self._lend(self._config, lambda: connect(self._config), self._greet, goodbye, still_good, moved, no_room)
         self._epoch = "" if self._capabilities.durable else self._settings.started
+
+    @property
+    def reads_only(self) -> bool:
+        """Whether the role may change no table. What a standby refuses it may take later."""
+        return self._reads_only
 
     def _made(self, collections: Mapping[str, Collection]) -> dict[str, PgTable]:
         namespace = self._found.namespace if self._found is not None else ""

@@ -11,7 +11,7 @@ from pydantic.dataclasses import dataclass
 
 from memory.adapters.sql.thresholds import SqlThresholds
 from memory.ports.capabilities import Capabilities
-from memory.ports.local import local_path
+from memory.ports.local import absolute_path, local_path
 from memory.ports.options import SecondsOrZero, Shouted, StoreOptions, Whole, wrong
 from memory.ports.record import JsonValue
 
@@ -85,4 +85,4 @@ def parse(name: str, url: str, options: Mapping[str, JsonValue]) -> SqliteConfig
     place, query = local_path(url), rest.partition("?")[2]
     if place is None:
         raise wrong(name, "write 'sqlite:///' and the path of the file, or 'sqlite:///:memory:'")
-    return SqliteConfig.read(name, query, options, path=None if place == ":memory:" else Path(place).expanduser().absolute())
+    return SqliteConfig.read(name, query, options, path=None if place == ":memory:" else absolute_path(place))

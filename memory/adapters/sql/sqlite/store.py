@@ -83,6 +83,10 @@ class SqliteStore(SqlStore[Session, SqliteTable]):
             lambda session: complete(session, self.name, collections),
         )
 
+    @property
+    def reads_only(self) -> bool:
+        return self._driver.is_read_only
+
     async def _close(self) -> None:
         await self._driver.close()
         self._cache.clear()

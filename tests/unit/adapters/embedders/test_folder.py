@@ -40,6 +40,15 @@ async def test_a_text_is_the_mean_of_its_tokens_at_length_one(tmp_path: Path, wh
     assert vector == pytest.approx(unit(of_words("ada prefers tea").mean(axis=0)), abs=1e-6)
 
 
+async def test_a_relative_folder_is_loaded_where_it_was_when_the_process_changes_its_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = make_encoder(tmp_path)
+    monkeypatch.chdir(folder.parent)
+    embedder = FolderEmbedder(folder.name)
+    monkeypatch.chdir("/")
+    (vector,) = await embedder.embed(["tea"])
+    assert numpy.frombuffer(vector, "<f4") == pytest.approx(unit(of_words("tea").mean(axis=0)), abs=1e-6)
+
+
 POOLED: dict[str, Callable[[Numbers], Numbers]] = {
     "mean": lambda tokens: numpy.asarray(tokens.mean(axis=0)),
     "cls": lambda tokens: tokens[0],

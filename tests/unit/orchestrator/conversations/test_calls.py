@@ -20,7 +20,7 @@ CALLS: dict[str, tuple[Call, list[str]]] = {
     "append five": (lambda s: s.append([user("more")] * 5), ["log.append"]),
     "append under an id": (lambda s: s.append([user("more", "u2")]), ["log.append"]),
     "a streamed answer goes on": (lambda s: s.append([assistant("good day to you", "a1")]), ["log.read", "log.read", "log.change", "log.append"]),
-    "update": (lambda s: s.update("u1", {"content": "else"}), ["log.read", "log.change", "log.append"]),
+    "update": (lambda s: s.update("u1", {"content": "else"}), ["log.read", "hold.read", "log.change", "log.append"]),
     "exclude": (lambda s: s.exclude("u1", "manual"), ["log.read", "log.append"]),
     "clear": (lambda s: s.clear(), ["log.read", "log.append"]),
     "window": (lambda s: s.context(), ["session.read", "log.read"]),

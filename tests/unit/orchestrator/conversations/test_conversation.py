@@ -384,22 +384,25 @@ async def test_a_summary_never_stands_under_the_id_of_another_message(world: Wor
 
 @pytest.mark.behaviour("B48")
 @pytest.mark.parametrize(
-    "said", ["", {"role": "assistant", "content": "let me see", "tool_calls": [{"id": "c1", "name": "look"}]}], ids=["nothing", "a call"]
+    "said",
+    ["", " \n", {"role": "system", "content": ""}, {"role": "assistant", "content": "see", "tool_calls": [{"id": "c1", "name": "look"}]}],
+    ids=["nothing", "blanks", "an empty message", "a call"],
 )
-async def test_where_a_summary_says_nothing_the_earlier_one_stands_for_its_messages_too(world: World, said: Any) -> None:
+async def test_a_summary_that_says_nothing_archives_nothing_though_there_is_an_earlier_one(world: World, said: Any) -> None:
     session, given = await begun(world.engine), list[list[str]]()
     await session.append([user(name, name) for name in ("m1", "m2", "m3")])
     first = await session.compact(lambda _: "so far", keep_last=1, reason="manual")
+    before = await window(session)
 
     def silent(messages: list[Message]) -> Any:
         given.append([message.text for message in messages])
         return said
 
-    made = await session.compact(silent, keep_last=0, reason="manual")
+    with pytest.raises(CompactionError, match="says nothing, or asks for a tool"):
+        await session.compact(silent, keep_last=0, reason="manual")
     assert given == [["so far", "m3"]], "the summariser is given the earlier summary"
-    assert (made.summary.text, made.summary.is_summary, made.archived_ids) == ("so far", True, [first.summary.id, "m3"])
-    assert made.summary.id != first.summary.id
-    assert await window(session) == ["system", made.summary.id]
+    assert await window(session) == before == ["system", first.summary.id, "m3"]
+    assert [one.id for one in await session.compactions()] == [first.id]
 
 
 @pytest.mark.behaviour("B49")

@@ -31,13 +31,15 @@ async def reader(server: MySqlServer, database: str) -> AsyncIterator[str]:
     await server.run_sql("DROP USER reader")
 
 
-async def test_a_user_who_may_only_read_opens_reads_and_searches(reader: str) -> None:
+async def test_a_user_who_may_only_read_opens_reads_and_searches(reader: str, caplog: pytest.LogCaptureFixture) -> None:
     async with Memory(reader) as memory:
         assert [entry.content for entry in await memory.retrieve("user:ada")] == ["Ada likes tea"]
         assert [hit.entry.content for hit in await memory.search("tea", scope="user:ada")] == ["Ada likes tea"]
         assert [message.content for message in (await memory.session("s").context()).messages] == ["hello"]
         with pytest.raises(ConfigError, match="is denied for table"):
             await memory.write("x", scope="user:ada")
+        await memory.admin.sweep()
+    assert [one.getMessage() for one in caplog.records if one.levelname in ("WARNING", "ERROR")] == [], "nothing was tried that may not be done"
 
 
 async def test_a_call_waits_for_a_connection_of_its_own_process_where_the_server_gives_no_more(server: MySqlServer, database: str) -> None:

@@ -156,13 +156,15 @@ async def reader(admin: Any) -> AsyncIterator[str]:
     await admin.execute("DROP OWNED BY reader; DROP ROLE reader")
 
 
-async def test_a_role_that_may_only_read_opens_reads_and_searches(reader: str) -> None:
+async def test_a_role_that_may_only_read_opens_reads_and_searches(reader: str, caplog: pytest.LogCaptureFixture) -> None:
     async with Memory(_url(reader)) as memory:
         assert [entry.content for entry in await memory.retrieve("user:ada")] == ["Ada likes tea"]
         assert [hit.entry.content for hit in await memory.search("tea", scope="user:ada")] == ["Ada likes tea"]
         assert [message.content for message in (await memory.session("s").context()).messages] == ["hello"]
         with pytest.raises(ConfigError, match="permission denied for table"):
             await memory.write("x", scope="user:ada")
+        await memory.admin.sweep()
+    assert [one.getMessage() for one in caplog.records if one.levelname in ("WARNING", "ERROR")] == [], "nothing was tried that may not be done"
 
 
 async def test_a_missing_permission_is_named(admin: Any) -> None:
