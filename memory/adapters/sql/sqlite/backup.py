@@ -16,6 +16,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from urllib.parse import quote
 
+from memory.adapters.sql.sqlite.forking import used
 from memory.adapters.sql.sqlite.log import check_log, new_id
 from memory.domain.errors import ConfigError, InvalidInput, StoreError, StoreUnavailable
 
@@ -89,7 +90,7 @@ def _copied(store: str, file: Path, folder: Path, name: str) -> Iterator[Path]:
     os.close(descriptor)
     made = Path(text)
     try:
-        with closing(_connected(file)) as source, closing(sqlite3.connect(made)) as target:
+        with used(file), closing(_connected(file)) as source, closing(sqlite3.connect(made)) as target:
             if source.execute(_OURS).fetchone() is None:
                 raise ConfigError(f"store '{store}': {file} is not a memory: it has no table 'memory_schema_version'")
             source.backup(target)

@@ -221,6 +221,7 @@ class ConnectionThread:
         """The file to which it was open before a fork of the process, until the next job connects again."""
 
     def connect(self, read_only: bool = False) -> None:
+        forking.watch(self)
         self._connected_by = partial(self.connect, read_only)
         self._engine = sa.create_engine("sqlite://", creator=self._connect, poolclass=NullPool, isolation_level="AUTOCOMMIT")
         try:
@@ -232,16 +233,15 @@ class ConnectionThread:
         self._session = Session(connection, self._config.thresholds, self._tables.declared)
         if read_only:
             self._session.run("PRAGMA query_only = ON")
-        self._watch_forks()
 
     def connect_read_only(self) -> None:
         """Connect to a file that is only read, which may lie where nothing can be written."""
+        forking.watch(self)
         self._connected_by = self.connect_read_only
         self._engine = sa.create_engine("sqlite://", creator=self._connect_read_only, poolclass=NullPool, isolation_level="AUTOCOMMIT")
         self._session = Session(self._engine.connect(), self._config.thresholds, self._tables.declared)
         self._tables.complete(self._session)
         self._session.run("PRAGMA query_only = ON")
-        self._watch_forks()
 
     # -- forks of the process -----------------------------------------------------------------------------------------
 
@@ -249,14 +249,11 @@ class ConnectionThread:
     def at_rest(self) -> threading.Lock:
         return self.worker.at_rest
 
-    def _watch_forks(self) -> None:
-        if self._config.path is not None:
-            self.identity = _identity(self._config.path)
-            forking.watch(self)
-
     def part(self) -> None:
         """Close the connection for a fork of the process. In the thread that forks, between two jobs."""
-        if self._session is not None and self.identity is not None and not self._log_is_anothers():
+        if self._session is None:
+            self.identity = None  # it did not come to a connection
+        elif self.identity is not None and not self._log_is_anothers():
             self._parted_from = self.identity
             self._disconnect()
 
@@ -296,6 +293,8 @@ class ConnectionThread:
         assert path is not None  # noqa: S101 - nothing in memory is opened to read only
         self._refuse_inherited(path)
         check_log(self._store, path)
+        if path.exists():
+            self.identity = _identity(path)
         try:
             return self._read_only(path, "mode=ro")
         except sqlite3.DatabaseError as exc:
@@ -365,6 +364,8 @@ class ConnectionThread:
             self._refuse_inherited(self._config.path)
             check_log(self._store, self._config.path)
             _make_own(self._config.path)
+            if self._config.path.exists():
+                self.identity = _identity(self._config.path)
         raw = sqlite3.connect(target, timeout=self._config.busy_timeout, isolation_level=None, check_same_thread=False, cached_statements=512)
         try:
             self._persistently(lambda: raw.execute("PRAGMA journal_mode = WAL").fetchone())
@@ -543,11 +544,12 @@ class ConnectionThread:
         if self._log_is_anothers():  # closing would delete the log that has that name now
             keep_alive(session)
             session = engine = None
-        self._session = self._engine = self._raw = self.identity = None
+        self._session = self._engine = self._raw = None
         if session is not None:
             session.connection.close()
         if engine is not None:
             engine.dispose()
+        self.identity = None
 
 
 def opens_read_only(path: Path, mode: str) -> bool:

@@ -6,7 +6,8 @@ once, or the parent deletes a log that the child still writes to. SQLite forbids
 an open connection across a fork (https://www.sqlite.org/howtocorrupt.html, 2.6).
 
 Each connection is closed between two of its jobs, right before the fork. The parent
-connects again with its next job.
+connects again with its next job. A database in memory stays open: its job only ends before
+the fork, for a child must not inherit SQLite's mutexes locked.
 """
 
 from __future__ import annotations
@@ -15,8 +16,12 @@ import contextlib
 import os
 import threading
 import time
+from collections.abc import Iterator
+from pathlib import Path
 from typing import Protocol
 from weakref import WeakSet
+
+from memory.ports.forks import keep_alive
 
 REST_SECONDS = 5.0
 """How long a fork waits for the jobs under way. After that the child may not open their files."""
@@ -34,11 +39,11 @@ class Connected(Protocol):
         """Device and inode of the open file, None if none is open."""
 
     def part(self) -> None:
-        """Close the connection; the next job connects again."""
+        """Close the connection if it has a file; the next job connects again."""
 
 
 def watch(connection: Connected) -> None:
-    """Close this connection before each fork, from now on."""
+    """Bring this connection to rest before each fork, from now on."""
     with _lock.mine:
         _connections.add(connection)
 
@@ -46,6 +51,30 @@ def watch(connection: Connected) -> None:
 def is_inherited(identity: tuple[int, int]) -> bool:
     """Whether this process inherited an open connection to the file of this identity."""
     return identity in _inherited
+
+
+class _Use:
+    """A connection that its owner closes soon: a fork waits until then."""
+
+    def __init__(self, identity: tuple[int, int]) -> None:
+        self.at_rest = threading.Lock()
+        self.identity: tuple[int, int] | None = identity
+
+    def part(self) -> None:
+        """Nothing is open once the lock is free."""
+
+
+@contextlib.contextmanager
+def used(file: Path) -> Iterator[None]:
+    """Let forks wait while a connection to the file is open that cannot be closed and opened again."""
+    found = os.stat(file)
+    use = _Use((found.st_dev, found.st_ino))
+    with use.at_rest:
+        watch(use)
+        try:
+            yield
+        finally:
+            use.identity = None
 
 
 class _Lock:
@@ -79,7 +108,11 @@ def _go_on() -> None:
 
 
 def _begin_as_child() -> None:
-    _inherited.update(identity for connection in list(_connections) if (identity := connection.identity) is not None)
+    for connection in list(_connections):
+        if (identity := connection.identity) is not None:
+            _inherited.add(identity)
+            keep_alive(connection)  # closing it here would release the parent's files
+    _connections.clear()  # their threads are not in the child, which may fork again
     _parted.clear()
     _lock.mine = threading.Lock()
 

@@ -7,7 +7,6 @@ import signal
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -86,7 +85,7 @@ def opens_and_writes(url: str, name: str) -> Callable[[int], object]:
 
 def contents(url: str, name: str) -> set[str]:
     with BlockingMemory(url, embedder="none") as memory:
-        return {entry.content for entry in memory.retrieve(f"user:{name}")}
+        return {entry.content for entry in memory.retrieve(f"user:{name}", limit=1000)}
 
 
 def visit(url: str, text: str) -> None:
@@ -129,28 +128,68 @@ def test_the_parent_reads_and_writes_on_after_each_of_many_forks(parent: Blockin
 
 def test_a_fork_beside_writers_loses_no_write_and_does_not_hang(parent: BlockingMemory, url: str) -> None:
     written: list[str] = []
-    stop = threading.Event()
+    stop, wrote = threading.Event(), threading.Event()
 
     def write_on() -> None:
         while not stop.is_set():
             written.append(parent.write(f"busy {len(written)}", scope="user:busy").content)
+            wrote.set()
 
     thread = threading.Thread(target=write_on)
     thread.start()
     try:
         for number in range(4):
-            before = len(written)
             child = Child(opens_and_writes(url, f"child{number}"))
             assert child.turn(1) == f"child{number} 1"
             child.end()
-            deadline = time.monotonic() + HANGS
-            while len(written) == before and time.monotonic() < deadline:
-                time.sleep(0.01)
-            assert len(written) > before, "the parent's writer goes on"
+            wrote.clear()
+            assert wrote.wait(HANGS), "the parent's writer goes on"
     finally:
         stop.set()
         thread.join()
     assert contents(url, "busy") == set(written)
+
+
+def test_a_child_that_forks_again_waits_for_no_thread_of_its_parent(parent: BlockingMemory, url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The threads that its parent's connections belong to are not in the child."""
+    monkeypatch.setattr(forking, "REST_SECONDS", 2 * HANGS)
+
+    def forks(number: int) -> object:
+        said = opens_and_writes(url, "child")(number)
+        grandchild = Child(opens_and_writes(url, "grandchild"))
+        said = f"{said}, {grandchild.turn(number)}"
+        grandchild.end()
+        return said
+
+    child = Child(forks)
+    assert child.turn(1) == "child 1, grandchild 1"
+    child.end()
+    parent.write("parent 1", scope="user:parent")
+    assert contents(url, "child") | contents(url, "grandchild") == {"child 1", "grandchild 1"}
+
+
+def test_a_database_in_memory_stays_open_over_a_fork() -> None:
+    with BlockingMemory("sqlite:///:memory:", embedder="none", accept_loss=["sqlite"]) as memory:
+        memory.write("kept", scope="user:parent")
+        Child(lambda _: "nothing").end()
+        assert [entry.content for entry in memory.retrieve("user:parent")] == ["kept"]
+
+
+def test_a_file_that_is_only_read_is_read_after_a_fork(parent: BlockingMemory, url: str) -> None:
+    with BlockingMemory(f"{url}?mode=ro", embedder="none") as reader:
+        child = Child(opens_and_writes(url, "child"))
+        assert child.turn(1) == "child 1"
+        assert [entry.content for entry in reader.retrieve("user:child")] == ["child 1"]
+        child.end()
+
+
+def test_a_file_that_is_copied_at_the_fork_is_refused_in_the_child(url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The connection of a backup takes locks too."""
+    monkeypatch.setattr(forking, "REST_SECONDS", 0.05)
+    with BlockingMemory(url, embedder="none"), forking.used(tmp_path / "one.db"):
+        child = Child(opens_and_writes(url, "child"))
+    assert "was in use while this process was forked" in child.turn(1)
+    child.end()
 
 
 def test_a_file_that_was_replaced_beside_the_fork_is_named(parent: BlockingMemory, tmp_path: Path) -> None:
