@@ -219,9 +219,9 @@ class ConnectionThread:
         """Device and inode of the file to which the connection is open, None while there is none."""
         self._parted_from: tuple[int, int] | None = None
         """The file to which it was open before a fork of the process, until the next job connects again."""
+        forking.watch(self)  # here and not within a job, for which a fork waits
 
     def connect(self, read_only: bool = False) -> None:
-        forking.watch(self)
         self._connected_by = partial(self.connect, read_only)
         self._engine = sa.create_engine("sqlite://", creator=self._connect, poolclass=NullPool, isolation_level="AUTOCOMMIT")
         try:
@@ -236,7 +236,6 @@ class ConnectionThread:
 
     def connect_read_only(self) -> None:
         """Connect to a file that is only read, which may lie where nothing can be written."""
-        forking.watch(self)
         self._connected_by = self.connect_read_only
         self._engine = sa.create_engine("sqlite://", creator=self._connect_read_only, poolclass=NullPool, isolation_level="AUTOCOMMIT")
         self._session = Session(self._engine.connect(), self._config.thresholds, self._tables.declared)
@@ -457,7 +456,10 @@ class ConnectionThread:
 
         Where anything goes wrong with the transaction itself, nothing was kept, and each is done again on its own.
         """
-        session = self._open_session()
+        try:
+            session = self._open_session()
+        except Exception as exc:  # noqa: BLE001 - each gets it
+            return [(None, exc)] * len(works)
         self._shares = True
         try:
             return self._write_once(session, lambda _: [self._within_savepoint(session, work) for work in works])

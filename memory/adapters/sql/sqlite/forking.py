@@ -69,8 +69,8 @@ def used(file: Path) -> Iterator[None]:
     """Let forks wait while a connection to the file is open that cannot be closed and opened again."""
     found = os.stat(file)
     use = _Use((found.st_dev, found.st_ino))
+    watch(use)
     with use.at_rest:
-        watch(use)
         try:
             yield
         finally:
