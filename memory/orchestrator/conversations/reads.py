@@ -7,7 +7,7 @@ import functools
 import threading
 import weakref
 from collections import OrderedDict
-from collections.abc import Callable, Container, Coroutine, Sequence
+from collections.abc import Callable, Container, Coroutine, Iterator, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
 from typing import Any, ParamSpec, TypeAlias, TypeVar
@@ -87,7 +87,8 @@ class Read:
 class Reads:
     """The last read of each session by one task, and those of its child tasks."""
 
-    def __init__(self, parent: Reads | None = None) -> None:
+    def __init__(self, owner: weakref.ref[Owner] | None = None, parent: Reads | None = None) -> None:
+        self._owner = owner
         self._parent = parent
         self._mark = object()
         self._own: OrderedDict[str, Read] = OrderedDict()
@@ -100,10 +101,8 @@ class Reads:
     def put(self, incarnation: str, read: Read) -> None:
         """Keep a read in place of the one before it, and let the parent tasks know it."""
         self._keep(incarnation, read)
-        parent = self._parent
-        while parent is not None:
+        for parent in self.parents():
             parent._child_has_read(incarnation, self._mark, read)
-            parent = parent._parent
 
     def settle(self, incarnation: str, messages: Sequence[Message]) -> Read | None:
         """Decide from which read these messages come that the task hands back; it counts as the task's last from now on.
@@ -131,12 +130,11 @@ class Reads:
 
     def _read_above(self, incarnation: str) -> list[Read]:
         """What parent tasks and other children of theirs have read."""
-        reads, parent = list[Read](), self._parent
-        while parent is not None:
+        reads = list[Read]()
+        for parent in self.parents():
             own = parent._own.get(incarnation)
             above = [*([] if own is None or not own.is_read else [own]), *parent._of_children.get(incarnation, {}).values()]
             reads += [replace(read, versions=dict(read.versions), written={}) for read in above]
-            parent = parent._parent
         return reads
 
     def wrote(self, incarnation: str, event: Event, handle: object) -> None:
@@ -147,10 +145,26 @@ class Reads:
 
     def take_back(self, incarnation: str) -> None:
         """Let the parent tasks forget the task's read: it has replaced the window itself."""
-        parent = self._parent
-        while parent is not None:
+        for parent in self.parents():
             parent._of_children.get(incarnation, {}).pop(self._mark, None)
-            parent = parent._parent
+
+    def parents(self) -> Iterator[Reads]:
+        """The reads of the tasks that this one descends from, those that still run.
+
+        The others are let go: each of a chain of tasks, of which one begins the next, would keep all before it.
+        """
+        reads = self
+        while True:
+            while reads._parent is not None and reads._parent._is_over():
+                reads._parent = reads._parent._parent
+            if reads._parent is None:
+                return
+            reads = reads._parent
+            yield reads
+
+    def _is_over(self) -> bool:
+        owner = None if self._owner is None else self._owner()
+        return owner is None or (not owner.is_alive() if isinstance(owner, threading.Thread) else owner.done())
 
     def _keep(self, incarnation: str, read: Read) -> None:
         self._of_children.pop(incarnation, None)
@@ -197,8 +211,11 @@ def reads_of_caller() -> Reads:
     held, owner = _READS.get(), _owner()
     if held is not None and held[0]() is owner:
         return held[1]
-    reads = Reads(None if held is None else held[1])
-    _READS.set((weakref.ref(owner), reads))
+    mine = weakref.ref(owner)
+    reads = Reads(mine, None if held is None else held[1])
+    for _ in reads.parents():
+        pass  # lets go of those that are over
+    _READS.set((mine, reads))
     return reads
 
 
