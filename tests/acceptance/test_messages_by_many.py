@@ -221,6 +221,47 @@ async def test_what_an_own_function_reads_in_a_child_task_the_caller_has_read(me
         assert {message.text for message in (await session.context()).messages} == {"b", "unread", "new"}
 
 
+@pytest.mark.behaviour("C33")
+async def test_where_a_list_may_come_from_two_reads_only_what_both_showed_may_leave(memory: Memory) -> None:
+    session = await memory.sessions.create("s")
+    await session.append([user("a"), user("b")])
+    await session.context()
+
+    async def load() -> list[Any]:
+        return (await session.context(last=1)).messages
+
+    await session.replace([*await by_wait_for(load), user("new")])
+    assert [message.text for message in (await session.context()).messages] == ["a", "b", "new"]
+
+
+@pytest.mark.behaviour("C33")
+async def test_a_child_that_read_before_the_session_existed_showed_nothing_of_it(memory: Memory) -> None:
+    provider = PROVIDERS["buffer"](memory)
+
+    async def load() -> list[Any]:
+        return list(await provider.read("s"))
+
+    read = await by_wait_for(load)
+    await asyncio.create_task(append_to(memory.session("n/s", namespace="n"), "unread"))
+    await by_wait_for(load)  # for another purpose
+    await provider.write([*read, user("new")], "s")
+    assert await shown(provider) == ["unread", "new"]
+
+
+@pytest.mark.behaviour("C33")
+async def test_a_task_may_hand_back_what_its_parent_read(memory: Memory) -> None:
+    session = await memory.sessions.create("s")
+    await session.append([user("a"), user("b")])
+    read = (await session.context()).messages
+    await asyncio.create_task(append_to(session, "unread"))
+
+    async def store() -> None:
+        await session.replace([*read[1:], user("new")])
+
+    await asyncio.create_task(store())
+    assert [message.text for message in (await session.context()).messages] == ["b", "unread", "new"]
+
+
 async def append_to(session: Any, text: str) -> None:
     await session.append(user(text))
 
