@@ -234,6 +234,20 @@ async def test_where_a_list_may_come_from_two_reads_only_what_both_showed_may_le
     assert [message.text for message in (await session.context()).messages] == ["a", "b", "new"]
 
 
+@pytest.mark.behaviour("C33", "C51")
+async def test_what_a_task_wrote_stays_when_its_list_may_come_from_a_later_read_that_did_not_show_it(memory: Memory) -> None:
+    provider = ALL["composite"](memory)
+    await provider.write([user("a"), user("b"), user("c")], "s")
+
+    async def load() -> list[Any]:
+        return list(await provider.read("s", limit=1))
+
+    await provider.write([*await by_wait_for(load), user("new")], "s")
+    for name in ("n", "slow"):
+        messages = (await memory.session(f"{name}/s").context()).messages
+        assert {message.text for message in messages} == {"a", "b", "c", "new"}, name
+
+
 @pytest.mark.behaviour("C33")
 async def test_a_child_that_read_before_the_session_existed_showed_nothing_of_it(memory: Memory) -> None:
     provider = PROVIDERS["buffer"](memory)

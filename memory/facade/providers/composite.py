@@ -14,6 +14,7 @@ from memory.domain.message import Message
 from memory.facade.providers.provider import HELD, Messages, Provider, ProviderEntry, SessionProvider, read_asked, spoken, trimmed
 from memory.facade.providers.turn import DEFAULT, TakesTurns, described_as, written_new
 from memory.orchestrator.conversations.events import copy_of
+from memory.orchestrator.conversations.places import Places
 from memory.orchestrator.conversations.reads import Read, Reads, lends_reads, reads_of_caller, with_reads
 from memory.policies.aligning import aligned, begins_at, merged
 from memory.policies.answering import best_of, ranks_by_words
@@ -125,7 +126,7 @@ class CompositeProvider(TakesTurns):
         given = spoken(messages)
         reads_of_caller().settle(self._known_as(session_id), given)
         said = await self._named(session_id, given, new)
-        known = self._seen(session_id)
+        known = self._shown_to_caller(session_id)
         self._saw(session_id, [*(known or []), *said] if new else said)
 
         async def to(part: Any) -> list[str]:
@@ -142,7 +143,16 @@ class CompositeProvider(TakesTurns):
         return [note for result in results if not isinstance(result, BaseException) for note in result]
 
     def _saw(self, session_id: str, messages: list[Message]) -> None:
-        reads_of_caller().put(self._known_as(session_id), Read(shown=messages if len(messages) <= HELD else None))
+        places = Places.of(_place(message) for message in messages)
+        reads_of_caller().put(self._known_as(session_id), Read(places, shown=messages if len(messages) <= HELD else None))
+
+    def _shown_to_caller(self, session_id: str) -> list[Message] | None:
+        """Those of the messages `_seen` that every read showed which the written list may come from."""
+        read = reads_of_caller().get(self._known_as(session_id))
+        if read is None or read.shown is None:
+            return None
+        places = set(read.places)
+        return [message for message in read.shown if _place(message) in places]
 
     def _seen(self, session_id: str) -> list[Message] | None:
         """The messages that the calling task last read or wrote here, with ids; None where it did neither."""
@@ -185,6 +195,11 @@ class CompositeProvider(TakesTurns):
             raise forked
         if failed and (not all_of_them or len(failed) == len(results)):
             raise PartsFailed(call, {name: str(error) for name, error in failed}) from failed[0][1]
+
+
+def _place(message: Message) -> int:
+    """Stands for the place of a message, which it has in each part, not in the composite."""
+    return hash(message.id)
 
 
 def _name(part: Any) -> str:
