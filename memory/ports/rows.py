@@ -267,6 +267,14 @@ def _by_name(values: Mapping[str, Any]) -> Sequence[tuple[str, Any]] | None:
 
 
 def size_of(row: Row) -> int:
-    """About how much room the content takes: characters of its texts, bytes of its vector."""
-    size = sum(map(len, row.texts.values())) + len(row.body or "") + len(row.vector or b"")
-    return size + sum([len(v) for v in row.fields.values() if v.__class__ in (str, bytes, tuple, list)])
+    """About how many bytes the content takes: its texts in UTF-8, and its vector."""
+    return sum(map(_room, row.texts.values())) + _room(row.body) + _room(row.vector) + sum(map(_room, row.fields.values()))
+
+
+def _room(value: Any) -> int:
+    kind = value.__class__
+    if kind is str:
+        return len(value) if value.isascii() else len(value.encode("utf-8", "surrogatepass"))
+    if kind is bytes:
+        return len(value)
+    return sum(map(_room, value)) if kind in (tuple, list) else 0

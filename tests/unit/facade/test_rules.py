@@ -12,7 +12,22 @@ from typing import Any
 
 import pytest
 
-from memory import BlockingMemory, ConfigError, Decision, Entry, Facts, IdleFor, Memory, NotFound, OlderThan, PromotionRule, ScopeOver, Tagged
+from memory import (
+    BlockingMemory,
+    ConfigError,
+    Decision,
+    Entry,
+    Facts,
+    IdleFor,
+    Memory,
+    NotFound,
+    OlderThan,
+    PromotionRule,
+    Quota,
+    QuotaExceeded,
+    ScopeOver,
+    Tagged,
+)
 from memory.facade.config import MemoryConfig
 from tests.acceptance.support import Clock
 from tests.support.readme import blocks
@@ -285,3 +300,17 @@ def test_the_rules_of_the_readme_can_be_read(tmp_path: Path) -> None:
     for block in said:
         (tmp_path / "memory.toml").write_text(block)
         assert [rule.name for rule in MemoryConfig.load(tmp_path / "memory.toml").promotion] == ["quiet", "known"]
+
+
+@pytest.mark.parametrize("url", ["sqlite:///{}/memory.db", "file://{}/data"])
+async def test_a_quota_of_bytes_counts_bytes_in_every_script(tmp_path: Path, url: str) -> None:
+    """A character of Hindi or Japanese takes three."""
+    config = {"stores": {"home": {"url": url.format(tmp_path)}}, "tiers": dict.fromkeys(("short", "mid", "long"), "home")}
+    async with Memory(config, quotas=[Quota(name="small", bytes=9_000)], **EPHEMERAL) as memory:
+        for user, text in (("ada", "n" * 2_500), ("bob", "न" * 2_500), ("cleo", "夜" * 2_500)):
+            await memory.write(text[:600], scope=f"user:{user}")
+            if text.isascii():
+                await memory.write(text, scope=f"user:{user}")
+            else:
+                with pytest.raises(QuotaExceeded):
+                    await memory.write(text, scope=f"user:{user}")
