@@ -9,11 +9,11 @@ from __future__ import annotations
 import asyncio
 import json
 from abc import ABC, abstractmethod
-from collections.abc import Awaitable, Mapping, Sequence
+from collections.abc import Awaitable, Coroutine, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
-from typing import ClassVar, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 from memory.domain.errors import InvalidInput, NotOpen, Unsupported
 from memory.ports.candidates import Candidates, Measured, Statistics, none_of
@@ -65,6 +65,9 @@ class BaseStore(ABC):
         self._collections: dict[str, Collection] = {}
         self._opened = False
         self._opening = asyncio.Lock()
+        self._calls_under_way = 0
+        """Calls under way, for which `close` waits."""
+        self._at_rest: asyncio.Future[None] | None = None
         self._forks = ForkGuard(self)
 
     @property
@@ -116,12 +119,22 @@ class BaseStore(ABC):
             if not self._opened:
                 return
             self._opened = False
-            await self._translated(self._close())
-            self._forks.release()
+            self._end_waiting()
+            try:
+                await self._rest()
+            finally:
+                await self._translated(self._close())
+                self._forks.release()
+
+    async def _rest(self) -> None:
+        """Wait for the calls under way."""
+        while self._calls_under_way:
+            self._at_rest = asyncio.get_running_loop().create_future()
+            await self._at_rest
 
     async def check(self) -> Health:
         self._must_be_open()
-        return await self._translated(self._check())
+        return await self._work(self._check())
 
     # -- work ---------------------------------------------------------------------------------------------------------
 
@@ -129,7 +142,7 @@ class BaseStore(ABC):
         self._known(collection)
         if problem := next((p for key in keys if (p := id_problem(key.id))), ""):
             raise InvalidInput("id", problem.removeprefix("id: "))
-        return await self._translated(self._get(collection, keys)) if keys else []
+        return await self._work(self._get(collection, keys)) if keys else []
 
     async def apply(self, writes: Sequence[Write], *, together: bool = False) -> list[Outcome]:
         self._must_be_open()
@@ -140,11 +153,11 @@ class BaseStore(ABC):
             raise InvalidInput("writes", f"store '{self.name}' takes at most {limit} writes at once, not {len(writes)}")
         refused = {i: reason async for i, write in paced(enumerate(writes)) if (reason := self._refusal(write))}
         if not refused:
-            return await self._translated(self._apply(writes, together)) if writes else []
+            return await self._work(self._apply(writes, together)) if writes else []
         if together:
             return [Outcome(Status.REJECTED, reason=refused[i]) if i in refused else Outcome(Status.SKIPPED) for i in range(len(writes))]
         good = [w for i, w in enumerate(writes) if i not in refused]
-        done = iter(await self._translated(self._apply(good, together)) if good else ())
+        done = iter(await self._work(self._apply(good, together)) if good else ())
         return [Outcome(Status.REJECTED, reason=refused[i]) if i in refused else next(done) for i in range(len(writes))]
 
     async def query(self, query: Query) -> Page:
@@ -156,18 +169,18 @@ class BaseStore(ABC):
         if query.types != {RowType.RECORD} and not isinstance(query.where, Everywhere):
             raise InvalidInput("types", "marks and tombstones are listed everywhere or not at all: they name no scope")
         if query.select is None:
-            return await self._translated(self._query(query))
+            return await self._work(self._query(query))
         check_select(query.collection, query.select)
         if query.types != {RowType.RECORD}:
             raise InvalidInput("select", "marks and tombstones have no heads")
-        page = await self._translated(self._query(query))
+        page = await self._work(self._query(query))
         if not page.records:
             return page
         heads = [head_of(query.collection, r, query.select) async for r in paced(page.records) if isinstance(r, Record)]
         return replace(page, records=(), heads=tuple(heads))
 
     async def count(self, query: Query) -> Count:
-        return await self._translated(self._count(self._checked(query)))
+        return await self._work(self._count(self._checked(query)))
 
     def counted_bytes(self, collection: Collection, record: Record) -> int:
         return size_of(row_of(collection, record))
@@ -181,17 +194,17 @@ class BaseStore(ABC):
             raise InvalidInput("vector", problem)
         if not search.roles:
             return []
-        return await self._translated(self._search(search))
+        return await self._work(self._search(search))
 
     async def candidates(self, asked: Candidates) -> Measured:
         asked = self._checked(asked)
         check_candidates(asked)
         if not asked.roles:
             return await measured(asked, (), none_of(asked))
-        return await self._translated(self._candidates(asked))
+        return await self._work(self._candidates(asked))
 
     async def delete_matching(self, query: Query, version: int, discard_at: datetime | None = None, carry: frozenset[str] = frozenset()) -> int:
-        return await self._translated(self._delete_matching(self._checked(query), version, discard_at, carry))
+        return await self._work(self._delete_matching(self._checked(query), version, discard_at, carry))
 
     async def due(self, now: datetime, limit: int = 500, cursor: str | None = None, *, expired: Mapping[Collection, datetime] | None = None) -> Due:
         self._must_be_open()
@@ -200,7 +213,7 @@ class BaseStore(ABC):
         check_limit(limit)
         for collection in expired or ():
             self._known(collection)
-        return await self._translated(self._due(now, limit, cursor, expired or {}))
+        return await self._work(self._due(now, limit, cursor, expired or {}))
 
     async def partitions(self, where: Tenant | Everywhere, *, prefix: str = "", limit: int = 1_000, cursor: str | None = None) -> PartitionPage:
         self._must_be_open()
@@ -210,7 +223,7 @@ class BaseStore(ABC):
         if not isinstance(where, Tenant | Everywhere):
             raise InvalidInput("where", "takes a tenant or everywhere")
         after = None if cursor is None else decode_partition(cursor)
-        found = await self._translated(self._partitions(where, prefix, after, limit + 1))
+        found = await self._work(self._partitions(where, prefix, after, limit + 1))
         page = tuple(found[:limit])
         return PartitionPage(page, encode_partition(page[-1][0]) if len(found) > limit else None)
 
@@ -219,7 +232,7 @@ class BaseStore(ABC):
     async def audit(self, *, repair: bool = False) -> Audit:
         """What the adapter compares; and whatever else cannot be read, which a query for everything meets."""
         self._must_be_open()
-        found = await self._translated(self._audit(repair))
+        found = await self._work(self._audit(repair))
         damaged = await self._damaged() if self.capabilities.tenant_wide else found.damaged
         return replace(found, problems=found.problems[:MOST_NAMED], damaged=damaged[:MOST_NAMED])
 
@@ -234,25 +247,29 @@ class BaseStore(ABC):
 
     async def vacuum(self) -> int:
         self._must_be_open()
-        return await self._translated(self._vacuum())
+        return await self._work(self._vacuum())
 
     async def idle_partitions(self, limit: int = 1_000) -> list[tuple[Partition, int]]:
         self._must_be_open()
         if limit < 1:
             raise InvalidInput("limit", "must be at least 1")
-        return await self._translated(self._idle_partitions(limit))
+        return await self._work(self._idle_partitions(limit))
 
     async def forget_partitions(self, idle: Sequence[tuple[Partition, int]]) -> int:
         self._must_be_open()
-        return await self._translated(self._forget_partitions(idle)) if idle else 0
+        return await self._work(self._forget_partitions(idle)) if idle else 0
 
     # -- what an adapter implements -----------------------------------------------------------------------------------
 
     @abstractmethod
     async def _open(self, collections: Sequence[Collection]) -> None: ...
 
+    def _end_waiting(self) -> None:
+        """Closing begins, and waits for the calls under way. Those that your engine has not begun may end as `NotOpen`."""
+
     @abstractmethod
-    async def _close(self) -> None: ...
+    async def _close(self) -> None:
+        """No call is under way, unless who closes has given up waiting; and none begins."""
 
     @abstractmethod
     async def _check(self) -> Health: ...
@@ -313,6 +330,19 @@ class BaseStore(ABC):
         """Our error for a driver's, most specific first; None for what is not the driver's."""
 
     # -- checks -------------------------------------------------------------------------------------------------------
+
+    async def _work(self, call: Coroutine[Any, Any, T]) -> T:
+        """What the adapter answers to a call, for whose end `close` waits. One that comes too late does not begin."""
+        if not self._opened:
+            call.close()
+            self._must_be_open()
+        self._calls_under_way += 1
+        try:
+            return await self._translated(call)
+        finally:
+            self._calls_under_way -= 1
+            if not self._calls_under_way and self._at_rest is not None and not self._at_rest.done():
+                self._at_rest.set_result(None)
 
     async def _translated(self, call: Awaitable[T]) -> T:
         """What the adapter answers, with our errors for the driver's. A caller that was cancelled meanwhile ends cancelled, whatever a driver made

@@ -10,6 +10,7 @@ from datetime import timedelta
 from typing import Any, ClassVar, TypeVar
 
 from memory.adapters.in_memory import InMemoryStore
+from memory.domain.errors import StoreUnavailable
 from memory.ports.collections import Collection
 from memory.ports.query import Count, Everywhere, Hit, Near, Page, Query, Search
 from memory.ports.record import Key, Mark, Partition, Record, Role, Standing, Stored, Tombstone
@@ -431,29 +432,42 @@ class _UnderWay(_Slow):
 
 @liar(CLOSED)
 class CancelsItsCallersWhenClosed(_UnderWay):
-    async def _close(self) -> None:
+    async def close(self) -> None:
         for task in self._calls:
             task.cancel()
+        await super().close()
 
 
 @liar(CLOSED)
 class BreaksUnderItsCallersWhenClosed(_UnderWay):
-    closing = False
+    """As a pool does that is closed first, and asked who waits for it then."""
 
-    async def _close(self) -> None:
+    closing = False
+    told: Exception = RuntimeError("the pool is closed")
+
+    async def close(self) -> None:
         self.closing = bool(self._calls)
+        await super().close()
 
     async def wait(self) -> None:
         await super().wait()
         if self.closing:
-            raise RuntimeError("the pool is closed")
+            raise self.told
+
+
+@liar(CLOSED)
+class EndsItsCallersWhenClosed(BreaksUnderItsCallersWhenClosed):
+    """The same with an error of the port: nobody knows whether the call was carried out."""
+
+    told = StoreUnavailable("memory", "the store is being closed")
 
 
 @liar(CLOSED)
 class NeverFinishesClosingUnderCallers(_UnderWay):
-    async def _close(self) -> None:
+    async def close(self) -> None:
         if self._calls:
             await asyncio.Event().wait()
+        await super().close()
 
 
 @liar(CLOSED)

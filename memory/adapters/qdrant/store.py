@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Awaitable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import replace
 from datetime import datetime
@@ -77,8 +76,6 @@ class QdrantStore(BaseStore):
         self._folder = config.path if isinstance(config, EdgeConfig) else None
         self._engine: Engine = _engine(name, config, client)
         self._turns = Turns()
-        self._under_way = 0
-        self._ended: asyncio.Event | None = None
         self._path = config.path.absolute() if isinstance(config, EdgeConfig) else None
 
     @property
@@ -103,22 +100,7 @@ class QdrantStore(BaseStore):
             self._capabilities = replace(self._capabilities, tenant_statistics=False)
 
     async def _close(self) -> None:
-        """Calls that are under way end first: of a call that was told that the store is not open nothing may stand."""
-        if self._under_way:
-            self._ended = asyncio.Event()
-            await self._ended.wait()
         await self._engine.close()
-
-    async def _translated(self, call: Awaitable[T]) -> T:
-        if not self._opened:  # opening and closing
-            return await super()._translated(call)
-        self._under_way += 1
-        try:
-            return await super()._translated(call)
-        finally:
-            self._under_way -= 1
-            if not self._under_way and self._ended is not None:
-                self._ended.set()
 
     async def _check(self) -> Health:
         facts: dict[str, JsonValue] = {} if self._folder is None else {"path": str(self._folder.resolve())}
@@ -138,7 +120,7 @@ class QdrantStore(BaseStore):
 
         if not isinstance(self._engine, EdgeEngine):
             raise Unsupported("optimise", store=self.name)
-        await self._translated(self._engine.optimise())
+        await self._work(self._engine.optimise())
 
     # -- work ---------------------------------------------------------------------------------------------------------
 

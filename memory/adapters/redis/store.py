@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 from typing import ClassVar
@@ -67,8 +65,6 @@ class RedisStore(BaseStore):
         self._evicts = False
         """Whether its servers evict keys if memory is short, as of the last look at them."""
         self._mark = self._marked_in = self._lost = ""
-        self._calls = 0
-        self._idle = asyncio.Event()
 
     @property
     def epoch(self) -> str:
@@ -118,32 +114,17 @@ class RedisStore(BaseStore):
         return Forms(self._connections, most, lambda entry, found: self._quarantine(entry.address, found, entry.value, entry.listed))
 
     async def _close(self) -> None:
-        while self._calls:
-            self._idle.clear()
-            await self._idle.wait()
         self._forms = self._no_forms()
         await self._connections.close()
-
-    @contextmanager
-    def _under_way(self) -> Iterator[None]:
-        """A call that closing waits for."""
-        self._calls += 1
-        try:
-            yield
-        finally:
-            self._calls -= 1
-            if not self._calls:
-                self._idle.set()
 
     async def _check(self) -> Health:
         inspection = Inspection(self.name, self._connections)
         try:
-            with self._under_way():
-                version = await inspection.version()
-                safety = await inspection.safety()
-                self._evicts = await inspection.evicts()
-                quarantined = await inspection.quarantined(list(self._collections))
-                await self._notice_loss()
+            version = await inspection.version()
+            safety = await inspection.safety()
+            self._evicts = await inspection.evicts()
+            quarantined = await inspection.quarantined(list(self._collections))
+            await self._notice_loss()
         except Exception as exc:
             ours = self._translate(exc)
             if ours is None:
@@ -184,30 +165,27 @@ class RedisStore(BaseStore):
     async def _get(self, collection: Collection, keys: Sequence[Key]) -> list[Stored | None]:
         addresses = [address_of(collection.name, key) for key in keys]
         answers: list[Stored | None] = []
-        with self._under_way():
-            values = await self._connections.values(addresses)
-            async for key, address, value in paced(zip(keys, addresses, values, strict=True)):
-                held = held_in(collection, key, value)
-                found = Corrupt(key, held.problem) if held.problem else stored_of(collection, held.row) if held.row else None
-                if isinstance(found, Corrupt) and value is not None:
-                    await self._quarantine(address, found, value)
-                answers.append(found)
-            if not any(answers):
-                await self._notice_loss()
+        values = await self._connections.values(addresses)
+        async for key, address, value in paced(zip(keys, addresses, values, strict=True)):
+            held = held_in(collection, key, value)
+            found = Corrupt(key, held.problem) if held.problem else stored_of(collection, held.row) if held.row else None
+            if isinstance(found, Corrupt) and value is not None:
+                await self._quarantine(address, found, value)
+            answers.append(found)
+        if not any(answers):
+            await self._notice_loss()
         return answers
 
     async def _apply(self, writes: Sequence[Write], together: bool) -> list[Outcome]:
-        with self._under_way():
-            return await apply(self.name, self._connections, writes, together)
+        return await apply(self.name, self._connections, writes, together)
 
     async def _query(self, query: Query) -> Page:
-        with self._under_way():
-            question = Question(self._connections, query, scans=await self._must_scan(query))
-            page, corrupt = await question.page()
-            if not page.records:
-                await self._notice_loss()
-            for match in corrupt:
-                await self._quarantine(match.entry.address, match.found, match.entry.value, match.entry.listed)  # type: ignore[arg-type]
+        question = Question(self._connections, query, scans=await self._must_scan(query))
+        page, corrupt = await question.page()
+        if not page.records:
+            await self._notice_loss()
+        for match in corrupt:
+            await self._quarantine(match.entry.address, match.found, match.entry.value, match.entry.listed)  # type: ignore[arg-type]
         if query.select is None:
             return page
         records = paced([r for r in page.records if isinstance(r, Record)])
@@ -216,34 +194,31 @@ class RedisStore(BaseStore):
 
     async def _count(self, query: Query) -> Count:
         records = size = 0
-        with self._under_way():
-            scans = await self._must_scan(query)
-            async for matches in Question(self._connections, query, scans=scans).matching():
-                rows = [match.row for match in matches if match.row is not None and not isinstance(match.found, Corrupt)]
-                records += len(rows)
-                size += sum(map(size_of, rows))
+        scans = await self._must_scan(query)
+        async for matches in Question(self._connections, query, scans=scans).matching():
+            rows = [match.row for match in matches if match.row is not None and not isinstance(match.found, Corrupt)]
+            records += len(rows)
+            size += sum(map(size_of, rows))
         return Count(records, size)
 
     async def _candidates(self, asked: Candidates) -> Measured:
         if not isinstance(asked.where, Partitions) or Role.CACHED in asked.roles:
             return await super()._candidates(asked)
-        with self._under_way():
-            async with self._forms.current(asked.collection, asked.where.partitions) as forms:
-                measured = candidates_of(asked, forms)
-            if not measured.ids:
-                await self._notice_loss()
+        async with self._forms.current(asked.collection, asked.where.partitions) as forms:
+            measured = candidates_of(asked, forms)
+        if not measured.ids:
+            await self._notice_loss()
         return measured
 
     async def _delete_matching(self, query: Query, version: int, discard_at: datetime | None, carry: frozenset[str]) -> int:
         deleted = 0
-        with self._under_way():
-            scans = await self._must_scan(query, deletes=True)
-            async for matches in Question(self._connections, query, scans=scans).matching(all_there_is=True):
-                while matches:
-                    calls = [_deletion(query.collection, match, version, discard_at, carry) for match in matches]
-                    answers = await send(self._connections, calls)
-                    deleted += sum(answer.applied for answer in answers)
-                    matches = await self._again(query, [m for m, answer in zip(matches, answers, strict=True) if not answer.applied])
+        scans = await self._must_scan(query, deletes=True)
+        async for matches in Question(self._connections, query, scans=scans).matching(all_there_is=True):
+            while matches:
+                calls = [_deletion(query.collection, match, version, discard_at, carry) for match in matches]
+                answers = await send(self._connections, calls)
+                deleted += sum(answer.applied for answer in answers)
+                matches = await self._again(query, [m for m, answer in zip(matches, answers, strict=True) if not answer.applied])
         return deleted
 
     async def _must_scan(self, query: Query, *, deletes: bool = False) -> bool:
@@ -264,15 +239,13 @@ class RedisStore(BaseStore):
         return await Question(self._connections, query).matches(changed)
 
     async def _due(self, now: datetime, limit: int, cursor: str | None, expired: Mapping[Collection, datetime]) -> Due:
-        with self._under_way():
-            return await due(self._connections, tuple(self._collections.values()), now, limit, cursor, expired)
+        return await due(self._connections, tuple(self._collections.values()), now, limit, cursor, expired)
 
     async def _partitions(self, where: Tenant | Everywhere, prefix: str, after: Partition | None, limit: int) -> list[tuple[Partition, int]]:
-        with self._under_way():
-            found = await partitions(self._connections, where)
-            if self._evicts:
-                found = await self._with_unlisted(found, where)
-            return first_partitions(found, where, prefix, after, limit)
+        found = await partitions(self._connections, where)
+        if self._evicts:
+            found = await self._with_unlisted(found, where)
+        return first_partitions(found, where, prefix, after, limit)
 
     async def _with_unlisted(self, found: list[tuple[Partition, int]], where: Tenant | Everywhere) -> list[tuple[Partition, int]]:
         """These partitions, and those whose names the server evicted while it kept their records."""
@@ -292,18 +265,15 @@ class RedisStore(BaseStore):
 
     async def _audit(self, repair: bool) -> Audit:
         """`vacuum` is not offered: Redis gives room back by itself."""
-        with self._under_way():
-            look = Look(self._connections, repair=repair)
-            problems = await look.look() + await self._forms.differing(drop=repair)
+        look = Look(self._connections, repair=repair)
+        problems = await look.look() + await self._forms.differing(drop=repair)
         return Audit(look.checked, tuple(problems))
 
     async def _idle_partitions(self, limit: int) -> list[tuple[Partition, int]]:
-        with self._under_way():
-            return await idle_partitions(self._connections, limit)
+        return await idle_partitions(self._connections, limit)
 
     async def _forget_partitions(self, idle: Sequence[tuple[Partition, int]]) -> int:
-        with self._under_way():
-            return await forget_partitions(self._connections, dict(idle))
+        return await forget_partitions(self._connections, dict(idle))
 
     # -- what cannot be read ------------------------------------------------------------------------------------------
 

@@ -117,11 +117,15 @@ class Pool(Generic[C]):
         else:
             self._give_back(connection, sound=generation == self._generation)
 
-    async def close(self) -> None:
-        """Wait for the calls under way, then let go of every connection. Those that still wait for one get `PoolClosed`."""
+    def end_waiting(self) -> None:
+        """Lend no more: those that still wait for a connection get `PoolClosed`."""
         self._closing = True
         while self._waiting:
             self._wake()
+
+    async def close(self) -> None:
+        """Wait for the calls under way, then let go of every connection."""
+        self.end_waiting()
         try:
             async with asyncio.timeout(self._lending.call_patience):
                 await self._empty.wait()

@@ -101,6 +101,10 @@ class ServerStore(SqlStore[C, R], Generic[C, R]):
         self._pool = Pool(Lending(config.pool_size, patience, connect_patience, call_patience, connect, greet, goodbye, still_good, moved, no_room))
         self._sharing = Sharing(lambda puts: self._put_shared(puts), self._is_undone, self._thresholds.writes_shared)
 
+    def _end_waiting(self) -> None:
+        if self._pool is not None:
+            self._pool.end_waiting()
+
     async def _close(self) -> None:
         pool, self._pool = self._pool, None
         if pool is not None:
