@@ -41,6 +41,7 @@ from memory.ports.record import Owed, Partition, Role, Tombstone, pack_vector
 from memory.ports.store import Store
 from memory.ports.writes import Annotate, Purge, RaiseGeneration
 
+LATER = T0 + timedelta(days=1)
 LONG_AGO = datetime(2001, 1, 1, tzinfo=UTC)
 
 
@@ -220,7 +221,17 @@ async def test_equal_accesses_in_one_batch_are_each_counted(store: Store) -> Non
 @clause("annotate.only")
 @needs("conditional")
 @pytest.mark.asyncio
-@cells("changes", [{"tier": "long"}, {"accessed_at": T0}, {"role": Role.REPLICA}, {"settle": ("k",)}, {"role_is": Role.CACHED}, {"discard_at": T0}])
+@cells(
+    "changes",
+    [
+        {"tier": "long"},
+        {"accessed_at": LATER},
+        {"role": Role.REPLICA},
+        {"settle": ("k",)},
+        {"role_is": Role.CACHED},
+        {"discard_at": T0},
+    ],
+)
 async def test_an_annotation_keeps_all_other_bookkeeping(store: Store, changes: dict[str, object]) -> None:
     books = record(
         1,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from datetime import datetime, timedelta
+from typing import Any
 
 import pytest
 
@@ -116,6 +117,10 @@ async def test_one_thing_alone_is_told_whatever_it_is_due_for(store: Store) -> N
         ((put(record(7)), release(7), _ends(7, 1)), _expected(7, 1, Why.DISCARD), Purge(SAMPLES, key_of(7), 1)),
         ((delete(8), _ends(8, 100)), _expected(8, 100, Why.DISCARD), Purge(SAMPLES, key_of(8), 100)),
         ((delete(9, discard_at=NOW), _ends(9, 100)), _expected(9, 100, Why.DISCARD), Annotate(SAMPLES, key_of(9), 100, discard_at=NOW)),
+        ((put(record(10)), _becomes(10, role=Role.ARRIVING)), _expected(10, 1, Why.ARRIVING), put(record(10, version=2))),
+        ((put(record(11, role=Role.ARRIVING)), _becomes(11, tier="long")), _expected(11, 1, Why.ARRIVING, "long"), delete(11)),
+        ((put(record(12)), put(record(12, version=2, owed=STEP))), _expected(12, 2, Why.OWES), release(12, 2, settles=frozenset({"keep"}))),
+        ((put(record(13, owed=STEP, role=Role.REPLICA)), _becomes(13, role=Role.HOME)), _expected(13, 1, Why.OWES), _becomes(13, role=Role.REPLICA)),
     ):
         await done(store, *(write if isinstance(write, tuple) else (write,)))
         assert await _told(store) == [told]
@@ -123,6 +128,16 @@ async def test_one_thing_alone_is_told_whatever_it_is_due_for(store: Store) -> N
         assert await _told(store) == []
     await done(store, put(record(6, expires_at=T0)))
     assert await _told(store, expired={PLAIN: NOW, SAMPLES: NOW}) == [_expected(6, 1, Why.EXPIRED)]
+    await done(store, _becomes(6, role=Role.REPLICA))
+    assert await _told(store, expired={PLAIN: NOW, SAMPLES: NOW}) == []
+    await done(store, _becomes(6, role=Role.HOME))
+    assert await _told(store, expired={PLAIN: NOW, SAMPLES: NOW}) == [_expected(6, 1, Why.EXPIRED)]
+    await done(store, put(record(6, version=2, expires_at=NOW)))
+    assert await _told(store, expired={PLAIN: NOW, SAMPLES: NOW}) == []
+
+
+def _becomes(n: int, **changes: Any) -> Annotate:
+    return Annotate(SAMPLES, key_of(n), 1, **changes)
 
 
 def _ends(n: int, version: int) -> Annotate:

@@ -7,12 +7,13 @@ import pytest
 from memory.ports.collections import Collection
 from memory.ports.contract.cells import cells
 from memory.ports.contract.clauses import clause
-from memory.ports.contract.collections import DECLARED
+from memory.ports.contract.collections import DECLARED, SAMPLES
 from memory.ports.contract.judges import needs
-from memory.ports.contract.support import ELSEWHERE, FOREIGN, HERE, done, found, live, one, put, record
-from memory.ports.record import Partition
+from memory.ports.contract.support import ELSEWHERE, FOREIGN, HERE, delete, done, found, key_of, live, one, put, record
+from memory.ports.query import Query, within
+from memory.ports.record import Partition, Role
 from memory.ports.store import Store
-from memory.ports.writes import Absent, Always, AtVersion, Newer, RaiseGeneration, Status, When
+from memory.ports.writes import Absent, Always, AtVersion, Newer, Purge, RaiseGeneration, Release, Status, When
 
 
 async def _current(store: Store, at: Partition = HERE) -> int | None:
@@ -40,6 +41,27 @@ async def test_a_generation_is_raised_by_one_or_to_a_number_and_never_falls(stor
 async def test_a_generation_is_the_partitions_own(store: Store) -> None:
     await done(store, RaiseGeneration(HERE, 4))
     assert [await _current(store, p) for p in (ELSEWHERE, FOREIGN, Partition("acme", "user:ann "))] == [0, 0, 0]
+
+
+@clause("generation.counts", "generation.binds", since=2)
+@needs("conditional")
+@pytest.mark.asyncio
+async def test_a_generation_stays_when_the_last_that_stood_in_its_partition_goes(store: Store) -> None:
+    """However it goes: an empty partition is forgotten by `forget_partitions` alone."""
+    places = [Partition("acme", f"user:{n}") for n in range(5)]
+    keys = [key_of(1, at) for at in places]
+    roles = (Role.CACHED, Role.ARRIVING, Role.HOME, Role.HOME, Role.HOME)
+    await done(store, *[RaiseGeneration(at, 3) for at in places])
+    await done(store, *[put(record(1, at, role=role)) for at, role in zip(places, roles, strict=True)])
+    await done(store, Purge(SAMPLES, keys[0], 1), Purge(SAMPLES, keys[1], 1, Role.ARRIVING))
+    await done(store, delete(1, 2, places[2]), Purge(SAMPLES, keys[2], 2))
+    await done(store, Release(SAMPLES, keys[3], 1, "long"), Purge(SAMPLES, keys[3], 1))
+    assert await store.delete_matching(Query(SAMPLES, within(places[4])), 2) == 1
+    await done(store, Purge(SAMPLES, keys[4], 2))
+    assert await store.get(SAMPLES, keys) == [None] * 5
+    assert [await _current(store, at) for at in places] == [3] * 5
+    late = [await one(store, put(record(1, at, generation=2))) for at in places]
+    assert [outcome.reason for outcome in late] == ["generation"] * 5
 
 
 @clause("generation.stamps")

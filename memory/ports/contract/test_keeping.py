@@ -12,7 +12,23 @@ from memory.ports.contract.clauses import clause
 from memory.ports.contract.collections import DECLARED, MORE_SAMPLES, SAMPLES
 from memory.ports.contract.harness import Harness
 from memory.ports.contract.judges import needs
-from memory.ports.contract.support import ELSEWHERE, FOREIGN, HERE, T0, delete, done, hit_ids, id_of, key_of, one, put, record, release, step_ids
+from memory.ports.contract.support import (
+    ELSEWHERE,
+    FOREIGN,
+    HERE,
+    T0,
+    delete,
+    done,
+    hit_ids,
+    id_of,
+    key_of,
+    live,
+    one,
+    put,
+    record,
+    release,
+    step_ids,
+)
 from memory.ports.query import MAX_LIMIT, Everywhere, Near, Query, RowType, Search, within
 from memory.ports.record import Owed, Role, pack_vector
 from memory.ports.store import Store
@@ -86,25 +102,40 @@ async def test_everything_stands_after_a_good_close_as_it_stood_before(harness: 
         await again.close()
 
 
+async def _annotate_alone(store: Store, **changes: Any) -> None:
+    """Annotate a record that nothing else is asked of."""
+    if store.capabilities.conditional:
+        await done(store, Annotate(SAMPLES, key_of(30, ELSEWHERE), 1, **changes))
+
+
 @clause("durable.survives", "bookkeeping.kept")
 @needs("durable")
 @pytest.mark.asyncio
 async def test_everything_stands_after_the_death_of_a_durable_store_as_it_stood_before(harness: Harness, store: Store) -> None:
+    """An annotation is the last call before each death: a store may be tempted to write it together with the next."""
     await _furnish(store)
+    await done(store, put(record(30, ELSEWHERE, owed=STEPS)))
     before = await _seen(store)
+    await _annotate_alone(store, accessed_at=LATER)
     again = await harness.restart(store)
     try:
         await again.open(DECLARED)
         assert await _seen(again) == before
+        noted = await live(again, 30, ELSEWHERE)
+        assert (noted.accesses, noted.accessed_at) == ((1, LATER) if again.capabilities.conditional else (0, None))
         await _goes_on(again)
         await done(again, put(record(0, version=60, generation=2, body={"n": "anew"})), put(record(21)))
         await again.delete_matching(Query(MORE_SAMPLES, within(HERE)), 99, LATER)
-        before, last = await _seen(again), await harness.restart(again)
+        before = await _seen(again)
+        await _annotate_alone(again, settle=step_ids(STEPS), tier="noted")
+        last = await harness.restart(again)
     finally:
         await again.close()
     try:
         await last.open(DECLARED)
         assert await _seen(last) == before, "what came after the first death survives the second"
+        noted = await live(last, 30, ELSEWHERE)
+        assert (noted.owed, noted.tier) == (((), "noted") if last.capabilities.conditional else (STEPS, ""))
     finally:
         await last.close()
 
