@@ -264,7 +264,7 @@ class BaseStore(ABC):
     @abstractmethod
     async def _open(self, collections: Sequence[Collection]) -> None: ...
 
-    def _end_waiting(self) -> None:
+    def _end_waiting(self) -> None:  # noqa: B027 - for an adapter whose calls queue
         """Closing begins, and waits for the calls under way. Those that your engine has not begun may end as `NotOpen`."""
 
     @abstractmethod
