@@ -35,4 +35,6 @@ def test_the_tests_that_a_list_names_exist(listed: frozenset[str]) -> None:
     """A test that is renamed is renamed in the list too."""
     clauses = "".join(file.read_text() for file in sorted((ROOT / "memory/ports/contract").glob("test_*.py")))
     named = [line.partition("[")[0].partition("::") for line in sorted(listed)]
-    assert [f"{path}::{name}" for path, _, name in named if f"def {name}(" not in (clauses if "built_ins" in path else (ROOT / path).read_text())] == []
+    assert [
+        f"{path}::{name}" for path, _, name in named if f"def {name}(" not in (clauses if "built_ins" in path else (ROOT / path).read_text())
+    ] == []
