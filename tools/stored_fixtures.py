@@ -61,8 +61,8 @@ def memory_has_index(url: str) -> bool:
 # -- content ----------------------------------------------------------------------------------------------------------
 
 
-async def fill(url: str) -> None:
-    """Write something of every kind that the library stores."""
+async def fill(url: str, *, pending: bool = True) -> None:
+    """Write something of every kind that the library stores; with `pending` a step that is not done, too."""
     async with memory_over(url) as memory:
         await _entries(memory)
         await _conversations(memory)
@@ -71,7 +71,8 @@ async def fill(url: str) -> None:
         if memory_has_index(url):
             await memory.admin.embed_messages()
         await memory.admin.flush()
-    subprocess.run([sys.executable, __file__, "owe", url], check=True, env=os.environ)  # noqa: ASYNC221
+    if pending:
+        subprocess.run([sys.executable, __file__, "owe", url], check=True, env=os.environ)  # noqa: ASYNC221
 
 
 async def _entries(memory: Memory) -> None:

@@ -2,7 +2,7 @@
 
 A store notes its format where its adapter keeps the layout number. A store without the note was written before
 formats had numbers, and has format 1. Stored strings (names of collections, fields, kinds, steps, keys) change only
-together with `FORMAT` and an `Upgrade`; `tests/unit/meta/test_stored_strings.py` freezes them.
+together with `FORMAT` and an `Upgrade`; `tests/unit/stored/test_stored_strings.py` freezes them.
 """
 
 from __future__ import annotations

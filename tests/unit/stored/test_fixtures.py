@@ -14,7 +14,7 @@ from tests.support.backends import marks_of
 from tools import stored_fixtures
 from tools.stored_fixtures import ADA, BOB, EMBEDDED, Place, memory_over
 
-FORMATS = sorted(int(folder.name.removeprefix("format_")) for folder in stored_fixtures.FIXTURES.iterdir())
+FORMATS = sorted(int(folder.name.removeprefix("format_")) for folder in stored_fixtures.FIXTURES.glob("format_*"))
 BACKENDS = {**{name: name for name in (*EMBEDDED, "redis", "postgresql", "mariadb")}, "mongo": "mongo_replica_set"}
 FIXTURES = [pytest.param(number, name, id=f"{name}-{number}", marks=marks_of(backend)) for number in FORMATS for name, backend in BACKENDS.items()]
 
