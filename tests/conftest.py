@@ -14,7 +14,7 @@ from hypothesis import HealthCheck, settings
 
 from tests.support import quick_folders
 from tests.support.backends import BACKENDS, Backend, every_backend
-from tests.support.depth import NIGHTLY, SLOW, THOROUGH, drawn
+from tests.support.depth import LEFT_TO_NIGHTLY, NIGHTLY, SLOW, THOROUGH, drawn
 from tests.support.reporting import BackendReport
 
 LONGEST_FIRST = (
@@ -64,6 +64,9 @@ def pytest_collection() -> Generator[None, object, object]:
 @pytest.hookimpl(tryfirst=True)  # before the plugin that hands the tests out looks at the groups
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """The files that take longest come first: workers take them in this order, and none is left alone with a long one at the end."""
+    for item in items:
+        if not LEFT_TO_NIGHTLY.isdisjoint({item.nodeid, item.nodeid.partition("[")[0]}):
+            item.add_marker(pytest.mark.nightly)
     left_out = {item for item in items if _is_left_out(config, item)}
     config.hook.pytest_deselected(items=list(left_out))
     items[:] = [item for item in items if item not in left_out]

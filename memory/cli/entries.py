@@ -335,9 +335,8 @@ async def _forget_whole(cli: Cli, scope: str | None, user: str | None, *, dry_ru
         elif person is not None:
             of_user = await memory.admin.erase_user(Scope.user(person), dry_run=dry_run)
             data, count = {"user": person, **of_user.to_dict()}, of_user.sessions + of_user.messages + of_user.entries
-            said = (
-                f"of user {person}: {of_user.sessions} sessions, {of_user.messages} messages in sessions of others, {of_user.entries} entries {would}"
-            )
+            there = f"{of_user.sessions} sessions, {of_user.messages} messages in sessions of others, {of_user.entries} entries"
+            said = f"of user {person}: {there} {would}"
             said += "".join(f"\nleft: {sentence}" for sentence in of_user.held)
         else:
             of_tenant = await memory.admin.erase_tenant(dry_run=dry_run)

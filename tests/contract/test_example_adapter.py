@@ -62,4 +62,4 @@ for _ in range(2):
 def test_the_example_is_about_a_hundred_lines() -> None:
     lines = (EXAMPLE / "file_store.py").read_text().splitlines()
     code = [line for line in lines if line.strip() and not line.startswith(("from ", "import ", '"""', "#"))]
-    assert len(code) < 130
+    assert len(code) < 140

@@ -19,11 +19,15 @@ from tests.contract.every_harness import DEFAULT, EVERY, HARNESSES, primary_of
 from tests.contract.harnesses import EMBEDDED
 from tests.contract.less_harnesses import WITHOUT
 from tests.support.backends import BACKENDS
-from tests.support.depth import NIGHTLY, THOROUGH
+from tests.support.depth import LEFT_TO_NIGHTLY, NIGHTLY, THOROUGH
 
 ROOT = Path(__file__).resolve().parents[2]
 WITHOUT_IMAGE = {"mysql", "qdrant_server"}
 """Backends whose images CI cannot have: see docs/plan.md."""
+ONLY_NIGHTLY = {"image"}
+"""What is built and run by `make nightly` alone."""
+BY_NAME = {(case[2], case[1]) for line in LEFT_TO_NIGHTLY if (case := re.match(r".*test_built_ins\.py::(\w+)\[(\w+)", line))}
+"""The pairs of harness and test of which `tests/nightly.txt` leaves a case to `make nightly`."""
 
 
 def _functions() -> dict[str, Callable[..., Any]]:
@@ -79,7 +83,9 @@ def test_each_test_of_the_contract_is_asked_of_each_harness_that_it_concerns(req
         if isinstance(item, pytest.Function) and isinstance(harness, type) and issubclass(harness, Harness):
             asked.add((harness.name, item.originalname))
     alike = [harness for harness in HARNESSES if harness not in WITHOUT]
-    assert _left_out(asked, alike, repeats=NIGHTLY, shared=THOROUGH) == []
+    left_out = _left_out(asked, alike, repeats=NIGHTLY, shared=THOROUGH)
+    assert [pair for pair in left_out if NIGHTLY or pair not in BY_NAME] == []
+    assert {test for _, test in left_out} <= {test for _, test in asked}, "each is asked of another harness"
     if THOROUGH:
         assert _unasked_without(asked) == []
 
@@ -121,6 +127,6 @@ def test_a_variant_names_a_primary_that_draws_in_full() -> None:
 def test_ci_requires_every_backend_it_can_have_and_leaves_no_test_of_it_out() -> None:
     script = (ROOT / ".ci" / "run").read_text()
     (required,) = re.findall(r"MEMORY_REQUIRE=\$\{MEMORY_REQUIRE:-([\w,]+)\}", script)
-    assert set(required.split(",")) == set(BACKENDS) - WITHOUT_IMAGE
+    assert set(required.split(",")) == set(BACKENDS) - WITHOUT_IMAGE - ONLY_NIGHTLY
     assert not re.search(r"(?m)^[^#\n]*( -[mk] '|--deselect|--ignore|contract-depth|\bdate\b|MEMORY_NIGHTLY=)", script)
     assert not any(mark.name in ("processor", "thorough") for test in _functions().values() for mark in getattr(test, "pytestmark", ()))

@@ -39,9 +39,8 @@ def run_python(code: str) -> str:
 
 
 def test_importing_memory_loads_no_driver() -> None:
-    code = (
-        f"import json, sys; before = set(sys.modules); import memory; print(json.dumps([m for m in {DRIVERS!r} if m in set(sys.modules) - before]))"
-    )
+    drivers = f"[m for m in {DRIVERS!r} if m in set(sys.modules) - before]"
+    code = f"import json, sys; before = set(sys.modules); import memory; print(json.dumps({drivers}))"
     assert json.loads(run_python(code)) == []
 
 

@@ -15,8 +15,16 @@ NIGHTLY = PROVING or bool(os.environ.get("MEMORY_NIGHTLY"))
 """Whether this is `make nightly`: fresh seeds, long runs, and what another test asks at less length."""
 THOROUGH = NIGHTLY or any(os.environ.get(name) for name in ("MEMORY_REQUIRE", "MEMORY_THOROUGH"))
 """Whether this run asks all that CI asks; CI names the backends that it requires."""
-SLOW = {line for line in (Path(__file__).parents[1] / "slow.txt").read_text().splitlines() if not line.startswith("#")}
+
+
+def _listed(file: str) -> frozenset[str]:
+    return frozenset(line for line in (Path(__file__).parents[1] / file).read_text().splitlines() if not line.startswith("#"))
+
+
+SLOW = _listed("slow.txt")
 """The test functions that everyone's run leaves to CI, so that `make test` takes three minutes with its installation."""
+LEFT_TO_NIGHTLY = _listed("nightly.txt")
+"""The test functions, and cases of them, that CI leaves to `make nightly`."""
 FIRST_SEED = int(os.environ.get("SIMULATION_FIRST") or (secrets.randbelow(10**9) if NIGHTLY else 1))
 """Where drawn seeds begin: at the same place on every run, and at a fresh one each night."""
 

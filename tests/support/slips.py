@@ -20,6 +20,30 @@ from tests.support import noticed
 from tests.support.repeatable import repeatable
 
 
+def _places(source: str, text: str) -> list[tuple[int, int]]:
+    """Where the text begins and ends in the source. However the source breaks its lines, a text without line breaks is found."""
+    if source.count(text) == 1 or not text.strip():
+        return [(at, at + len(text)) for at in range(len(source)) if source.startswith(text, at)]
+    whole, wanted = _without_breaks(source), _without_breaks(text.strip())
+    there, sought = "".join(source[at] for at in whole), "".join(text.strip()[at] for at in wanted)
+    begins = [at for at in range(len(there)) if there.startswith(sought, at)]
+    before, behind = text[: len(text) - len(text.lstrip())], text[len(text.rstrip()) :]
+    found = list[tuple[int, int]]()
+    for at in begins:
+        first, last = whole[at], whole[at + len(sought) - 1] + 1
+        first -= len(before) if source[:first].endswith(before) else 0
+        if behind:
+            last += len(behind) if source.startswith(behind, last) else len(source[last:]) - len(source[last:].lstrip())
+        found.append((first, last))
+    return found
+
+
+def _without_breaks(source: str) -> list[int]:
+    """The places of what says something: neither white space nor the comma behind the last of several lines."""
+    said = [at for at, character in enumerate(source) if not character.isspace()]
+    return [at for at, then in zip(said, [*said[1:], None], strict=True) if then is None or source[at] != "," or source[then] not in ")]}"]
+
+
 @dataclass(frozen=True, slots=True)
 class Slip:
     """In a function of a module, `old` text and the `new` one; and the steps near which that shows."""
@@ -38,10 +62,12 @@ class Slip:
             owner = getattr(owner, part)
         there = inspect.getattr_static(owner, name)
         source = textwrap.dedent(inspect.getsource(getattr(there, "__func__", there)))
-        if source.count(self.old) != 1:
-            raise LookupError(f"{self.function} has {source.count(self.old)} times: {self.old!r}")
-        found: dict[str, Any] = {}
-        code = compile(source.replace(self.old, self.new), f"<{self.function} with a slip>", "exec", flags=__future__.annotations.compiler_flag)
+        places = _places(source, self.old)
+        if len(places) != 1:
+            raise LookupError(f"{self.function} has {len(places)} times: {self.old!r}")
+        ((first, last),) = places
+        changed, found = f"{source[:first]}{self.new}{source[last:]}", dict[str, Any]()
+        code = compile(changed, f"<{self.function} with a slip>", "exec", flags=__future__.annotations.compiler_flag)
         exec(code, self.module.__dict__, found)  # noqa: S102 - the engine's own source
         return owner, name, found[name]
 

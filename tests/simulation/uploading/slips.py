@@ -121,8 +121,8 @@ SLIPS: dict[str, Slip] = {
             "room-is-returned-twice": Slip(
                 reservations,
                 "Reservations.leave",
-                "        return balance.without(upload, takes) if",
-                "        return replace(balance.without(upload, takes), total=max(balance.total - 2 * (bytes_of(there) - takes), 0)) if",
+                "balance.without(upload, takes)",
+                "replace(balance.without(upload, takes), total=max(balance.total - 2 * (bytes_of(there) - takes), 0))",
             ),
             "what-is-dropped-keeps-its-room": Slip(uploads, "Uploads._drop_noted", "await self._reservations.leave(tenant, upload, left)", "pass"),
             "what-is-cut-is-returned-whole": Slip(

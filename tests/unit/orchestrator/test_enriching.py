@@ -88,6 +88,7 @@ async def dies(engine: Engine) -> None:
     for task in (tasks := [*engine.enriching._tasks, *filter(None, [engine.deliveries._task])]):
         task.cancel()
     await asyncio.gather(*tasks, return_exceptions=True)
+    engine.deliveries._leave_queued()  # else closing waits for it, as long as a call may take
 
 
 async def test_what_a_write_owes_is_part_of_its_one_write_and_its_replica_is_still_delivered_behind_it(advised: World) -> None:

@@ -77,7 +77,8 @@ class _Found:
         for some in portions(list(self.rows), self._table.thresholds.rows_at_once):
             wanted = padded(some)
             sql = (
-                f'SELECT DISTINCT t.number FROM "{name}" AS c CROSS JOIN "{name}" AS t ON {same} AND {near} WHERE c.number IN {in_list(len(wanted))}'  # noqa: S608
+                f'SELECT DISTINCT t.number FROM "{name}" AS c CROSS JOIN "{name}" AS t ON {same} AND {near} '  # noqa: S608
+                f"WHERE c.number IN {in_list(len(wanted))}"
             )
             beside |= {number for (number,) in self._session.rows(sql, wanted)}
         self._add(list(beside))
