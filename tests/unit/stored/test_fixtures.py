@@ -16,7 +16,7 @@ from tools.stored_fixtures import ADA, BOB, EMBEDDED, Place, memory_over
 
 FORMATS = sorted(int(folder.name.removeprefix("format_")) for folder in stored_fixtures.FIXTURES.glob("format_*"))
 BACKENDS = {**{name: name for name in (*EMBEDDED, "redis", "postgresql", "mariadb")}, "mongo": "mongo_replica_set"}
-FIXTURES = [pytest.param(number, name, id=f"{name}-{number}", marks=marks_of(backend)) for number in FORMATS for name, backend in BACKENDS.items()]
+FIXTURES = [pytest.param(number, name, id=f"{backend}-{number}", marks=marks_of(backend)) for number in FORMATS for name, backend in BACKENDS.items()]
 
 
 async def _empty(backend: str, folder: Path) -> Place:
