@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from memory.domain.errors import CorruptRecord as CorruptRecord
     from memory.domain.errors import EmbedderMismatch as EmbedderMismatch
     from memory.domain.errors import ForkedProcess as ForkedProcess
+    from memory.domain.errors import FormatMismatch as FormatMismatch
     from memory.domain.errors import Held as Held
     from memory.domain.errors import InvalidInput as InvalidInput
     from memory.domain.errors import InvalidScopePromotion as InvalidScopePromotion
@@ -129,6 +130,7 @@ _HOMES = {
         "CorruptRecord",
         "EmbedderMismatch",
         "ForkedProcess",
+        "FormatMismatch",
         "Held",
         "InvalidInput",
         "InvalidScopePromotion",
@@ -255,6 +257,7 @@ __all__ = [
     "Extraction",
     "Facts",
     "ForkedProcess",
+    "FormatMismatch",
     "FoundEntry",
     "FoundMessage",
     "Held",

@@ -299,6 +299,26 @@ class EmbedderMismatch(ConfigError):
         self.configured = configured
 
 
+class FormatMismatch(ConfigError):
+    """A store has a format that this version cannot use: a newer one, or an older one that it may not upgrade.
+
+    `found` is the format of the store, `known` the one that this version reads and writes.
+    """
+
+    def __init__(self, store: str, found: str, known: int, *, read_only: bool = False) -> None:
+        super().__init__(
+            f"store '{store}': its data has format {found}, and this version of memory-tiers reads format {known}. "
+            + (
+                "The store is opened to read only: open it once to write, which upgrades it"
+                if read_only
+                else "Upgrade memory-tiers to the version that wrote it, or use another store"
+            )
+        )
+        self.store = store
+        self.found = found
+        self.known = known
+
+
 class NotOpen(MemoryTiersError):
     """A call before `open()` or after `close()`."""
 

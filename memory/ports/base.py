@@ -22,6 +22,7 @@ from memory.ports.checking import id_problem, vector_problem, write_problem
 from memory.ports.collections import Collection
 from memory.ports.due import Due, due_by_queries
 from memory.ports.forks import ForkGuard
+from memory.ports.formats import FormatNote, bring_up_to_date
 from memory.ports.gathering import count_through, gather, measured
 from memory.ports.heads import head_of
 from memory.ports.pace import paced
@@ -59,6 +60,10 @@ class BaseStore(ABC):
     claims: ClassVar[Capabilities]
     """What the adapter can do at best, readable without its driver."""
 
+    notes_format: ClassVar[bool] = False
+    """Whether the adapter keeps the note of the format; see `memory.ports.formats`. It then implements `read_format` and
+    `swap_format`, and its `_open` hands the note that it found to `_take_format`, before it changes anything."""
+
     def __init__(self, name: str) -> None:
         self._name = name
         self._capabilities = self.claims
@@ -68,6 +73,7 @@ class BaseStore(ABC):
         self._calls_under_way = 0
         """Calls under way, for which `close` waits."""
         self._at_rest: asyncio.Future[None] | None = None
+        self._format: str | None = None
         self._forks = ForkGuard(self)
 
     @property
@@ -112,6 +118,15 @@ class BaseStore(ABC):
                 raise
             self._collections = {c.name: c for c in collections}
             self._opened = True
+            if not self.notes_format:
+                return
+            try:
+                await bring_up_to_date(self, self._format)
+            except BaseException:
+                self._opened = False
+                await self._translated(self._close())
+                self._forks.release()
+                raise
 
     async def close(self) -> None:
         self._forks.check()
@@ -135,6 +150,21 @@ class BaseStore(ABC):
     async def check(self) -> Health:
         self._must_be_open()
         return await self._work(self._check())
+
+    # -- the note of the format, see `memory.ports.formats` -----------------------------------------------------------
+
+    def _take_format(self, note: str | None) -> None:
+        """Take the note as the opening found it. Raises `FormatMismatch` for a newer format."""
+        FormatNote.parse(self.name, note)
+        self._format = note
+
+    async def read_format(self) -> str | None:
+        """Read the note; None where there is none yet."""
+        return await self._translated(self._read_format())
+
+    async def swap_format(self, before: str | None, after: str) -> bool:
+        """Replace the note if it still is `before`, in one step beside other processes; whether it was."""
+        return await self._translated(self._swap_format(before, after))
 
     # -- work ---------------------------------------------------------------------------------------------------------
 
@@ -293,6 +323,13 @@ class BaseStore(ABC):
     async def _candidates(self, asked: Candidates) -> Measured:
         """For an adapter without a way to bring them in one trip."""
         return await gather(self, asked, await self._statistics(asked) if asked.statistics else none_of(asked))
+
+    async def _read_format(self) -> str | None:
+        """For an adapter that notes no format."""
+        return None
+
+    async def _swap_format(self, before: str | None, after: str) -> bool:
+        return False
 
     async def _statistics(self, asked: Candidates) -> Statistics:
         """For an adapter that does not keep them."""

@@ -62,6 +62,14 @@ def emptied(port: int, database: int = 0) -> None:
         client.flushdb()
 
 
+def forget(port: int, key: str) -> None:
+    """Take a key away, as somebody else may."""
+    import redis
+
+    with redis.Redis(port=port, socket_timeout=10) as client:
+        client.delete(key)
+
+
 def used(port: int) -> int:
     """Bytes of memory the server takes."""
     import redis

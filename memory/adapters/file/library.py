@@ -1,6 +1,6 @@
 """The folder as a whole: the layout, who may write, and what has changed since this process last looked.
 
-store.json              the version of this layout
+store.json              the version of this layout, and the note of the format (`memory.ports.formats`)
 store.lock              see `lock`
 changes.log             see `changes`
 staging.d/              see `commits`
@@ -29,7 +29,8 @@ from memory.adapters.file.records import Look, Records
 from memory.adapters.file.tables import Entry, Loaded, Tables, outline
 from memory.domain.errors import ConfigError, StoreError, StoreUnavailable
 from memory.ports.collections import Collection
-from memory.ports.record import Key, Standing
+from memory.ports.formats import FormatNote, current_note
+from memory.ports.record import JsonValue, Key, Standing
 
 log = logging.getLogger(__name__)
 
@@ -52,6 +53,8 @@ class Library:
         self.records = Records(self.disk, self.commits, self.partitions)
         self.tables = Tables(self.disk, self.records, self.partitions, config.cache_bytes)
         self._locked = False
+        self.noted: str | None = None
+        """The note of the format as the opening found it, or made it."""
 
     # -- life ---------------------------------------------------------------------------------------------------------
 
@@ -63,12 +66,14 @@ class Library:
                 self._open_to_read(deadline)
                 return
             with self.lock.held(deadline):
-                found = self._checked_schema()
+                found, self.noted = self._checked_schema()
+                if found is None:
+                    self.noted = current_note()
                 self.disk.make_folder(STAGING)
                 self.changes.open()
                 self._finish_what_was_interrupted()
                 if found != SCHEMA:  # once nothing is left that was begun under the layout of before
-                    self._say_schema()
+                    self._say_schema(self.noted)
                 self.commits.clean()
         except BaseException:
             self.close()
@@ -77,7 +82,8 @@ class Library:
     def _open_to_read(self, deadline: float) -> None:
         try:
             with self.lock.held(deadline, reading=True):
-                there = self._checked_schema() is not None
+                found, self.noted = self._checked_schema()
+                there = found is not None
                 self.changes.open()
                 self._finish_what_was_interrupted()
         except FileNotFoundError:
@@ -100,25 +106,36 @@ class Library:
         self.partitions.forget()
         self.tables.forget()
 
-    def schema(self) -> int | None:
-        """The version of the layout on disk, None where there is none yet."""
+    def schema(self) -> tuple[int | None, str | None]:
+        """The version of the layout on disk, None where there is none yet, and the note of the format."""
         try:
             text = self.disk.read((), _SCHEMA_FILE)
-            return None if text is None else int(unseal(text)["schema"])
+            found = {} if text is None else unseal(text)
+            return (None if text is None else int(found["schema"])), found.get("format")
         except (Damaged, NoFile, KeyError, TypeError, ValueError) as exc:
             raise StoreError(self._store, f"'{self.disk.root / _SCHEMA_FILE}' cannot be read ({exc}); is this the folder of a file store?") from exc
 
-    def _say_schema(self) -> None:
+    def swap_format(self, before: str | None, after: str, deadline: float) -> bool:
+        """Replace the note of the format if it is still that one."""
+        with self.locked(deadline):
+            if self.schema()[1] != before:
+                return False
+            self._say_schema(after)
+            return True
+
+    def _say_schema(self, noted: str | None) -> None:
         staged = Staged()
-        staged.write((), _SCHEMA_FILE, seal({"store": "memory, one file a record", "schema": SCHEMA}))
+        note: dict[str, JsonValue] = {} if noted is None else {"format": noted}
+        staged.write((), _SCHEMA_FILE, seal({"store": "memory, one file a record", "schema": SCHEMA, **note}))
         self.commits.prepare(staged)
         self.commits.carry_out(staged, lambda: None)
 
-    def _checked_schema(self) -> int | None:
-        """The version of the layout on disk, refused where this release does not know it."""
-        found = self.schema()
+    def _checked_schema(self) -> tuple[int | None, str | None]:
+        """As `schema`, refused where this release does not know it."""
+        found, noted = self.schema()
+        FormatNote.parse(self._store, noted)
         if found is None or found == SCHEMA or found in TAKEN_OVER:
-            return found
+            return found, noted
         if found > SCHEMA:
             raise StoreError(
                 self._store, f"the folder '{self.disk.root}' was made by a newer release (layout {found}, this one knows {SCHEMA}); upgrade"

@@ -44,6 +44,7 @@ class FileStore(BaseStore):
     """
 
     claims: ClassVar[Capabilities] = CLAIMS
+    notes_format: ClassVar[bool] = True
 
     def __init__(self, url: str, name: str = "file", *, thresholds: Thresholds = THRESHOLDS, **options: JsonValue) -> None:
         super().__init__(name)
@@ -79,6 +80,7 @@ class FileStore(BaseStore):
             await self._end(worker, reader)
             raise
         self._worker, self._reader = worker, reader
+        self._take_format(self._library.noted)
 
     async def _close(self) -> None:
         worker, reader = self._worker, self._reader
@@ -91,6 +93,12 @@ class FileStore(BaseStore):
             await worker.stop()
         self._library.close()
         self._by_key.close()
+
+    async def _read_format(self) -> str | None:
+        return await self._run(lambda: self._library.schema()[1])
+
+    async def _swap_format(self, before: str | None, after: str) -> bool:
+        return await self._run(lambda: self._library.swap_format(before, after, self._deadline()))
 
     async def _check(self) -> Health:
         facts: dict[str, JsonValue] = {"path": str(self._config.path.resolve())}

@@ -15,6 +15,7 @@ from pymongo.errors import DuplicateKeyError
 from memory.adapters.mongo.codec import EVERYWHERE, Document
 from memory.domain.errors import ConfigError
 from memory.ports.collections import Collection, FieldType
+from memory.ports.formats import FormatNote, current_note
 from memory.ports.rows import CORRUPT, RECORD
 
 SCHEMA = 3
@@ -65,29 +66,40 @@ def indexes(collection: Collection) -> list[IndexModel]:
     return some
 
 
-async def make_ready(store: str, database: AsyncDatabase[Document], names: Names, collections: Sequence[Collection]) -> None:
-    """Make what is missing. Safe beside other processes that do the same."""
-    await _require_version(store, database, names)
+async def make_ready(store: str, database: AsyncDatabase[Document], names: Names, collections: Sequence[Collection]) -> str | None:
+    """Make what is missing. Safe beside other processes that do the same. Returns the note of the format."""
+    noted = await _require_version(store, database, names)
     wanted = {names.of(collection): collection for collection in collections}
     async for found in await database.list_collections(filter={"name": {"$in": list(wanted)}}):
         _require_plain(store, found)
     for name, collection in wanted.items():
         await database[name].create_indexes(indexes(collection))
     await database[names.quarantine].create_indexes([IndexModel(_ascending("collection", "tenant", "scope"), name="where")])
+    return noted
 
 
-async def version_of(database: AsyncDatabase[Document], names: Names) -> int | None:
+async def versions_of(database: AsyncDatabase[Document], names: Names) -> tuple[int | None, str | None]:
+    """The layout's version, and the note of the format."""
     found = await database[names.schema].find_one({"_id": "schema"})
-    return None if found is None else int(found["version"])
+    return (None, None) if found is None else (int(found["version"]), found.get("format"))
 
 
-async def _require_version(store: str, database: AsyncDatabase[Document], names: Names) -> None:
-    version = await version_of(database, names)
+async def swap_format(database: AsyncDatabase[Document], names: Names, before: str | None, after: str) -> bool:
+    """Replace the note of the format if it is still that one."""
+    changed = await database[names.schema].update_one({"_id": "schema", "format": before}, {"$set": {"format": after}})
+    return changed.matched_count == 1
+
+
+async def _require_version(store: str, database: AsyncDatabase[Document], names: Names) -> str | None:
+    version, noted = await versions_of(database, names)
     if version is None:
         try:
-            await database[names.schema].insert_one({"_id": "schema", "version": SCHEMA, "made_by": "memory-tiers"})
+            document = {"_id": "schema", "version": SCHEMA, "format": current_note(), "made_by": "memory-tiers"}
+            await database[names.schema].insert_one(document)
+            return current_note()
         except DuplicateKeyError:  # another process was quicker
-            version = await version_of(database, names)
+            version, noted = await versions_of(database, names)
+    FormatNote.parse(store, noted)
     if version is not None and version > SCHEMA:
         raise ConfigError(
             f"store '{store}': its data has layout {version}, written by a later release; this one knows layouts up to {SCHEMA}: upgrade"
@@ -97,6 +109,7 @@ async def _require_version(store: str, database: AsyncDatabase[Document], names:
             f"store '{store}': its data has layout {version}, and this release writes {SCHEMA}: export its records with the version that wrote "
             "them, and import them under another prefix"
         )
+    return noted
 
 
 def _require_plain(store: str, found: Mapping[str, Any]) -> None:

@@ -24,7 +24,7 @@ from memory.adapters.mongo.errors import translate
 from memory.adapters.mongo.partitions import Directory, Idle
 from memory.adapters.mongo.quarantine import Damaged, Quarantine
 from memory.adapters.mongo.reading import Deletion
-from memory.adapters.mongo.schema import SCHEMA, Names, make_ready, version_of
+from memory.adapters.mongo.schema import SCHEMA, Names, make_ready, swap_format, versions_of
 from memory.adapters.mongo.search import search
 from memory.adapters.mongo.single import Backing, delete_one, put_one
 from memory.adapters.mongo.table import Table
@@ -61,6 +61,7 @@ class MongoStore(BaseStore):
     """
 
     claims: ClassVar[Capabilities] = CLAIMS
+    notes_format: ClassVar[bool] = True
 
     def __init__(self, url: str, name: str = "mongodb", *, thresholds: Thresholds = THRESHOLDS, **options: JsonValue) -> None:
         super().__init__(name)
@@ -93,7 +94,7 @@ class MongoStore(BaseStore):
         try:
             found = await self._inspected(client, heartbeats)
             database = database_of(client, self._config, found)
-            await make_ready(self.name, database, self._names, collections)
+            self._take_format(await make_ready(self.name, database, self._names, collections))
         except BaseException:
             await heartbeats.close(client)
             raise
@@ -177,8 +178,14 @@ class MongoStore(BaseStore):
     async def _vital_signs(self) -> tuple[Inspection, int | None, int]:
         client = self._connected()
         database = client[self._config.database]
-        found, schema = await inspect(self.name, client), await version_of(database, self._names)
+        found, (schema, _) = await inspect(self.name, client), await versions_of(database, self._names)
         return found, schema, await database[self._names.quarantine].count_documents({})
+
+    async def _read_format(self) -> str | None:
+        return (await self._to_its_end(versions_of(self._connected()[self._config.database], self._names)))[1]
+
+    async def _swap_format(self, before: str | None, after: str) -> bool:
+        return await self._to_its_end(swap_format(self._connected()[self._config.database], self._names, before, after))
 
     def _connected(self) -> AsyncMongoClient[Document]:
         if self._client is None:

@@ -12,7 +12,7 @@ while one of two holders was away, and missed records beside updates.
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import AbstractAsyncContextManager, nullcontext
 from typing import Any, TypeVar
 
@@ -72,7 +72,7 @@ class ClientEngine:
 
     # -- life ---------------------------------------------------------------------------------------------------------
 
-    async def open(self, indexes: Sequence[Index]) -> None:
+    async def open(self, indexes: Sequence[Index], look: Callable[[], Awaitable[None]]) -> None:
         config = self._config
         if self._client is None:
             self._client = AsyncQdrantClient(
@@ -81,7 +81,7 @@ class ClientEngine:
         local = config.host is None
         self._wire = LocalWire(self._client, config.collection) if local else ServerWire(self._client, config.collection)
         try:
-            found = await make_ready(self._name, config, self._wire, self._ask, indexes)
+            found = await make_ready(self._name, config, self._wire, self._ask, indexes, look)
         except BaseException:
             await self.close()
             raise

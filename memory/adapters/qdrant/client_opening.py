@@ -55,11 +55,14 @@ class Opened:
     conditions_in_one: int | None = None
 
 
-async def make_ready(store: str, config: ServerConfig, wire: Wire, ask: Asking, indexes: Sequence[Index]) -> Opened:
+async def make_ready(
+    store: str, config: ServerConfig, wire: Wire, ask: Asking, indexes: Sequence[Index], look: Callable[[], Awaitable[None]]
+) -> Opened:
     """Make the collection, its shard key and its indexes where they are missing."""
     if config.host is None:  # the local mode has neither shards nor indexes
         if not await ask("GET", "/exists", None, lambda a: bool(a["exists"])):
             await ask("PUT", "", _collection(config), bool)
+        await look()
         return Opened(await ask("GET", "", None, dimensions_of))
     _check_version(store, await _version(wire, config.timeout))
     if not await ask("GET", "/exists", None, lambda a: bool(a["exists"])):
@@ -68,6 +71,7 @@ async def make_ready(store: str, config: ServerConfig, wire: Wire, ask: Asking, 
     settings = info["config"]
     _check_collection(store, config, settings["params"])
     await _make_shard_key(store, config, ask, settings["params"])
+    await look()
     strict = settings.get("strict_mode_config") or {}
     strict = strict if strict.get("enabled") else {}
     wanted = [*indexes, *_FILTERED] if strict else [i for i in (*indexes, *_FILTERED) if not i.optional]

@@ -17,7 +17,7 @@ from __future__ import annotations
 import asyncio
 import json
 import sys
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import suppress
 from typing import Any, ParamSpec, TypeVar
 
@@ -99,12 +99,14 @@ class EdgeEngine:
 
     # -- life ---------------------------------------------------------------------------------------------------------
 
-    async def open(self, indexes: Sequence[Index]) -> None:
+    async def open(self, indexes: Sequence[Index], look: Callable[[], Awaitable[None]]) -> None:
         indexes = [index for index in indexes if not index.optional]
         self._indexes = indexes
         try:
             self._folder.take()
             self._load()
+            self._ready.set()
+            await look()
             standing = _call(self._open_shard.info).payload_schema
             for index in indexes:
                 if index.path not in standing:
@@ -113,7 +115,6 @@ class EdgeEngine:
         except BaseException:
             self._let_go()
             raise
-        self._ready.set()
 
     def _load(self) -> None:
         self._folder.seal_shard()

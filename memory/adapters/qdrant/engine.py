@@ -7,7 +7,7 @@ dimensions met (`dense_256`), unit vectors under the dot product, whose scores a
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeAlias
@@ -158,7 +158,9 @@ class Engine(Protocol):
         """The run of what forgets; empty where nothing is forgotten."""
         ...
 
-    async def open(self, indexes: Sequence[Index]) -> None: ...
+    async def open(self, indexes: Sequence[Index], look: Callable[[], Awaitable[None]]) -> None:
+        """Connect, and make what is missing. `look` is called once the collection can be read, and before anything of one that is there changes."""
+        ...
 
     async def close(self) -> None: ...
 

@@ -30,6 +30,10 @@ def generation_point(partition: Partition) -> str:
     return point_id("generation", partition.tenant, partition.scope)
 
 
+FORMAT_POINT = point_id("format")
+"""Where the note of the library's format stands, see `memory.ports.formats`."""
+
+
 @lru_cache(maxsize=4096)
 def partition_word(collection: str, partition: Partition) -> str:
     """The keyword that all live records of one partition in one collection share, and no others.

@@ -14,9 +14,9 @@ from memory.adapters.qdrant.batch import Points, points_changed
 from memory.adapters.qdrant.candidates import candidates
 from memory.adapters.qdrant.codec import LENGTH, QUARANTINED, Payload, payload_of, stored_in, to_quarantine
 from memory.adapters.qdrant.config import CLAIMS, EdgeConfig, ServerConfig, claims_of, parse
-from memory.adapters.qdrant.engine import Change, Engine, Index
+from memory.adapters.qdrant.engine import Change, Engine, Index, Vectors
 from memory.adapters.qdrant.filters import is_indexed, path_of
-from memory.adapters.qdrant.keys import record_point
+from memory.adapters.qdrant.keys import FORMAT_POINT, record_point
 from memory.adapters.qdrant.pages import Pager
 from memory.adapters.qdrant.rounding import bound_beyond
 from memory.adapters.qdrant.search import search
@@ -66,6 +66,7 @@ class QdrantStore(BaseStore):
     """
 
     claims: ClassVar[Capabilities] = CLAIMS
+    notes_format: ClassVar[bool] = True
     """At best; Edge and the local mode are not shared, and the local mode forgets."""
 
     def __init__(self, url: str, name: str = "qdrant", *, client: Any = None, thresholds: Thresholds = THRESHOLDS, **options: JsonValue) -> None:
@@ -95,9 +96,23 @@ class QdrantStore(BaseStore):
             for c in collections
             for f in c.fields
         ]
-        await self._engine.open(tuple(dict.fromkeys((*_SYSTEM_INDEXES, *declared))))
+        await self._engine.open(tuple(dict.fromkeys((*_SYSTEM_INDEXES, *declared))), self._look)
         if not self._engine.exact_statistics:
             self._capabilities = replace(self._capabilities, tenant_statistics=False)
+
+    async def _look(self) -> None:
+        self._take_format(await self._read_format())
+
+    async def _read_format(self) -> str | None:
+        return (await self._engine.retrieve([FORMAT_POINT])).get(FORMAT_POINT, {}).get("note")
+
+    async def _swap_format(self, before: str | None, after: str) -> bool:
+        async with self._engine.turn:
+            found = (await self._engine.retrieve([FORMAT_POINT])).get(FORMAT_POINT)
+            if (found or {}).get("note") != before:
+                return False
+            noted = Change(FORMAT_POINT, found, {"kind": "format", "note": after}, Vectors())
+            return not await self._engine.commit([noted])
 
     async def _close(self) -> None:
         await self._engine.close()

@@ -13,11 +13,18 @@ from memory.adapters.redis.keys import BUCKETS, SCHEMA
 from memory.adapters.redis.scripts import Call
 from memory.adapters.redis.settings import READ, Safety, judged, weakest
 from memory.domain.errors import ConfigError
+from memory.ports.formats import FormatNote, current_note
 
 OLDEST = (6, 2)
 """The oldest server this works with: it has `ZRANGE ... BYLEX` and `SET ... PXAT`."""
 _SPARING = ("noeviction", "volatile")
 """Policies under which a server drops nothing that has no end of its own."""
+
+
+_SWAP = """local found = redis.call('GET', KEYS[1]) or ''
+if found == ARGV[1] then redis.call('SET', KEYS[1], ARGV[2]) end
+return (found == ARGV[1] or found == ARGV[2]) and 1 or 0"""
+"""One that is sent again after its answer was lost finds what it wrote."""
 
 
 class Inspection:
@@ -53,22 +60,44 @@ class Inspection:
         if self._connections.one_server and str((await self._info("cluster")).get("cluster_enabled", "0")) == "1":
             raise ConfigError(f"store '{self._name}': this server is part of a cluster; begin the URL with redis+cluster:// instead")
 
-    async def require_schema(self) -> None:
-        """Mark new data with the layout's version; refuse data of another one. Data that has the mark is only read."""
+    async def require_schema(self) -> str | None:
+        """Mark new data with the layout's version; refuse data of another one. Data that has the mark is only read.
+
+        Returns the note of the format.
+        """
         key = f"{{{self._connections.config.prefix}}}:schema"
-        found = await self._connections.command("GET", key)
+        found, noted = await self._connections.command("MGET", key, self._format_key)
+        note = None if noted is None else _text(noted)
+        FormatNote.parse(self._name, note)
         if found is None:
             try:
+                if note is None:
+                    await self._connections.command("SET", self._format_key, current_note(), "NX")
                 await self._connections.command("SET", key, str(SCHEMA), "NX")
             except driver.OutOfMemoryError:
-                return  # a later open marks what is written once there is room
-            found = await self._connections.command("GET", key)
+                return note or current_note()  # a later open marks what is written once there is room
+            found, noted = await self._connections.command("MGET", key, self._format_key)
+            note = None if noted is None else _text(noted)
         found = _text(found)
         if found != str(SCHEMA):
             raise ConfigError(
                 f"store '{self._name}': its data has layout {found[:20]}, which this version of memory-tiers does not know (it knows {SCHEMA}); "
                 "upgrade memory-tiers, or choose another prefix"
             )
+        return note
+
+    async def format_note(self) -> str | None:
+        """The note of the format."""
+        found = await self._connections.command("GET", self._format_key)
+        return None if found is None else _text(found)
+
+    async def swap_format(self, before: str | None, after: str) -> bool:
+        """Replace the note of the format if it is still that one."""
+        return bool(await self._connections.command("EVAL", _SWAP, 1, self._format_key, "" if before is None else before, after))
+
+    @property
+    def _format_key(self) -> str:
+        return f"{{{self._connections.config.prefix}}}:format"
 
     async def mark_run(self) -> str:
         """What marks the data as a whole, made where it is missing: who flushes the server takes it along. Empty where it cannot be stored."""

@@ -19,6 +19,7 @@ record, its partition's generation and its partition's indexes are together, and
     {prefix:bucket}:i                             sorted set: the names of the partitions that have a generation, by tenant
     {prefix:bucket}:q:collection                  hash: what could not be read, in quarantine
     {prefix}:schema                               the version of this layout
+    {prefix}:format                               the note of the library's format, see `memory.ports.formats`
     {prefix}:mark                                 a random text, whose absence tells that the data is gone
 
 Tenants and partitions stand in keys as digests: no text of a user is ever part of a key.

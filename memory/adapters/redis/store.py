@@ -56,6 +56,7 @@ class RedisStore(BaseStore):
     """
 
     claims: ClassVar[Capabilities] = CLAIMS
+    notes_format: ClassVar[bool] = True
 
     def __init__(self, url: str, name: str = "redis", *, thresholds: Thresholds = THRESHOLDS, **options: JsonValue) -> None:
         super().__init__(name)
@@ -87,7 +88,7 @@ class RedisStore(BaseStore):
                 )
             else:
                 await self._reached(inspection)
-            await inspection.require_schema()
+            self._take_format(await inspection.require_schema())
             safety = await inspection.safety()
             self._mark, self._marked_in, self._lost = await inspection.mark_run(), self._connections.epoch, ""
             self._evicts = await inspection.evicts()
@@ -98,6 +99,12 @@ class RedisStore(BaseStore):
         self._capabilities = replace(self.claims, durable=safety.durable, atomic=self._connections.one_server, loss_window=safety.loss_window)
         for line in safety.advice:
             log.warning("store '%s' is not durable: %s", self.name, line)
+
+    async def _read_format(self) -> str | None:
+        return await Inspection(self.name, self._connections).format_note()
+
+    async def _swap_format(self, before: str | None, after: str) -> bool:
+        return await Inspection(self.name, self._connections).swap_format(before, after)
 
     async def _reached(self, inspection: Inspection) -> None:
         await self._connections.open()

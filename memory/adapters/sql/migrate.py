@@ -16,9 +16,10 @@ import sqlalchemy as sa
 
 from memory.adapters.sql.columns import checksum_column, field_column
 from memory.adapters.sql.declared import Comparison, Growth, compared, declaration
-from memory.adapters.sql.naming import TableNames
+from memory.adapters.sql.naming import TableNames, form_and_format, format_row
 from memory.domain.errors import ConfigError
 from memory.ports.collections import Collection
+from memory.ports.formats import FormatNote, current_note
 
 
 class Schema(ABC):
@@ -33,6 +34,8 @@ class Schema(ABC):
         self.store, self.place, self.elsewhere = store, place, elsewhere
         self.names = names
         """Of the form that was found last; of the one to be made, where there is none yet."""
+        self.noted: str | None = None
+        """The note of the format that was found last, or made."""
 
     @abstractmethod
     def system(self) -> Sequence[sa.Table]:
@@ -42,8 +45,10 @@ class Schema(ABC):
     def of(self, collection: Collection) -> Sequence[sa.Table]:
         """The tables of a collection, that of its records first. Raises `ConfigError` for a name that no table can have."""
 
-    def compared(self, form: str | None, told: dict[str, str], collections: Sequence[Collection]) -> Comparison:
+    def compared(self, form: str | None, noted: str | None, told: dict[str, str], collections: Sequence[Collection]) -> Comparison:
         """What is there, as told by it, beside what is asked for. Raises `ConfigError` where the one cannot be made of the other."""
+        FormatNote.parse(self.store, noted)  # before anything that a later release may have changed
+        self.noted = current_note() if form is None else noted
         if form is not None and form not in map(str, self.forms):
             newer = form.isdigit() and int(form) > self.forms[-1]
             raise ConfigError(
@@ -65,8 +70,8 @@ class Schema(ABC):
         """Make what is missing; what is there then."""
         schema = self.system()[0].schema
         there = sa.inspect(connection).get_table_names(schema=schema)
-        form, told = _read(connection, self.names, schema, there)
-        comparison = self.compared(form, told, collections)
+        form, noted, told = _read(connection, self.names, schema, there)
+        comparison = self.compared(form, noted, told, collections)
         system, names = self.system(), self.names
         version = sa.table(names.version, sa.column("version_num"), schema=schema)
         registry = sa.table(names.registry, sa.column("name"), sa.column("declaration"), schema=schema)
@@ -85,7 +90,9 @@ class Schema(ABC):
             told_now = registry.update().where(registry.c.name == growth.collection.name)
             connection.execute(told_now.values(declaration=declaration(growth.collection)))
         if form is None:
-            connection.execute(version.insert().values(version_num=str(names.form)))
+            rows = [] if noted is not None else [format_row(current_note())]
+            for row in [*rows, str(names.form)]:  # the form last: it says that all is made
+                connection.execute(version.insert().values(version_num=row))
         return comparison
 
     def _refuse_foreign(self, connection: sa.Connection, tables: Iterable[sa.Table], there: Sequence[str]) -> None:
@@ -125,7 +132,7 @@ class Schema(ABC):
             prefix = registry.removesuffix(TableNames("").registry)
             other = TableNames(prefix)
             if other.registry == registry and prefix != self.names.prefix and other.version in there and self._is_ours(connection, other, schema):
-                form, told = _read(connection, other, schema, there)
+                form, _, told = _read(connection, other, schema, there)
                 names = replace(other, form=int(form)) if form and form.isdigit() else other
                 owned |= dict.fromkeys(names.all_of(list(told)), prefix)
         return owned
@@ -166,13 +173,14 @@ class Schema(ABC):
                 connection.execute(sa.schema.CreateIndex(index, if_not_exists=self.whole))  # one may be left of what a later program declared
 
 
-def _read(connection: sa.Connection, names: TableNames, schema: str | None, there: Sequence[str]) -> tuple[str | None, dict[str, str]]:
-    """The form of the tables with these names, None where they are not all made, and the declarations of their collections."""
+def _read(connection: sa.Connection, names: TableNames, schema: str | None, there: Sequence[str]) -> tuple[str | None, str | None, dict[str, str]]:
+    """The form of the tables with these names, None where they are not all made, the note of the format, and the declarations of collections."""
     version = sa.table(names.version, sa.column("version_num"), schema=schema)
     registry = sa.table(names.registry, sa.column("name"), sa.column("declaration"), schema=schema)
-    form = connection.scalar(sa.select(version.c.version_num)) if version.name in there else None
+    rows = connection.scalars(sa.select(version.c.version_num)).all() if version.name in there else []
+    form, noted = form_and_format(map(_text, rows))
     told = connection.execute(sa.select(registry.c.name, registry.c.declaration)).all() if registry.name in there else []
-    return form and _text(form), {_text(name): _text(said) for name, said in told}
+    return form, noted, {_text(name): _text(said) for name, said in told}
 
 
 def _views(connection: sa.Connection, schema: str | None) -> set[str]:

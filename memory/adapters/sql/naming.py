@@ -6,6 +6,7 @@ the collections' bare names. They are used as they are.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from hashlib import blake2b
 from typing import Annotated, TypeAlias
@@ -26,6 +27,21 @@ _RESERVED = frozenset({"partitions", "quarantine", "schema_version", "collection
 
 _PREFIX = f"1 to {LONGEST_PREFIX} lower-case ASCII letters, digits and underscores that begin with a letter"
 TablePrefix: TypeAlias = Annotated[str, Field(pattern=rf"^[a-z][a-z0-9_]{{0,{LONGEST_PREFIX - 1}}}$", description=_PREFIX)]
+
+
+_FORMAT = "format "
+"""Before the note of the format (`memory.ports.formats`), which is a row beside that of the form."""
+
+
+def form_and_format(versions: Iterable[str]) -> tuple[str | None, str | None]:
+    """The form of the tables and the note of the format, of the rows of the table of versions."""
+    rows = list(versions)
+    form = next((row for row in rows if not row.startswith(_FORMAT)), None)
+    return form, next((row.removeprefix(_FORMAT) for row in rows if row.startswith(_FORMAT)), None)
+
+
+def format_row(note: str) -> str:
+    return _FORMAT + note
 
 
 @dataclass(frozen=True, slots=True)

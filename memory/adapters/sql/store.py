@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from datetime import datetime
-from typing import Any, Generic, TypeVar
+from typing import Any, ClassVar, Generic, TypeVar
 
 from memory.adapters.sql import reading
 from memory.adapters.sql.partitions import Directory
@@ -27,6 +27,8 @@ T = TypeVar("T")
 
 class SqlStore(BaseStore, Generic[C, R]):
     """Records in a SQL database: `C` is a connection, `R` a table, as the dialect has them."""
+
+    notes_format: ClassVar[bool] = True
 
     def __init__(self, name: str, directory: Directory[C], thresholds: SqlThresholds) -> None:
         super().__init__(name)

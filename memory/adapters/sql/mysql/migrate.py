@@ -21,7 +21,7 @@ from memory.adapters.sql.mysql.config import MySqlConfig
 from memory.adapters.sql.mysql.connection import Connection, dial
 from memory.adapters.sql.mysql.flavour import Flavour
 from memory.adapters.sql.mysql.schema import system_tables, table_of
-from memory.adapters.sql.naming import BARE_FORM, FORM, TableNames
+from memory.adapters.sql.naming import BARE_FORM, FORM, TableNames, form_and_format
 from memory.domain.errors import StoreTimeout
 from memory.ports.collections import Collection
 
@@ -57,12 +57,12 @@ async def make_ready(connection: Connection, config: MySqlConfig, schema: MySqlS
 
 async def look(connection: Connection, schema: MySqlSchema, collections: Sequence[Collection]) -> Comparison | None:
     """What there is; None where the tables are not all made yet."""
-    form, told = None, {}
+    form, noted, told = None, None, {}
     names = schema.names
     if await connection.fetchval(_THERE, names.version, names.registry) == 2:
-        form = await connection.fetchval(f"SELECT version_num FROM `{names.version}`")  # noqa: S608
+        form, noted = form_and_format([row.decode() for (row,) in await connection.fetch(f"SELECT version_num FROM `{names.version}`")])  # noqa: S608
         told = {name.decode(): said.decode() for name, said in await connection.fetch(f"SELECT name, declaration FROM `{names.registry}`")}  # noqa: S608
-    comparison = schema.compared(form and form.decode(), told, collections)
+    comparison = schema.compared(form, noted, told, collections)
     return None if form is None else comparison
 
 

@@ -19,7 +19,7 @@ from memory.adapters.sql.mysql.search import TooManyPending, search
 from memory.adapters.sql.mysql.settings import Settings
 from memory.adapters.sql.mysql.table import MyTable
 from memory.adapters.sql.mysql.thresholds import THRESHOLDS, Thresholds
-from memory.adapters.sql.naming import TableNames
+from memory.adapters.sql.naming import TableNames, form_and_format
 from memory.adapters.sql.server.store import Audited, ServerStore
 from memory.adapters.sql.several import in_list
 from memory.domain.errors import MemoryTiersError, NotOpen
@@ -75,6 +75,7 @@ class MySqlStore(ServerStore[Connection, MyTable]):
             await connection.goodbye()
         if settings.advice:
             log.warning("store '%s' is not durable: %s", self.name, settings.advice)
+        self._take_format(schema.noted)
         self._directory.names = schema.names
         self._numbers = Numbers(schema.names, self._thresholds.numbers_at_once)
         self._tables = self._made(tables)
@@ -114,7 +115,7 @@ class MySqlStore(ServerStore[Connection, MyTable]):
     async def _vital_signs(self, connection: Connection) -> Health:
         settings = await Settings.read(connection, self.name)
         names = self._directory.names
-        form = (await connection.fetchval(f"SELECT version_num FROM `{names.version}`")).decode()  # noqa: S608
+        form, _ = await self._versions(connection)
         tables = names.all_of(await self._names(connection))
         size = int(await connection.fetchval(f"{_SIZE} AND table_name IN {in_list(len(tables))}", *tables))
         facts: dict[str, JsonValue] = {"schema": form, "bytes": size, "pool": self._config.pool_size, **settings.facts}
@@ -217,6 +218,17 @@ class MySqlStore(ServerStore[Connection, MyTable]):
             lambda connection, after: audit_words(connection, table, after, repair),
             lambda connection, _: audit_registries(connection, table, repair),
         ]
+
+    async def _versions(self, connection: Connection, *, locked: bool = False) -> tuple[str | None, str | None]:
+        select = f"SELECT version_num FROM `{self._directory.names.version}`{' FOR UPDATE' * locked}"  # noqa: S608
+        return form_and_format([row.decode() for (row,) in await connection.fetch(select)])
+
+    async def _put_version(self, connection: Connection, row: str, before: str | None) -> None:
+        table = self._directory.names.version
+        if before is None:
+            await connection.change(f"INSERT INTO `{table}` (version_num) VALUES (?)", row)  # noqa: S608
+        else:
+            await connection.change(f"UPDATE `{table}` SET version_num = ? WHERE version_num = ?", row, before)  # noqa: S608
 
     async def _names(self, connection: Connection) -> list[str]:
         return [name.decode() for (name,) in await connection.fetch(f"SELECT name FROM `{self._directory.names.registry}`")]  # noqa: S608

@@ -17,7 +17,7 @@ from sqlalchemy.pool import NullPool
 
 from memory.adapters.sql.declared import Comparison
 from memory.adapters.sql.migrate import Schema
-from memory.adapters.sql.naming import BARE_FORM, FORM, TableNames
+from memory.adapters.sql.naming import BARE_FORM, FORM, TableNames, form_and_format
 from memory.adapters.sql.postgresql.config import PostgresConfig
 from memory.adapters.sql.postgresql.connection import Connection, connect
 from memory.adapters.sql.postgresql.errors import MAY_NOT_WRITE, original
@@ -76,12 +76,12 @@ async def make_ready(connection: Connection, config: PostgresConfig, schema: PgS
 
 
 async def look(connection: Connection, schema: PgSchema, collections: Sequence[Collection]) -> Found:
-    form, told = None, {}
+    form, noted, told = None, None, {}
     version, registry = (f'"{schema.schema}"."{name}"' for name in (schema.names.version, schema.names.registry))
     if await connection.fetchval("SELECT to_regclass($1) IS NOT NULL", version):
-        form = await connection.fetchval(f"SELECT version_num FROM {version}")  # noqa: S608
+        form, noted = form_and_format([row for (row,) in await connection.fetch(f"SELECT version_num FROM {version}")])  # noqa: S608
         told = dict(await connection.fetch(f"SELECT name, declaration FROM {registry}"))  # noqa: S608
-    comparison = schema.compared(form, told, collections)
+    comparison = schema.compared(form, noted, told, collections)
     embedded = frozenset([name for (name,) in await connection.fetch(_EMBEDDED, schema.schema)])
     installed = await connection.fetchrow(INSTALLED)
     available = installed is None and await connection.fetchval(AVAILABLE) is not None

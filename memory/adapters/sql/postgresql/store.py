@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 
 import asyncpg
 
-from memory.adapters.sql.naming import TableNames
+from memory.adapters.sql.naming import TableNames, form_and_format
 from memory.adapters.sql.postgresql.audit import audit_registries, audit_rows
 from memory.adapters.sql.postgresql.batch import PgBatch, write_one
 from memory.adapters.sql.postgresql.candidates import candidates
@@ -85,6 +85,7 @@ class PostgresStore(ServerStore[Connection, PgTable]):
                             await embed_the_rest(connection, schema, table, self._found.namespace, most)
         finally:
             await goodbye(connection)
+        self._take_format(pg_schema.noted)
         self._tables = self._made(self._found.comparison.tables)
         self._capabilities = self._settings.limit(self.claims)
         if not self._found.namespace:
@@ -120,7 +121,7 @@ class PostgresStore(ServerStore[Connection, PgTable]):
     async def _vital_signs(self, connection: Connection) -> Health:
         assert self._found is not None  # noqa: S101 - it is open
         settings, names = await Settings.read(connection, self.name), self._directory.names
-        form = await connection.fetchval(f"SELECT version_num FROM {self._named(names.version)}")  # noqa: S608
+        form, _ = await self._versions(connection)
         size = await self._size(connection)
         facts: dict[str, JsonValue] = {"schema": form, "bytes": size, "pool": self._config.pool_size, **settings.facts}
         facts["pgvector"] = self._found.extension if self._found.namespace else f"off: {self._found.extension}"
@@ -196,6 +197,17 @@ class PostgresStore(ServerStore[Connection, PgTable]):
     def _named(self, table: str) -> str:
         """A table as statements name it."""
         return f'"{self._config.schema}"."{table}"'
+
+    async def _versions(self, connection: Connection, *, locked: bool = False) -> tuple[str | None, str | None]:
+        select = f"SELECT version_num FROM {self._named(self._directory.names.version)}{' FOR UPDATE' * locked}"  # noqa: S608
+        return form_and_format([row for (row,) in await connection.fetch(select)])
+
+    async def _put_version(self, connection: Connection, row: str, before: str | None) -> None:
+        table = self._named(self._directory.names.version)
+        if before is None:
+            await connection.execute(f"INSERT INTO {table} (version_num) VALUES ($1)", row)  # noqa: S608
+        else:
+            await connection.execute(f"UPDATE {table} SET version_num = $1 WHERE version_num = $2", row, before)  # noqa: S608
 
     async def _names(self, connection: Connection) -> list[str]:
         return [str(name) for (name,) in await connection.fetch(f"SELECT name FROM {self._named(self._directory.names.registry)}")]  # noqa: S608

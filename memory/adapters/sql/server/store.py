@@ -13,6 +13,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, Protocol, TypeVar
 
+from memory.adapters.sql.naming import format_row
 from memory.adapters.sql.server.partitions import ServerDirectory
 from memory.adapters.sql.server.pool import Lending, Link, Pool, PoolClosed
 from memory.adapters.sql.server.sharing import Sharing, is_fresh
@@ -140,6 +141,29 @@ class ServerStore(SqlStore[C, R], Generic[C, R]):
     def _is_undone(self, error: Exception) -> bool:
         """Whether nothing of the call that raised it was kept, while the server is there."""
         return self._server_said(error) or isinstance(error, Busy | Collided)
+
+    # -- the note of the format ---------------------------------------------------------------------------------------
+
+    @abstractmethod
+    async def _versions(self, connection: C, *, locked: bool = False) -> tuple[str | None, str | None]:
+        """The form of the tables, and the note of the format; `locked` keeps others from changing the note in this transaction."""
+
+    @abstractmethod
+    async def _put_version(self, connection: C, row: str, before: str | None) -> None:
+        """Add the row to the table of versions, in the place of the one before."""
+
+    async def _read_format(self) -> str | None:
+        return (await self._with(self._versions))[1]
+
+    async def _swap_format(self, before: str | None, after: str) -> bool:
+        async def swap(connection: C) -> bool:
+            await self._versions(connection, locked=True)
+            if (await self._versions(connection))[1] != before:
+                return False
+            await self._put_version(connection, format_row(after), None if before is None else format_row(before))
+            return True
+
+        return await self._within(swap)
 
     # -- upkeep -------------------------------------------------------------------------------------------------------
 

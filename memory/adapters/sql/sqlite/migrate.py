@@ -13,7 +13,7 @@ from sqlalchemy.dialects import sqlite
 from memory.adapters.sql.columns import checksum_column
 from memory.adapters.sql.declared import Comparison
 from memory.adapters.sql.migrate import Schema
-from memory.adapters.sql.naming import BARE_FORM, IN_A_FILE
+from memory.adapters.sql.naming import BARE_FORM, IN_A_FILE, form_and_format, format_row
 from memory.adapters.sql.sqlite.audit import reindex
 from memory.adapters.sql.sqlite.errors import is_of_a_table
 from memory.adapters.sql.sqlite.log import mark_commit
@@ -23,7 +23,7 @@ from memory.adapters.sql.sqlite.table import table_of
 from memory.ports.collections import Collection
 
 _THERE = "SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = ?"
-_FORM = f"SELECT version_num FROM {IN_A_FILE.version}"  # noqa: S608
+_VERSIONS = f"SELECT version_num FROM {IN_A_FILE.version}"  # noqa: S608
 _DECLARED = f"SELECT name, declaration FROM {IN_A_FILE.registry}"  # noqa: S608
 _DOUBTED = f"SELECT name FROM {IN_A_FILE.registry} WHERE indexed_to IS NOT NULL"  # noqa: S608
 
@@ -66,15 +66,15 @@ def _creation(table: sa.Table) -> Sequence[str]:
     return statements
 
 
-def make_ready(session: Session, store: str, collections: Sequence[Collection]) -> Mapping[str, Collection]:
+def make_ready(session: Session, schema: SqliteSchema, collections: Sequence[Collection]) -> Mapping[str, Collection]:
     """Bring the file to what these collections need, and index words anew where a write found their index damaged, or where it is lost; the
     collections as their tables are then.
     """
-    found = look(session, store, collections)
+    found = look(session, schema, collections)
     if found is None or not found.is_ready or _doubted(session, collections):
         session.run("BEGIN IMMEDIATE")
         try:
-            found = SqliteSchema(store).change(session.connection, collections)
+            found = schema.change(session.connection, collections)
             for collection in _doubted(session, collections):
                 _reindexed(session, found.tables[collection.name])
             mark_commit(session)
@@ -85,29 +85,44 @@ def make_ready(session: Session, store: str, collections: Sequence[Collection]) 
     return found.tables
 
 
-def look(session: Session, store: str, collections: Sequence[Collection]) -> Comparison | None:
+def look(session: Session, schema: SqliteSchema, collections: Sequence[Collection]) -> Comparison | None:
     """What there is; None where there is nothing yet."""
     if session.row(_THERE, (IN_A_FILE.version,)) is None:
         return None
-    row = session.row(_FORM)
-    return SqliteSchema(store).compared(str(row and row[0]), dict(session.rows(_DECLARED)), collections)
+    form, noted = versions(session)
+    return schema.compared(str(form), noted, dict(session.rows(_DECLARED)), collections)
 
 
-def tables_there(session: Session, store: str, collections: Sequence[Collection]) -> Mapping[str, Collection]:
+def versions(session: Session) -> tuple[str | None, str | None]:
+    """The form of the tables, and the note of the format."""
+    return form_and_format([row for (row,) in session.rows(_VERSIONS)])
+
+
+def swap_format(session: Session, before: str | None, after: str) -> bool:
+    """Replace the note of the format if it is still that one; in a write transaction."""
+    if versions(session)[1] != before:
+        return False
+    if before is None:
+        session.run(f"INSERT INTO {IN_A_FILE.version} (version_num) VALUES (?)", (format_row(after),))  # noqa: S608
+    else:
+        session.run(f"UPDATE {IN_A_FILE.version} SET version_num = ? WHERE version_num = ?", (format_row(after), format_row(before)))  # noqa: S608
+    return True
+
+
+def tables_there(session: Session, schema: SqliteSchema, collections: Sequence[Collection]) -> Mapping[str, Collection]:
     """The collections as their tables have become since the file was opened."""
-    found = look(session, store, collections)
+    found = look(session, schema, collections)
     return {} if found is None else found.tables
 
 
-def complete(session: Session, store: str, collections: Sequence[Collection]) -> None:
+def complete(session: Session, schema: SqliteSchema, collections: Sequence[Collection]) -> None:
     """Let a session that only reads see tables as they will be once the file is opened to write.
 
     A file of an earlier release lacks fields and collections. Views of this session stand before such tables: no record has a value there.
     """
-    found = look(session, store, collections)
+    found = look(session, schema, collections)
     if found is None:
         return
-    schema = SqliteSchema(store)
     for growth in found.grown:
         was, now = schema.of(growth.was)[0], schema.of(growth.collection)[0]
         there = {c.name: f'"{c.name}"' for c in was.c} | {checksum_column(growth.collection): f'"{checksum_column(growth.was)}"'}

@@ -17,7 +17,7 @@ from memory.adapters.sql.sqlite.config import CLAIMS, THRESHOLDS, Thresholds, pa
 from memory.adapters.sql.sqlite.connection import SqliteDriver
 from memory.adapters.sql.sqlite.errors import is_damage, translate
 from memory.adapters.sql.sqlite.members import MemberCache
-from memory.adapters.sql.sqlite.migrate import complete, make_ready, tables_there
+from memory.adapters.sql.sqlite.migrate import SqliteSchema, complete, make_ready, swap_format, tables_there, versions
 from memory.adapters.sql.sqlite.partitions import SqliteDirectory
 from memory.adapters.sql.sqlite.search import search
 from memory.adapters.sql.sqlite.session import Session
@@ -77,11 +77,19 @@ class SqliteStore(SqlStore[Session, SqliteTable]):
         self._cache = MemberCache(self._config.cache_bytes)
         if self._config.path is None:
             self._run = secrets.token_hex(8)
+        schema = SqliteSchema(self.name)
         await self._driver.open(
-            lambda session: make_ready(session, self.name, collections),
-            lambda session: tables_there(session, self.name, collections),
-            lambda session: complete(session, self.name, collections),
+            lambda session: make_ready(session, schema, collections),
+            lambda session: tables_there(session, schema, collections),
+            lambda session: complete(session, schema, collections),
         )
+        self._take_format(schema.noted)
+
+    async def _read_format(self) -> str | None:
+        return await self._driver.read(lambda session: versions(session)[1])
+
+    async def _swap_format(self, before: str | None, after: str) -> bool:
+        return await self._driver.write(lambda session: swap_format(session, before, after))
 
     @property
     def reads_only(self) -> bool:
@@ -179,8 +187,8 @@ class SqliteStore(SqlStore[Session, SqliteTable]):
         return translate(self.name, error)
 
 
-def _vital_signs(session: Session) -> tuple[str, str, int, int, int]:
+def _vital_signs(session: Session) -> tuple[str, str | None, int, int, int]:
     version = session.row("SELECT sqlite_version()")[0]
-    form = session.row("SELECT version_num FROM memory_schema_version")[0]
+    form, _ = versions(session)
     in_quarantine = session.row("SELECT count(*) FROM memory_quarantine")[0]
     return version, form, session.row("PRAGMA page_count")[0], session.row("PRAGMA page_size")[0], in_quarantine

@@ -270,7 +270,7 @@ async def test_what_expired_leaves_nothing_behind(server: Server, prefix: str) -
         await _poll(gone)
         assert await _cached(store, Tenant("acme")) == []
         with raw(server) as client:
-            assert set(client.keys(f"*{prefix}*")) <= {f"{{{prefix}}}:{name}".encode() for name in ("schema", "mark")} | {
+            assert set(client.keys(f"*{prefix}*")) <= {f"{{{prefix}}}:{name}".encode() for name in ("schema", "format", "mark")} | {
                 *client.keys(f"*{prefix}*:a:*")
             }
 

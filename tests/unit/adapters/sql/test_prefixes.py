@@ -56,7 +56,7 @@ class Place:
                 await self.rename(table, "memory_numbers")
             elif bare not in names and not bare.startswith("words_"):
                 await self.rename(table, bare)
-        await self.raw(f"UPDATE {self.qualified('memory_schema_version')} SET version_num = '{BARE_FORM}'")  # noqa: S608
+        await self.raw(f"UPDATE {self.qualified('memory_schema_version')} SET version_num = '{BARE_FORM}' WHERE version_num NOT LIKE 'format %'")  # noqa: S608
 
     def qualified(self, table: str) -> str:
         return table

@@ -162,7 +162,7 @@ async def test_an_opening_completes_what_a_crash_in_the_middle_of_the_first_left
 async def test_a_schema_of_another_version_is_refused_by_name(
     store: MySqlStore, server: MySqlServer, database: str, raw: Raw, version: str, what_to_do: str
 ) -> None:
-    await raw("UPDATE memory_schema_version SET version_num = %s", version)
+    await raw("UPDATE memory_schema_version SET version_num = %s WHERE version_num NOT LIKE 'format %%'", version)
     with pytest.raises(ConfigError, match=f"{version}.*{what_to_do}"):
         await MySqlStore(server.url(database)).open(DECLARED)
     assert not (await store.check()).ok

@@ -98,7 +98,7 @@ async def test_processes_open_an_empty_database_at_once(server: Postgres, schema
 async def test_a_schema_of_another_version_is_refused_by_name(
     store: PostgresStore, server: Postgres, schema: str, raw: Raw, version: str, what_to_do: str
 ) -> None:
-    await raw("UPDATE {s}.memory_schema_version SET version_num = $1", version)
+    await raw("UPDATE {s}.memory_schema_version SET version_num = $1 WHERE version_num NOT LIKE 'format %'", version)
     with pytest.raises(ConfigError, match=f"{version}.*{what_to_do}"):
         await PostgresStore(server.url(schema)).open(DECLARED)
     assert not (await store.check()).ok
