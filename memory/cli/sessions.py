@@ -171,7 +171,8 @@ async def import_messages(
 ) -> int:
     """Append the messages of a file to a session: OpenAI's, Anthropic's, LangChain's, plain {role, content}, or our own.
 
-    Every line is checked before the first is written. The same file again, or when it has grown, adds only what is not there yet. Where there is no
+    Every line is checked before the first is written. The same file again, an export of the session, or either
+    when it has grown, adds only what is not there yet. Messages without ids are compared with the session's from its beginning. Where there is no
     such session it is created with --user, --agent and --namespace, and a system message at the beginning is its own; one that exists with others is
     refused. Messages that were erased or edited in the session stay so, and a session that was deleted stays deleted, unless --revive. Ends with 1
     where the file holds no message.
@@ -185,7 +186,9 @@ async def import_messages(
     with opened(file) as stream:
         messages = read_messages(stream, name)
     if not messages:
-        cli.emit({"session_id": session_id, "messages": 0, "new": 0, "left_out": 0}, lambda _out: cli.say(f"{name} holds no message"))
+        cli.emit(
+            {"session_id": session_id, "messages": 0, "new": 0, "left_out": 0, "already_there": 0}, lambda _out: cli.say(f"{name} holds no message")
+        )
         return 1
     async with cli.memory() as memory:
         with progress(cli) as advance:
@@ -196,8 +199,8 @@ async def import_messages(
 
             session = session_id or Path(file).stem
             result = await carry_in(memory, session, messages, told, user=user, agent=agent, namespace=namespace, revive=revive)
-    there = result.messages - result.new - result.left_out
-    said = f"{name}: {result.new} messages added to session {result.session_id}" + (f"; {there} were there already" if there else "")
+    said = f"{name}: {result.new} messages added to session {result.session_id}"
+    said += f"; {result.already_there} were there already, not added twice" if result.already_there else ""
     said += f"; {result.left_out} erased or edited since, not written again (--revive does)" if result.left_out else ""
     cli.emit(result.to_dict(), lambda out: out.print(said, markup=False, soft_wrap=True))
     return 0

@@ -1,12 +1,15 @@
 """A conversation as a file: messages of any of the common frameworks, carried into a session and out of it.
 
-A message without an id gets one that derives from it and all before it. So the same file can be carried in again, or after it has grown: what is
-there is not said twice.
+A message without an id gets one that derives from it and all before it. So the same file can be imported again, or after it has grown, and no
+message is stored twice. A file that begins as the session does, in whichever shape, is aligned with it message by message: only the messages behind
+are new (`_unstored`).
 """
 
 from __future__ import annotations
 
+import json
 from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import aclosing
 from dataclasses import dataclass
 from datetime import datetime
 from hashlib import blake2b
@@ -15,10 +18,11 @@ from typing import IO, Any
 
 from memory.domain.door import named_moment
 from memory.domain.errors import InvalidInput
-from memory.domain.message import SYSTEM, Message, Role
+from memory.domain.message import SYSTEM, Message, Role, text_of
 from memory.domain.session import HistoryItem
 from memory.domain.shapes import given_as, messages_of
 from memory.domain.shapes.giving import with_distinct_calls
+from memory.domain.shapes.parts import content_as
 from memory.domain.shown import Shown, as_json
 from memory.facade.memory import Memory
 from memory.facade.session import Session
@@ -37,7 +41,7 @@ _IN_IDS = ("at", "time", None)
 
 @dataclass(frozen=True, slots=True, repr=False)
 class CarriedIn(Shown):
-    """What became of a file: messages read, and how many of them the session did not have yet.
+    """What became of a file: messages read, how many of them are new in the session, and how many were there already.
 
     `left_out` are those that were erased or edited in the session, or whose session was deleted: `revive` writes them.
     """
@@ -46,6 +50,7 @@ class CarriedIn(Shown):
     messages: int
     new: int
     left_out: int = 0
+    already_there: int = 0
 
 
 def read_messages(stream: IO[bytes], name: str) -> list[Message]:
@@ -96,12 +101,47 @@ async def carry_in(
     before = (await session.info()).message_count if is_there else 0
     stands = (await session.history(ids=[SYSTEM])).items if system is not None else []
     rest = messages[1:] if stands and stands[0].message.text == system else messages
-    left_out = 0
+    total = len(rest)
+    rest, left_out = await _unstored(rest, session, revive=revive)
     for start in range(0, len(rest), BATCH):
         left_out += await (await session._conversation()).carry_in(rest[start : start + BATCH], revive=revive)
-        told(min(start + BATCH, len(rest)), len(rest))
+        told(total - max(0, len(rest) - start - BATCH), total)
     new = (await session.info()).message_count - before
-    return CarriedIn(session_id, len(messages), new, left_out)
+    return CarriedIn(session_id, len(messages), new, left_out, len(messages) - new - left_out)
+
+
+async def _unstored(messages: Sequence[Message], session: Session, *, revive: bool) -> tuple[list[Message], int]:
+    """The messages that the session may lack, and how many of the others were erased or edited there.
+
+    Messages without an id of their own are compared with the session's, one by one from the beginning, until they differ.
+    """
+    left: list[Message] = []
+    at, changed = 0, 0
+    stored = (item async for item in all_said(session) if item.message.id != SYSTEM)
+    async with aclosing(stored):
+        while at < len(messages) and (item := await anext(stored, None)) is not None:
+            message = messages[at]
+            has_own_id = not str(message.id).startswith(DERIVED)
+            is_same = _content(message, message.shape) == _content(item.message, message.shape)
+            is_changed = item.is_redacted or item.updated_at > item.created_at
+            is_it = message.id == item.message.id if has_own_id else is_same or (is_changed and message.role is item.message.role)
+            if not is_it:
+                break
+            if (not is_same or revive) if has_own_id else (not is_same and revive):
+                left.append(message)
+            else:
+                changed += not is_same
+            at += 1
+    return [*left, *messages[at:]], changed
+
+
+def _content(message: Message, shape: str) -> tuple[object, ...]:
+    """The content of a message as an export in this shape has it."""
+    content = content_as(message, shape)
+    parts: Sequence[dict[str, Any]] = [{"text": content}] if isinstance(content, str) else content
+    texts = "\n".join(text for part in parts if (text := text_of(part)))
+    others = [json.dumps(part, sort_keys=True, default=str) for part in parts if not text_of(part) and part.get("text") is None]
+    return message.role, texts, others, [call.name for call in message.tool_calls]  # an export makes the ids of calls distinct
 
 
 async def all_said(session: Session) -> AsyncIterator[HistoryItem]:

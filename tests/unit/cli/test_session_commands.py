@@ -111,7 +111,7 @@ def test_what_comes_out_in_any_shape_goes_in_elsewhere(chat: CommandLine, shape:
 
 def test_an_array_and_standard_input_are_read_too(memory: CommandLine) -> None:
     (memory.folder / "chat.json").write_text(json.dumps(OPENAI, indent=1))
-    assert memory.json("session", "import", "chat.json") == {"session_id": "chat", "messages": 5, "new": 5, "left_out": 0}
+    assert memory.json("session", "import", "chat.json") == {"session_id": "chat", "messages": 5, "new": 5, "left_out": 0, "already_there": 0}
     assert memory.json("session", "import", "-", "--id", "s1", stdin=json.dumps(PLAIN))["new"] == 2
     refused = memory("session", "import", "-", stdin="[]")
     assert refused.exit_code == 2
@@ -121,10 +121,62 @@ def test_an_array_and_standard_input_are_read_too(memory: CommandLine) -> None:
 
 
 def test_the_same_file_again_says_nothing_twice_and_what_it_has_grown_by_once(chat: CommandLine) -> None:
-    assert chat.json("session", "import", "chat.jsonl") == {"session_id": "chat", "messages": 5, "new": 0, "left_out": 0}
+    assert chat.json("session", "import", "chat.jsonl") == {"session_id": "chat", "messages": 5, "new": 0, "left_out": 0, "already_there": 5}
     chat.write_lines("chat.jsonl", *OPENAI, {"role": "user", "content": "hello"}, {"role": "user", "content": "hello"})
     assert "2 messages added to session chat; 5 were there already" in chat.ok("session", "import", "chat.jsonl")
     assert len(chat.json("session", "export", "chat")) == 7
+
+
+MIXED: list[dict[str, Any]] = [
+    {"role": "user", "content": [{"type": "text", "text": "see"}, {"type": "image_url", "image_url": {"url": "data:image/png;base64,AAAA"}}]},
+    {"role": "user", "content": "ok"},
+    {"role": "user", "content": "ok"},
+    *({"role": "assistant", "content": "", "tool_calls": [{"function": {"name": "look", "arguments": {"n": n}}}]} for n in (1, 2)),
+    {"role": "tool", "tool_name": "look", "content": "ok"},
+    {"role": "assistant", "content": "ok"},
+]
+
+
+@pytest.mark.parametrize("given", [OPENAI, ANTHROPIC, MIXED], ids=["openai", "anthropic", "mixed"])
+def test_an_export_in_any_shape_adds_to_its_own_session_only_what_is_new(memory: CommandLine, given: list[dict[str, Any]]) -> None:
+    with BlockingMemory(f"sqlite:///{memory.folder / 'memory.db'}") as held:
+        system = given[0]["content"] if given[0]["role"] == "system" else None
+        for message in given if system is None else given[1:]:
+            held.session("chat", system=system).append(message)
+    for number, shape in enumerate(SHAPES):
+        count = memory.json("session", "show", "chat")["message_count"]
+        memory.ok("session", "export", "chat", "--as", shape, "-o", f"{shape}.jsonl")
+        exported = lines((memory.folder / f"{shape}.jsonl").read_text())
+        for _ in range(2):
+            told = memory.json("session", "import", f"{shape}.jsonl", "--id", "chat")
+            assert (told["new"], told["left_out"]) == (0, 0), shape
+        grown = [{"role": "user", "content": f"more {number}"}, {"role": "user", "content": "ok"}, {"role": "user", "content": "ok"}]
+        memory.write_lines("grown.jsonl", *exported, *grown)
+        assert [memory.json("session", "import", "grown.jsonl", "--id", "chat")["new"] for _ in range(2)] == [3, 0]
+        assert memory.json("session", "show", "chat")["message_count"] == count + 3
+
+
+def test_a_file_that_goes_another_way_is_added_from_where_it_differs(chat: CommandLine) -> None:
+    chat.write_lines("other.jsonl", *OPENAI[1:2], {"role": "assistant", "content": "Who knows?", "at": 5_000}, OPENAI[4])
+    assert [chat.json("session", "import", "other.jsonl", "--id", "chat")["new"] for _ in range(2)] == [2, 0]
+    assert [one["content"] for one in chat.json("session", "export", "chat")][4:] == ["In Porto.", "Who knows?", "In Porto."]
+
+
+def test_an_export_brings_back_nothing_that_was_erased_or_edited_since_it_was_made(chat: CommandLine) -> None:
+    chat.ok("session", "export", "chat", "--as", "openai", "-o", "out.jsonl")
+    with BlockingMemory(f"sqlite:///{chat.folder / 'memory.db'}") as held:
+        session = held.session("chat")
+        where, _, _, answer = (str(item.message.id) for item in session.history().items[1:])
+        session.erase(where)
+        session.update(answer, content="In Faro.")
+    assert chat.json("session", "import", "out.jsonl", "--id", "chat") == {
+        "session_id": "chat",
+        "messages": 5,
+        "new": 0,
+        "left_out": 2,
+        "already_there": 3,
+    }
+    assert chat.json("session", "import", "out.jsonl", "--id", "chat", "--revive")["new"] == 2
 
 
 @pytest.mark.parametrize(
@@ -156,7 +208,7 @@ def test_an_import_that_ends_early_says_how_much_is_kept_and_goes_on(memory: Com
     assert ended.exit_code == 130
     assert "200 of 450 messages are kept; import the same file again for the rest, nothing is said twice" in ended.stderr
     monkeypatch.setattr(Conversation, "carry_in", real)
-    assert memory.json("session", "import", "chat.jsonl") == {"session_id": "chat", "messages": 450, "new": 250, "left_out": 0}
+    assert memory.json("session", "import", "chat.jsonl") == {"session_id": "chat", "messages": 450, "new": 250, "left_out": 0, "already_there": 200}
     told = memory.json("session", "export", "chat")
     assert [message["content"] for message in told] == [f"n {n}" for n in range(450)]
 
@@ -171,14 +223,14 @@ def test_a_file_brings_nothing_back_that_was_erased_edited_or_deleted_since(memo
         session.erase(str(session.history().items[3].message.id))
         session.update("m2", content="changed")
     for _ in range(2):
-        assert memory.json("session", "import", "chat.jsonl") == {"session_id": "chat", "messages": 4, "new": 0, "left_out": 3}
+        assert memory.json("session", "import", "chat.jsonl") == {"session_id": "chat", "messages": 4, "new": 0, "left_out": 3, "already_there": 1}
         assert [one["content"] for one in memory.json("session", "export", "chat")] == ["", "changed", "m3 stays", ""]
     assert "3 erased or edited since, not written again (--revive does)" in memory.ok("session", "import", "chat.jsonl")
     assert memory.json("session", "import", "chat.jsonl", "--revive")["left_out"] == 0
     told = [one["content"] for one in memory.json("session", "export", "chat")]
     assert told == ["", "m2 yellow", "m3 stays", "", "m1 zebra", "no id"]
     memory.ok("session", "delete", "chat", "--yes")
-    assert memory.json("session", "import", "chat.jsonl") == {"session_id": "chat", "messages": 4, "new": 0, "left_out": 4}
+    assert memory.json("session", "import", "chat.jsonl") == {"session_id": "chat", "messages": 4, "new": 0, "left_out": 4, "already_there": 0}
     assert memory("session", "show", "chat").exit_code == 1
     assert memory.json("session", "import", "chat.jsonl", "--revive")["new"] == 4
 
