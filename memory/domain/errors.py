@@ -151,13 +151,14 @@ class Refused(MemoryTiersError):
 class QuotaExceeded(MemoryTiersError):
     """A write beyond a quota, of which nothing was stored. `quota` is its name; `most`, `held` and `asked` are in its `measure`.
 
-    Of an import what stands before that in the file is imported; `imported` names the file.
+    Of an import beside other writers a part may be imported: `imported` names its file.
+    The message says how many lines are, and from which line on the rest begins.
     """
 
-    def __init__(self, quota: str, where: str, measure: str, most: int, held: int, asked: int, imported: str | None = None) -> None:
+    def __init__(self, quota: str, where: str, measure: str, most: int, held: int, asked: int, imported: str | None = None, so_far: str = "") -> None:
         came = f"nothing was written: delete some, write less at once, or raise [[quotas]] '{quota}'"
         if imported is not None:
-            came = f"what stands before that in '{imported}' is imported: delete some, or raise [[quotas]] '{quota}', and import it again"
+            came = f"{so_far}: delete some, or raise [[quotas]] '{quota}', and import the same file again; nothing is written twice"
         super().__init__(f"quota '{quota}': {where} holds {held:,} of at most {most:,} {measure}, and this would add {asked:,}; {came}")
         self.quota = quota
         self.where = where

@@ -220,9 +220,11 @@ class Admin:
         Lines are text, dicts, dataclasses or models; values may be dates, UUIDs, decimals and enums.
 
         Every line is checked before the first is written, as a write would check it; a bad one is a `BadLine`, unless bad lines are to be left out
-        (`skip_bad`): then a message whose id another one has here is refused alone too. An import that
+        (`skip_bad`): then a message whose id another one has here is refused alone too. Without, such a message is a `Conflict`, and a file beyond a
+        quota of entries `QuotaExceeded`, before anything is written. Where another writer, a write gate or a quota of artifacts stops an import
+        in the middle, the error says how many lines are imported. An import that
         was cut off can be repeated: nothing is written twice, and nothing again that was deleted here since it was exported or imported, but for
-        entries with `revive`. So can one that came to a quota (`QuotaExceeded`): what stands before in the file is imported.
+        entries with `revive`.
 
         Exported entries go to their scope and messages to `messages_to`, or all to `scope`. Entries get new ids, and what names them in the file
         follows; their kept versions are left out. With `same_ids` they keep their ids, versions and moments, and their kept versions come along:

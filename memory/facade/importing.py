@@ -11,6 +11,7 @@ import json
 import os
 import sys
 import tempfile
+from collections import Counter
 from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Callable, Container, Iterable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field, replace
@@ -25,7 +26,7 @@ from pydantic import BaseModel
 from memory.domain import door
 from memory.domain.entry import Entry, ImportedDraft
 from memory.domain.errors import Conflict, InvalidInput, PartialWrite, QuotaExceeded, Refused, SessionOwnerMismatch
-from memory.domain.ids import is_id
+from memory.domain.ids import is_id, keyed_id
 from memory.domain.scope import Scope
 from memory.domain.shown import Shown
 from memory.domain.time import micros
@@ -37,6 +38,8 @@ from memory.orchestrator.collections import ARTIFACTS, ENTRIES, MANIFESTS, MESSA
 from memory.orchestrator.conversations.artifacts import Chunk
 from memory.orchestrator.conversations.carried_artifacts import restore_artifact
 from memory.orchestrator.conversations.sessions import OWNER, other_owner
+from memory.orchestrator.entry_records import texts_of
+from memory.orchestrator.quotas import Newcomer, Place
 from memory.orchestrator.transfer import Fate, Restored
 from memory.ports.record import Key, Record
 
@@ -126,6 +129,13 @@ class Import:
         self._ids = Ids(self._tenant, same=same_ids)
         self._report = Imported(name)
         self._total = self._done = 0
+        self._line = self._within = 0
+        """The first line of what is being written, and how many lines of that are written."""
+        self._demand = Counter[Place]()
+        self._page: list[Message] = []
+        """Entries that are looked up together next."""
+        self._first_known = self._last_known = 0
+        """The lines between which entries stand whose keys are in use here."""
         self._last_early = self._first_entry = self._last_entry = self._first_other = 0
         self._sequences = Sequences()
         self._owners: list[Record] = []
@@ -146,11 +156,20 @@ class Import:
         await self._check(self._items(stream))
         self._latest = self._latest if self._report.skipped_lines else None  # without bad lines nothing is to be told apart again
         await self._check_owners()
+        await self._engine.quotas.check(self._demand)
+        if self._last_known and not (self._skip_bad or self._same_ids):
+            await asyncio.to_thread(stream.seek, start)
+            await self._check_known(self._items(stream, self._first_known))
         try:
             await self._write(stream, start)
         except QuotaExceeded as error:
-            raise QuotaExceeded(error.quota, error.where, error.measure, error.most, error.held, error.asked, self._name) from error
+            more = {"imported": self._name, "so_far": self._written_so_far()}
+            raise QuotaExceeded(error.quota, error.where, error.measure, error.most, error.held, error.asked, **more) from error
         return self._report
+
+    def _written_so_far(self) -> str:
+        """How much of the file is imported, said where an import stops in the middle."""
+        return f"{self._done + self._within} of {self._total} lines of '{self._name}' are imported; the others begin at line {self._line}"
 
     async def _write(self, stream: IO[bytes], start: int) -> None:
         if self._last_early:
@@ -163,6 +182,7 @@ class Import:
             if until:
                 await asyncio.to_thread(stream.seek, start)
                 async for batch in self._batches(self._items(stream, since), others, until):
+                    self._line = batch[0].line
                     await write(batch)
                     self._done += len(batch)
                     self._told(self._done, self._total)
@@ -199,11 +219,13 @@ class Import:
             else:
                 self._first_entry, self._last_entry = self._first_entry or item.line, item.line
             self._ids.note(item)
+            await self._look_up(item)
             if isinstance(item, Row) and item.kind.collection is SESSIONS:
                 record = self._ids.row(item).record
                 self._owners.append(replace(record, body={"incarnation": record.body["incarnation"]}))
             if self._ids.lacking(item) is not None:
                 waiting.append(item)
+        await self._look_up(None)
         first = self._in_sequence(None, first)
         self._total += sum(1 + chunks for chunks in self._sequences.whole.values())
         for item in waiting:
@@ -217,6 +239,48 @@ class Import:
         self._report.skipped_lines.sort()
         if first is not None and not self._skip_bad:
             raise BadFile(self._name, first.line, first.problem, self._report.problems)
+
+    async def _look_up(self, item: Item | None) -> None:
+        """Learn which entries are here already, and what the others take of the quotas: page by page, and at the end of the file (None)."""
+        quotas, placement = self._engine.quotas, self._engine.placement
+        if isinstance(item, Message) and not item.again and (quotas.quotas or not (self._skip_bad or self._same_ids)):
+            self._page.append(item)
+        if not self._page or (item is not None and len(self._page) < BATCH):
+            return
+        newcomers = {message.line: _newcomer(self._tenant, message) for message in self._page}
+        self._page.clear()
+        located = await placement.locate_many(ENTRIES, [one.key for one in newcomers.values()])
+        for line, there in zip(list(newcomers), located, strict=True):
+            if there.record is not None:
+                self._first_known, self._last_known = self._first_known or line, line
+            if there.record is not None or (there.tombstone is not None and not self._revive):
+                del newcomers[line]
+        self._demand += quotas.demand(self._tenant, list(newcomers.values()))
+
+    async def _check_known(self, items: AsyncGenerator[Item | BadLine, None]) -> None:
+        """Raise `Conflict` where another entry has the key of one of the file.
+
+        A write gate decides what is stored, so with one this shows only when the line is written.
+        """
+        bad, page = list[tuple[int, Conflict]](), list[Message]()
+        async for item in items:
+            if isinstance(item, Message) and not item.again:
+                item = self._ids.message(item)
+                page.append(item if item.draft.artifact_id is None else item.pointing_to(None))  # it is told by the artifact that it had
+            if page and (len(page) == BATCH or item.line >= self._last_known):
+                found = await self._engine.entries.births.conflicts(self._tenant, [message.draft for message in page])
+                bad += [(page[position].line, conflict) for position, conflict in found.items()]
+                page = []
+            if item.line >= self._last_known:
+                break
+        await items.aclose()
+        if bad:
+            others = f"; {len(bad) - 1} more such lines" if len(bad) > 1 else ""
+            raise self._conflict(*bad[0], f"{others}; nothing was imported")
+
+    def _conflict(self, line: int, conflict: Conflict, imported: str) -> Conflict:
+        advice = "it was stored with another text before; give it another id, import into another --session, or skip bad lines"
+        return Conflict(f"{self._name} line {line}: {conflict}{imported}; {advice}", conflict.existing_id)
 
     async def _check_owners(self) -> None:
         """Raise `SessionOwnerMismatch` where a session of the file has the id of another's; with `skip_bad` it is refused alone later."""
@@ -294,6 +358,7 @@ class Import:
             if isinstance(item, BadLine):
                 self._is_known(item, bad)
             elif isinstance(item, ArtifactLine) and item.line in self._sequences.whole:
+                self._line = item.line
                 if not self._refused_with_another(item):
                     await self._restore_artifact(item, items, self._sequences.whole[item.line])
                 self._done += 1 + self._sequences.whole[item.line]
@@ -401,12 +466,18 @@ class Import:
                 elif self._same_ids or self._skip_bad:
                     self._refuse(messages[position], str(conflict))
                 else:
-                    advice = "it was stored with another text before; give it another id, import into another --session, or skip bad lines"
-                    raise Conflict(f"{self._name} line {messages[position].line}: {conflict}; {advice}") from conflict
+                    self._line, self._within = messages[position].line, self._within + len(part.written)
+                    raise self._conflict(self._line, conflict, f"; {self._written_so_far()}") from conflict
             return part.written
         except Refused as refusal:
             if len(messages) > 1:  # one by one, so that it is refused alone
-                return {position: entry for position, message in enumerate(messages) for entry in (await self._written([message])).values()}
+                written: dict[int, Entry] = {}
+                for position, message in enumerate(messages):
+                    self._line, self._within = message.line, position
+                    if (entry := (await self._written([message])).get(0)) is not None:
+                        written[position] = entry
+                self._within = 0
+                return written
             self._ids.refuse(ENTRIES, str(messages[0].draft.key))
             self._refuse(messages[0], refusal.reason)
             return {}
@@ -483,6 +554,14 @@ class Import:
     def _refuse(self, item: Item, problem: str) -> None:
         self._report.refused_lines.append(item.line)
         self._say(f"{self._name} line {item.line}: {problem}")
+
+
+def _newcomer(tenant: str, message: Message) -> Newcomer:
+    draft, kept = message.draft, message.as_it_was
+    scope = draft.scope.text
+    key = Key(tenant, keyed_id(tenant, scope, str(draft.key)) if kept is None else kept.id)
+    size = sum(len(text.encode()) for text in texts_of(draft.title, draft.content, draft.tags, draft.source).values())
+    return Newcomer(key, scope, size, derived=True)
 
 
 @asynccontextmanager

@@ -109,6 +109,18 @@ class Births:
             raise PartialWrite(written, conflicts)
         return list(written.values())
 
+    async def conflicts(self, tenant: str, drafts: Sequence[EntryDraft]) -> dict[int, Conflict]:
+        """Which of these keyed drafts a write would refuse, by position, since another entry has their key.
+
+        A write gate decides what a draft says in the end. So with one nothing is told.
+        """
+        if self._trust.gates.write is not None:
+            return {}
+        newborn = [self.newborn(tenant, draft) async for draft in paced(drafts)]
+        located = await self._placement.locate_many(ENTRIES, [one.record.key for one in newborn])
+        found = [None if there.record is None else _conflict(one, there.record) for one, there in zip(newborn, located, strict=True)]
+        return {position: conflict for position, conflict in enumerate(found) if conflict is not None}
+
     def refuse_future(self, drafts: Sequence[EntryDraft]) -> None:
         """Refuse what is said to be created, or to begin to be true, later than now (decision D32)."""
         latest = latest_moment(self._placement)
@@ -203,8 +215,8 @@ class Births:
         """The first outcome of a keyed write: the entry as first stored, also when it was edited since."""
         named = f"key {one.draft.key!r}"
         if there.record is not None:
-            if there.record.fields.get(DIGEST) != one.record.fields[DIGEST]:
-                raise Conflict(f"{named} was used in this scope for another entry", there.record.key.id)
+            if (conflict := _conflict(one, there.record)) is not None:
+                raise conflict
             return entry_of(replace(await self._first_version(there.record), tier=there.record.body.get(BORN_IN, one.record.tier)))
         if there.tombstone is None:
             raise StoreUnavailable(one.store.name, f"the entry under {named} is moving; try again")
@@ -232,6 +244,13 @@ class Births:
             await patience.wait()
             there = await self._placement.locate(ENTRIES, one.record.key, born_in=one.store)
         one.entry = await self._repeated(one, there)
+
+
+def _conflict(one: Newborn, stands: Record) -> Conflict | None:
+    """Why a keyed draft is no repeat of the entry that stands under its key; None where it is one."""
+    if stands.fields.get(DIGEST) == one.record.fields[DIGEST]:
+        return None
+    return Conflict(f"key {one.draft.key!r} was used in this scope for another entry", stands.key.id)
 
 
 def _was_deleted(named: str, when: datetime) -> str:

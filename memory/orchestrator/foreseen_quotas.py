@@ -9,7 +9,7 @@ from typing import Any
 from memory.orchestrator.collections import ENTRIES
 from memory.orchestrator.erasure import Came
 from memory.orchestrator.foreseen import Counted, Foreseen
-from memory.orchestrator.quotas import Quotas, _Place, _sort_key
+from memory.orchestrator.quotas import Place, Quotas, _sort_key
 from memory.policies.quotas import Quota
 from memory.ports.heads import head_of
 from memory.ports.query import Head, Order, Query, Where
@@ -41,7 +41,7 @@ class ForeseenQuotas(Quotas):
         self._ahead = ahead
         self._rooms = {place: replace(room) for place, room in quotas._rooms.items()}  # what this process has found free, it will use
         self._gone: list[tuple[Quota, Head]] = []
-        self._more: dict[_Place, tuple[int, int]] = {}
+        self._more: dict[Place, tuple[int, int]] = {}
         self._listed: dict[tuple[Store, Where, tuple[Order, ...]], _Listed] = {}
 
     def taken(self) -> list[tuple[Quota, Head]]:
@@ -54,10 +54,10 @@ class ForeseenQuotas(Quotas):
         before = await super()._written_before([key for key in keys if key not in known])
         return before | {key for key in known if not self._ahead.is_gone(ENTRIES, key)}
 
-    async def _held(self, place: _Place) -> int:
+    async def _held(self, place: Place) -> int:
         return await super()._held(place) + await self._comes_to(place)
 
-    async def _comes_to(self, place: _Place) -> int:
+    async def _comes_to(self, place: Place) -> int:
         """How much more there will be than there is."""
         more, seen = self._more.get(place, (0, 0))
         changes = self._ahead.changes(place.tenant, place.scope)
@@ -114,7 +114,7 @@ class ForeseenQuotas(Quotas):
             )
         return one.size
 
-    async def _let_go(self, place: _Place, store: Store, head: Head, away: set[str]) -> Came:
+    async def _let_go(self, place: Place, store: Store, head: Head, away: set[str]) -> Came:
         self._ahead.goes(ENTRIES, head)
         self._gone.append((place.quota, head))
         return True

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import Counter
-from collections.abc import AsyncIterator, Iterable, Sequence
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -55,7 +55,7 @@ class Newcomer:
 
 
 @dataclass(frozen=True, slots=True)
-class _Place:
+class Place:
     """What one quota counts together: a tenant's entries, or those of one of its scopes."""
 
     quota: Quota
@@ -92,8 +92,8 @@ class Quotas:
         self.of_artifacts = tuple(quota for quota in quotas if quota.artifact_bytes is not None)
         """Kept by `conversations.reservations`."""
         self._rules = tuple(rules)
-        self._rooms: dict[_Place, _Room] = {}
-        self._locks: dict[_Place, asyncio.Lock] = {}
+        self._rooms: dict[Place, _Room] = {}
+        self._locks: dict[Place, asyncio.Lock] = {}
         self.evicted = Counter[tuple[str, str]]()
         """By tenant and quota, how many this process has evicted."""
 
@@ -106,7 +106,7 @@ class Quotas:
             yield written
             return
         async with AsyncExitStack() as turns:
-            near: list[_Place] = []
+            near: list[Place] = []
             for place, some in self._places(tenant, newcomers):
                 if not self._fits(place, some):
                     await turns.enter_async_context(self._locks.setdefault(place, asyncio.Lock()))
@@ -118,16 +118,29 @@ class Quotas:
                     await self._evict_behind(place, written)
             self._forget()
 
-    def _places(self, tenant: str, newcomers: Sequence[Newcomer]) -> Iterable[tuple[_Place, list[Newcomer]]]:
+    def demand(self, tenant: str, newcomers: Sequence[Newcomer]) -> Counter[Place]:
+        """How much these take of each quota that refuses."""
+        if not self.quotas:
+            return Counter()
+        return Counter({place: _sum_of(place.quota, some) for place, some in self._places(tenant, newcomers) if place.quota.then == "refuse"})
+
+    async def check(self, demand: Mapping[Place, int]) -> None:
+        """Raise `QuotaExceeded` where there is no room for this now."""
+        for place, more in demand.items():
+            there = await self._held(place)
+            if there + more > place.quota.most:
+                raise QuotaExceeded(place.quota.name, place.says(), place.quota.measure, place.quota.most, there, more)
+
+    def _places(self, tenant: str, newcomers: Sequence[Newcomer]) -> Iterable[tuple[Place, list[Newcomer]]]:
         """What counts them, always in the same order, so that no two wait for each other."""
-        found: dict[_Place, list[Newcomer]] = {}
+        found: dict[Place, list[Newcomer]] = {}
         for quota in self.quotas:
             for one in newcomers:
                 if quota.is_for(tenant, one.scope):
-                    found.setdefault(_Place(quota, tenant, one.scope if quota.per == "scope" else ""), []).append(one)
+                    found.setdefault(Place(quota, tenant, one.scope if quota.per == "scope" else ""), []).append(one)
         return sorted(found.items(), key=lambda item: (item[0].quota.name, item[0].scope))
 
-    def _fits(self, place: _Place, some: Sequence[Newcomer]) -> bool:
+    def _fits(self, place: Place, some: Sequence[Newcomer]) -> bool:
         """Whether there is room that was counted lately; then it is taken."""
         room, more = self._rooms.get(place), _sum_of(place.quota, some)
         if room is None or room.left < more or self._placement.now() >= room.until:
@@ -135,7 +148,7 @@ class Quotas:
         room.left -= more
         return True
 
-    async def _count(self, place: _Place, some: Sequence[Newcomer]) -> None:
+    async def _count(self, place: Place, some: Sequence[Newcomer]) -> None:
         quota, there = place.quota, await self._held(place)
         more = _sum_of(quota, some)
         if there + more > quota.most and any(one.derived for one in some):
@@ -148,7 +161,7 @@ class Quotas:
     async def _written_before(self, keys: Sequence[Key]) -> set[Key]:
         return {at.key for at in await self._placement.locate_many(ENTRIES, keys) if at.record is not None}
 
-    async def _held(self, place: _Place) -> int:
+    async def _held(self, place: Place) -> int:
         """How much there is, over all stores. Raises where one does not answer: what it holds counts."""
         held = 0
         for store in self._placement.topology.homes:
@@ -159,14 +172,14 @@ class Quotas:
 
     # -- evicting -----------------------------------------------------------------------------------------------------
 
-    async def _evict_behind(self, place: _Place, written: set[Key]) -> None:
+    async def _evict_behind(self, place: Place, written: set[Key]) -> None:
         """What was written is written: where a store keeps others from going, the next write has them go."""
         try:
             await self._evict(place, written)
         except StoreError as error:
             log.warning("quota '%s' of %s is exceeded for now: %s", place.quota.name, place.says(), error)
 
-    async def _evict(self, place: _Place, written: set[Key]) -> None:
+    async def _evict(self, place: Place, written: set[Key]) -> None:
         """Have the first in order go until the quota holds. Asked before it is counted: what another evicts meanwhile is not evicted twice."""
         candidates = await self._candidates(place, written)
         over, away = await self._held(place) - place.quota.most, set[str]()
@@ -179,10 +192,10 @@ class Quotas:
                 over -= size
                 self.evicted[place.tenant, place.quota.name] += came
 
-    async def _let_go(self, place: _Place, store: Store, head: Head, away: set[str]) -> Came:
+    async def _let_go(self, place: Place, store: Store, head: Head, away: set[str]) -> Came:
         return (await self._erasure.delete_at(ENTRIES, {head.key: head.version}, store, away))[head.key]
 
-    async def _candidates(self, place: _Place, written: set[Key]) -> list[tuple[Store, Head]]:
+    async def _candidates(self, place: Place, written: set[Key]) -> list[tuple[Store, Head]]:
         """The first that may go, in order, of each store as many as were written and some more: none that was written just now, that a rule keeps, or
         that is under legal hold."""
         order, enough = _ORDERS[place.quota.evict], len(written) + SPARE

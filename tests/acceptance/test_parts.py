@@ -161,7 +161,9 @@ async def test_an_import_counts_what_it_brings_and_stops_where_there_is_no_room(
     lines = [line async for line in memory.admin.export()]
     async with memory.for_tenant("another") as another:
         await another.session("s9").append(user(part("x"), "u1"))
-        with pytest.raises(QuotaExceeded, match=r"'files'.* what stands before that in 'import' is imported: .*, and import it again$") as refused:
+        with pytest.raises(
+            QuotaExceeded, match=r"'files'.* 1 of 10 lines of 'import' are imported; the others begin at line 2: .*, and import the same file again; "
+        ) as refused:
             await another.admin.import_(lines)
         assert (refused.value.imported, refused.value.held, refused.value.asked) == ("import", 3 * PART, PART)
         assert "nothing was written" not in str(refused.value)

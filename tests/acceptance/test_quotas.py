@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from memory import ConfigError, Leaving, Memory, QuotaExceeded
+from memory import ConfigError, Conflict, Leaving, Memory, QuotaExceeded
 from tests.acceptance.support import ORG, USER, Clock, contents
 
 
@@ -67,6 +67,23 @@ async def test_an_import_with_its_ids_keeps_to_a_quota(config: dict[str, Any], c
             await memory.admin.import_(lines[12:], same_ids=True)
             assert {"text 00", "text 01"} < set(contents(await memory.retrieve(USER, limit=100))), "what came just now stays, however old it is"
             assert len(await memory.retrieve(USER, limit=100)) == 12
+
+
+async def test_an_import_beyond_a_quota_or_over_other_entries_writes_nothing(config: dict[str, Any], clock: Clock) -> None:
+    chat = [{"role": "user", "content": f"text {n}", "id": f"m{n}"} for n in range(210)]
+    async with Memory(config, clock=clock, **_quota(then="refuse", entries=209)) as memory:
+        with pytest.raises(QuotaExceeded, match=r"holds 0 of at most 209 entries, and this would add 210; nothing was written"):
+            await memory.admin.import_(chat, scope=USER)
+        assert await memory.retrieve(USER) == []
+        assert (await memory.admin.import_(chat[:209], scope=USER)).imported == 209
+        assert (await memory.admin.import_(chat[:209], scope=USER)).already_there == 209, "what is there takes no room"
+        await memory.delete((await memory.retrieve(USER, limit=1))[0].id)
+        other = [*chat[209:], *({**chat[n], "content": "another"} for n in (7, 107))]
+        with pytest.raises(Conflict, match=r"line 2: .*; 1 more such lines; nothing was imported; it was stored with another text"):
+            await memory.admin.import_(other, scope=USER)
+        assert "text 209" not in contents(await memory.retrieve(USER, limit=1_000))
+        report = await memory.admin.import_(other, scope=USER, skip_bad=True)
+        assert (report.imported, report.refused_lines) == (1, [2, 3])
 
 
 async def test_what_is_made_of_messages_keeps_to_a_quota_and_waits_for_room(config: dict[str, Any], clock: Clock) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import io
 import json
+import re
 import tracemalloc
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AsyncExitStack
@@ -12,11 +13,12 @@ from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from hashlib import blake2b
 from pathlib import Path
+from threading import Thread
 from typing import Any
 
 import pytest
 
-from memory import BlockingMemory, Conflict, InvalidInput, Memory
+from memory import BlockingMemory, Conflict, EntryDraft, InvalidInput, Memory, Provenance, QuotaExceeded
 from memory.domain.ids import new_id
 from memory.domain.time import micros
 from memory.facade import importing
@@ -523,6 +525,46 @@ async def test_ids_of_messages_are_those_of_the_conversation_that_they_name(new:
         await memory.admin.import_([chats["Faro"][0], other], scope="user:each")
     report = await memory.admin.import_([other, chats["Porto"][1] | {"id": "2"}], scope="user:each", skip_bad=True)
     assert (report.imported, report.refused_lines) == (1, [1])
+
+
+@pytest.mark.backend("sqlite")
+@pytest.mark.parametrize("gate", [False, True])
+@pytest.mark.parametrize("by", ["quota", "key"])
+async def test_an_import_that_another_writer_stops_says_how_far_it_came_and_goes_on(tmp_path: Path, by: str, gate: bool) -> None:
+    quota = {"name": "personal", "scope_kinds": ["user"], "entries": 450, "then": "refuse"}
+    chat = [{"role": "user", "content": f"text {n}", "id": f"m{n}"} for n in range(450)]
+
+    def other_writer() -> None:
+        with BlockingMemory(f"sqlite:///{tmp_path / 'm.db'}") as other:
+            if by == "quota":
+                other.write_many([{"content": f"other {n}", "scope": "user:ada"} for n in range(101)])
+            else:
+                other.admin.import_([{**chat[331], "content": "another"}], name="import", scope="user:ada")
+
+    def told(done: int, total: int) -> None:
+        if (done, total) == (200, 450):
+            thread = Thread(target=other_writer)
+            thread.start()
+            thread.join()
+
+    def let_in(draft: EntryDraft, _: Provenance) -> bool | str:
+        return draft.content != "text 250" or "not this"
+
+    async with Memory(f"sqlite:///{tmp_path / 'm.db'}", quotas=[quota], write_gate=let_in if gate else None) as memory:
+        with pytest.raises((QuotaExceeded, Conflict)) as error:
+            await memory.admin.import_(chat, scope="user:ada", told=told)
+        here = [one.content async for one in memory.entries.all("user:ada") if one.content.startswith("text")]
+        said = re.search(r"(\d+) of 450 lines of 'import' are imported; the others begin at line (\d+)", str(error.value))
+        assert said, str(error.value)
+        lines, first = map(int, said.groups())
+        refused = int(gate and lines > 250)
+        assert lines == len(here) + refused
+        assert f"text {first - 1}" not in here
+        assert {f"text {n}" for n in range(first - 1)} - set(here) <= {"text 250"}
+        for one in [one async for one in memory.entries.all("user:ada") if not one.content.startswith("text")]:
+            await memory.delete(one.id)
+        report = await memory.admin.import_(chat, scope="user:ada")
+        assert (report.imported + report.deleted_earlier, report.already_there) == (450 - lines - (gate and lines <= 250), len(here))
 
 
 @pytest.mark.behaviour("D21", "D32")
