@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 import redis
 
+from memory import Memory
 from memory.adapters.redis.settings import judged
 from memory.adapters.redis.store import RedisStore
 from memory.domain.errors import ConfigError, StoreError, StoreUnavailable
@@ -133,6 +134,30 @@ async def test_a_user_with_the_documented_rights_can_do_all(server: Server, pref
         assert not (await store.audit()).problems
         assert not store.capabilities.durable
         await store.close()
+    redis_servers.emptied(server.port)
+
+
+@pytest.mark.parametrize("keys", [("~{PREFIX*",), ("~{PREFIX:*", "~{PREFIX}:*")], ids=["one-pattern", "exact"])
+async def test_a_memory_with_the_documented_rights_works(server: Server, prefix: str, keys: tuple[str, ...]) -> None:
+    assert f"`{' '.join(keys)}`" in (Path(__file__).parents[4] / "docs" / "backends.md").read_text()
+    rules = (*(key.replace("PREFIX", prefix) for key in keys), "resetchannels", *COMMANDS.split(), "+info", "+config|get")
+    with _user(server, *rules) as url, redis.Redis(port=server.port) as client:
+        client.set(f"{prefix}:of another", "kept")
+        stores = {"redis": {"url": url, "options": {"prefix": prefix}}}
+        config = {"stores": stores, "tiers": dict.fromkeys(("short", "mid", "long"), "redis"), "accept_loss": ["redis"], "embedder": "none"}
+        async with Memory(config) as memory:
+            session = memory.session("s", user="ada")
+            await session.append({"role": "user", "content": "Ada likes tea"})
+            entry = await memory.write("Ada likes tea", scope="user:ada")
+            await memory.update(entry.id, content="Ada likes green tea")
+            assert (await memory.search("tea", scope="user:ada"))[0].entry.id == entry.id
+            assert await memory.search_messages("tea")
+            await memory.admin.sweep()
+            assert all(store.ok for store in await memory.admin.check())
+            assert (await memory.admin.erase_user("ada")).sessions == 1
+            await memory.admin.erase_tenant()
+        assert client.get(f"{prefix}:of another") == b"kept"
+        client.delete(f"{prefix}:of another")
     redis_servers.emptied(server.port)
 
 
