@@ -183,7 +183,8 @@ class Session:
         read can be changed and handed back whole, again too. One that is there stands at its first place (B29), so new ones come behind those with
         ids. A message leaves the window only if the calling task has seen it: the last `context` that the task read showed it, or this
         handle wrote it since. What a `budget` or `last` left out of that context stays. A read by a child task, such as a function that
-        `asyncio.wait_for` runs, counts as the caller's. Where the task has read none, every message that is in the window when this
+        `asyncio.wait_for` runs, counts as the caller's; of an empty session it does only if the caller itself has made a call of the
+        library before, such as `memory.session`. Where the task has read none, every message that is in the window when this
         call begins may leave. What `context` added for the model (recalled facts, results of interrupted calls) is not stored.
         Messages that others wrote since stay, behind the list. The system message stays as it is.
         A message that was edited since that read stays as it is now, and one that was erased is not written again, unless `revive`. What the list is
