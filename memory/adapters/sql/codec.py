@@ -63,14 +63,15 @@ TypeTable: TypeAlias = Mapping[str, Coding]
 class Codec:
     """The rows of one collection in the columns of one dialect."""
 
-    def __init__(self, collection: Collection, types: TypeTable) -> None:
-        self.collection = collection
+    def __init__(self, collection: Collection, types: TypeTable, stored: Collection | None = None) -> None:
+        """`stored` is the collection as its table is, where that lacks fields and may not be changed: no row has them."""
+        self.collection, self.stored = collection, stored or collection
         self.types = types
         kinds = {name: kind for name, kind, _ in SYSTEM}
         kinds |= {text_column(part.name): FieldType.TEXT for part in collection.texts}
         kinds |= {"vector": FieldType.BYTES} if collection.vector else {}
-        kinds |= {field_column(field.name): field.type for field in collection.fields}
-        self.columns = (*kinds, checksum_column(collection))
+        kinds |= {field_column(field.name): field.type for field in self.stored.fields}
+        self.columns = (*kinds, checksum_column(self.stored))
         """The columns that say what a row says, the checksum last."""
         self.at = {name: i for i, name in enumerate(self.columns)}
         coded = [(i, types[kind]) for i, kind in enumerate(map(_type_of, kinds.values())) if kind in types]
@@ -78,7 +79,7 @@ class Codec:
         self._read = [(i, coding.read) for i, coding in coded]
         self._checksum = len(kinds)
         self._texts = [part.name for part in collection.texts]
-        self._fields = [field.name for field in collection.fields]
+        self._fields = [field.name for field in self.stored.fields]
         self._first = [len(SYSTEM), len(SYSTEM) + len(self._texts), len(SYSTEM) + len(self._texts) + collection.vector]
         self._shown = types[FieldType.TEXT].read if FieldType.TEXT in types else str
         self._id = types[ID].read if ID in types else self._shown

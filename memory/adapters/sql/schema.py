@@ -6,9 +6,11 @@ from collections.abc import Mapping
 from typing import Any, TypeAlias
 
 import sqlalchemy as sa
+from sqlalchemy.ext.compiler import compiles
 
 from memory.adapters.sql.codec import SYSTEM
 from memory.adapters.sql.columns import checksum_column, field_column, text_column
+from memory.adapters.sql.declared import Growth
 from memory.adapters.sql.naming import TableNames
 from memory.ports.collections import Collection, FieldType
 
@@ -17,6 +19,24 @@ ColumnTypes: TypeAlias = Mapping[str, sa.types.TypeEngine[Any]]
 
 INDEXED_CHARACTERS = 100
 """So many characters of a text field are in its index: 400 bytes at most."""
+
+
+class AbsentColumn(sa.Column[Any]):
+    """A column that a table lacks, and that may not be added: NULL in every row."""
+
+    inherit_cache = True
+
+
+@compiles(AbsentColumn)
+def _null(column: AbsentColumn, compiler: Any, **_: Any) -> str:
+    return "NULL" if compiler.dialect.name == "mysql" else f"(NULL::{compiler.dialect.type_compiler_instance.process(column.type)})"
+
+
+def with_absent(table: sa.Table, growth: Growth, types: ColumnTypes) -> sa.Table:
+    """The table as a store may read it that must not add the columns which it lacks."""
+    for field in growth.fields:
+        table.append_column(AbsentColumn(field_column(field.name), types[field.type], nullable=True))
+    return table
 
 
 def system_tables(metadata: sa.MetaData, types: ColumnTypes, names: TableNames, **options: Any) -> None:

@@ -220,7 +220,8 @@ class Shaper:
         at = self._at if at is None else at
         if field == "owing":
             return int(row[at["owed"]] is not None)
-        return row[at[field if field in SYSTEM_FIELDS else field_column(field)]]
+        place = at.get(field if field in SYSTEM_FIELDS else field_column(field))
+        return None if place is None else row[place]  # of a field that the table lacks
 
     def shown(self, field: str, value: Any) -> Any:
         """What a column holds as the field's value."""

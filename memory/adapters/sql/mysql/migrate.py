@@ -6,7 +6,8 @@ columns are added, and indexes made, beside readers and writers.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
+from dataclasses import replace
 from functools import partial
 from hashlib import blake2b
 from typing import ClassVar
@@ -19,6 +20,7 @@ from memory.adapters.sql.declared import Comparison
 from memory.adapters.sql.migrate import Schema
 from memory.adapters.sql.mysql.config import MySqlConfig
 from memory.adapters.sql.mysql.connection import Connection, dial
+from memory.adapters.sql.mysql.errors import is_denied, is_read_only
 from memory.adapters.sql.mysql.flavour import Flavour
 from memory.adapters.sql.mysql.schema import system_tables, table_of
 from memory.adapters.sql.naming import BARE_FORM, FORM, TableNames, form_and_format
@@ -49,10 +51,33 @@ class MySqlSchema(Schema):
         return [table, *[other for other in table.metadata.sorted_tables if other is not table]]
 
 
-async def make_ready(connection: Connection, config: MySqlConfig, schema: MySqlSchema, collections: Sequence[Collection]) -> Mapping[str, Collection]:
-    """Bring the schema to what these collections need, and say how their tables are then. Many processes may do so at once."""
+async def make_ready(connection: Connection, config: MySqlConfig, schema: MySqlSchema, collections: Sequence[Collection]) -> Comparison:
+    """Bring the schema to what these collections need, and say how their tables are then. Many processes may do so at once.
+
+    What it says has grown is only to be read as it was: the user may not change the tables.
+    """
     found = await look(connection, schema, collections)
-    return (found if found is not None and found.is_ready else await _change(config, schema, collections)).tables
+    if found is not None and found.is_ready:
+        return found
+    try:
+        return replace(await _change(config, schema, collections), new=(), grown=())
+    except Exception as error:
+        if found is None or found.new or not (is_read_only(error) or is_denied(error)):
+            raise
+        if is_denied(error) and not await may_only_read(connection, schema.names.registry):
+            raise  # what it wrote would lack these fields
+        return found
+
+
+async def may_only_read(connection: Connection, table: str) -> bool:
+    """Whether the user may not change a table: rights are checked also where no row is meant."""
+    try:
+        await connection.tell(f"UPDATE `{table}` SET name = name WHERE 1 = 0")  # noqa: S608
+    except Exception as error:
+        if not is_denied(error):
+            raise
+        return True
+    return False
 
 
 async def look(connection: Connection, schema: MySqlSchema, collections: Sequence[Collection]) -> Comparison | None:

@@ -20,8 +20,9 @@ from sqlalchemy.dialects.mysql import BIGINT, DOUBLE, INTEGER, LONGBLOB, LONGTEX
 from memory.adapters.sql import schema
 from memory.adapters.sql.codec import ID
 from memory.adapters.sql.columns import PARTITIONS, REQUIRED, field_column, indexes
+from memory.adapters.sql.declared import Growth
 from memory.adapters.sql.naming import DEFAULT_PREFIX, LONGEST_COLLECTION, TableNames
-from memory.adapters.sql.schema import INDEXED_CHARACTERS, ColumnTypes, row_columns
+from memory.adapters.sql.schema import INDEXED_CHARACTERS, ColumnTypes, row_columns, with_absent
 from memory.adapters.sql.server.partitions import SCOPE_BYTES, TENANT_BYTES
 from memory.domain.errors import ConfigError
 from memory.ports.collections import Collection, FieldType
@@ -109,8 +110,13 @@ def collection_words(metadata: sa.MetaData, collection: Collection, names: Table
 
 
 @lru_cache(maxsize=256)
-def table_of(collection: Collection, collation: str, names: TableNames) -> sa.Table:
-    """A collection's table, declared once a process; its words are in the same metadata. A name that no table can have is refused."""
+def table_of(collection: Collection, collation: str, names: TableNames, stored: Collection | None = None) -> sa.Table:
+    """A collection's table, declared once a process, or as it is `stored`; its words are in the same metadata.
+
+    A name that no table can have is refused.
+    """
+    if stored is not None:
+        return with_absent(table_of.__wrapped__(stored, collation, names), Growth(stored, collection), types(collation))
     name = collection.name
     if not name.isidentifier() or not name.isascii() or names.is_taken(name) or len(name) > LONGEST_COLLECTION:
         raise ConfigError(

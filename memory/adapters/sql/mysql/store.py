@@ -12,8 +12,8 @@ from memory.adapters.sql.mysql.batch import MyBatch, Numbers, annotate, put_abse
 from memory.adapters.sql.mysql.candidates import candidates
 from memory.adapters.sql.mysql.config import CLAIMS, parse
 from memory.adapters.sql.mysql.connection import Connection, connect
-from memory.adapters.sql.mysql.errors import NO_COLUMN, is_collision, is_denied, is_read_only, no_room, number_of, server_said, translate
-from memory.adapters.sql.mysql.migrate import MySqlSchema, look, make_ready
+from memory.adapters.sql.mysql.errors import NO_COLUMN, is_collision, is_read_only, no_room, number_of, server_said, translate
+from memory.adapters.sql.mysql.migrate import MySqlSchema, look, make_ready, may_only_read
 from memory.adapters.sql.mysql.partitions import MyDirectory
 from memory.adapters.sql.mysql.search import TooManyPending, search
 from memory.adapters.sql.mysql.settings import Settings
@@ -69,8 +69,9 @@ class MySqlStore(ServerStore[Connection, MyTable]):
         try:
             settings = self._settings = await Settings.read(connection, self.name)
             schema = MySqlSchema(self.name, self._config, settings.flavour)
-            tables = await make_ready(connection, self._config, schema, collections)
-            self._reads_only = await _may_only_read(connection, schema.names.registry)
+            found = await make_ready(connection, self._config, schema, collections)
+            self._stored = {growth.collection.name: growth.was for growth in found.grown}
+            self._reads_only = bool(self._stored) or await may_only_read(connection, schema.names.registry)
         finally:
             await connection.goodbye()
         if settings.advice:
@@ -78,7 +79,7 @@ class MySqlStore(ServerStore[Connection, MyTable]):
         self._take_format(schema.noted)
         self._directory.names = schema.names
         self._numbers = Numbers(schema.names, self._thresholds.numbers_at_once)
-        self._tables = self._made(tables)
+        self._tables = self._made(found.tables)
         self._capabilities = settings.limit(self.claims)
         self._epoch = "" if self._capabilities.durable else settings.started
         self._lend(self._config, lambda: connect(self._config), self._greet, Connection.goodbye, _still_good, is_read_only, no_room)
@@ -91,12 +92,14 @@ class MySqlStore(ServerStore[Connection, MyTable]):
     def _made(self, collections: Mapping[str, Collection]) -> dict[str, MyTable]:
         assert self._settings is not None  # noqa: S101 - it is being opened
         collation, packet = self._settings.flavour.collation, self._settings.packet
-        return {name: MyTable(c, self._directory.names, collation, packet, self._thresholds) for name, c in collections.items()}
+        names, stored = self._directory.names, self._stored
+        return {name: MyTable(c, names, collation, packet, self._thresholds, stored.get(name)) for name, c in collections.items()}
 
     async def _look_again(self, connection: Connection) -> Mapping[str, Collection]:
         assert self._settings is not None  # noqa: S101 - it is open
         schema = MySqlSchema(self.name, self._config, self._settings.flavour)
         found = await look(connection, schema, tuple(self._collections.values()))
+        self._stored = {} if found is None else {growth.collection.name: growth.was for growth in found.grown}
         return {} if found is None else found.tables
 
     def _is_outgrown(self, error: Exception) -> bool:
@@ -255,17 +258,6 @@ class MySqlStore(ServerStore[Connection, MyTable]):
 
     async def _roll_back(self, connection: Connection) -> None:
         await connection.rollback()
-
-
-async def _may_only_read(connection: Connection, table: str) -> bool:
-    """Whether the user may not change a table: rights are checked also where no row is meant."""
-    try:
-        await connection.tell(f"UPDATE `{table}` SET name = name WHERE 1 = 0")  # noqa: S608
-    except Exception as error:
-        if not is_denied(error):
-            raise
-        return True
-    return False
 
 
 def _still_good(error: BaseException) -> bool:

@@ -52,10 +52,12 @@ class MyTable(Table[Connection]):
     beside: ClassVar[tuple[str, ...]] = ("number", "partition_no")
     thresholds: Thresholds
 
-    def __init__(self, collection: Collection, names: TableNames, collation: str, packet: int, thresholds: Thresholds) -> None:
-        codec = Codec(collection, TYPES)
+    def __init__(
+        self, collection: Collection, names: TableNames, collation: str, packet: int, thresholds: Thresholds, actual: Collection | None = None
+    ) -> None:
+        codec = Codec(collection, TYPES, actual)
         shaper = MyShaper(collection, codec.at, TYPES, thresholds.values_written_out)
-        super().__init__(codec, shaper, table_of(collection, collation, names), thresholds)
+        super().__init__(codec, shaper, table_of(collection, collation, names, actual), thresholds)
         self.names = names
         self.quoted = f"`{self.table.name}`"
         self.packet = packet

@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from hashlib import blake2b
 
 import sqlalchemy as sa
+from asyncpg.exceptions import ReadOnlySQLTransactionError
 from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 from sqlalchemy.ext.asyncio import create_async_engine
 from sqlalchemy.pool import NullPool
@@ -26,6 +27,7 @@ from memory.adapters.sql.postgresql.schema import TYPES, table_of
 from memory.adapters.sql.schema import system_tables
 from memory.ports.collections import Collection
 
+_MAY_WRITE = "SELECT coalesce(bool_or(has_table_privilege(name, 'UPDATE')), false) FROM unnest($1::text[]) AS name"
 _EMBEDDED = "SELECT table_name FROM information_schema.columns WHERE table_schema = $1 AND column_name = 'embedding'"
 
 
@@ -68,11 +70,23 @@ async def make_ready(connection: Connection, config: PostgresConfig, schema: PgS
     try:
         problem = await _change(config, schema, collections)
     except DBAPIError as error:
-        if found.form is None or not found.comparison.is_ready or not isinstance(original(error), MAY_NOT_WRITE):
+        if found.form is None or found.comparison.new or not isinstance(original(error), MAY_NOT_WRITE):
             raise
-        return found  # its tables are as they are to be, and nothing more is needed to read them
+        if (
+            found.comparison.grown
+            and not isinstance(original(error), ReadOnlySQLTransactionError)
+            and await may_write(connection, schema, collections)
+        ):
+            raise  # what it wrote would lack these fields
+        return found  # its tables can be read as they are
     found = await look(connection, schema, collections)
     return replace(found, extension=problem) if problem and not found.namespace else found
+
+
+async def may_write(connection: Connection, schema: PgSchema, collections: Sequence[Collection]) -> bool:
+    """Whether the role may change any of the tables."""
+    tables = [f'"{schema.schema}"."{schema.names.table(collection.name)}"' for collection in collections]
+    return bool(await connection.fetchval(_MAY_WRITE, tables))
 
 
 async def look(connection: Connection, schema: PgSchema, collections: Sequence[Collection]) -> Found:

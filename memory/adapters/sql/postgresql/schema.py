@@ -16,8 +16,9 @@ from sqlalchemy.dialects.postgresql import ARRAY, JSONB, TSVECTOR
 from memory.adapters.sql.codec import ID
 from memory.adapters.sql.columns import PARTITIONS, REQUIRED, field_column, indexes
 from memory.adapters.sql.conditions import constant
+from memory.adapters.sql.declared import Growth
 from memory.adapters.sql.naming import DEFAULT_PREFIX, LONGEST_COLLECTION, TableNames
-from memory.adapters.sql.schema import INDEXED_CHARACTERS, ColumnTypes, row_columns
+from memory.adapters.sql.schema import INDEXED_CHARACTERS, ColumnTypes, row_columns, with_absent
 from memory.domain.errors import ConfigError
 from memory.ports.collections import Collection, FieldType
 from memory.ports.record import Role
@@ -96,8 +97,10 @@ def indexed_part(text: Any) -> sa.ColumnElement[str]:
 
 
 @lru_cache(maxsize=256)
-def table_of(collection: Collection, schema: str, names: TableNames) -> sa.Table:
-    """A collection's table, declared once a process. A name that no table can have is refused."""
+def table_of(collection: Collection, schema: str, names: TableNames, stored: Collection | None = None) -> sa.Table:
+    """A collection's table, declared once a process, or as it is `stored`. A name that no table can have is refused."""
+    if stored is not None:
+        return with_absent(table_of.__wrapped__(stored, schema, names), Growth(stored, collection), TYPES)
     name = collection.name
     if not name.isidentifier() or name.startswith("pg_") or names.is_taken(name) or len(name.encode()) > LONGEST_COLLECTION:
         raise ConfigError(

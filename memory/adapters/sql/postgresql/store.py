@@ -17,7 +17,7 @@ from memory.adapters.sql.postgresql.config import CLAIMS, parse
 from memory.adapters.sql.postgresql.connection import Connection, connect, goodbye, moved, no_room, still_good
 from memory.adapters.sql.postgresql.errors import MAY_NOT_WRITE, is_collision, translate
 from memory.adapters.sql.postgresql.extension import embed_the_rest, speak
-from memory.adapters.sql.postgresql.migrate import Found, PgSchema, look, make_ready
+from memory.adapters.sql.postgresql.migrate import Found, PgSchema, look, make_ready, may_write
 from memory.adapters.sql.postgresql.partitions import PgDirectory
 from memory.adapters.sql.postgresql.search import search
 from memory.adapters.sql.postgresql.settings import Settings
@@ -41,9 +41,6 @@ _SIZE = (
 
 _HURRIED = "SET LOCAL lock_timeout = '100ms'"
 """Of a call that several share: what one of them would wait for, be it a process that stands still within a transaction, keeps no other waiting."""
-
-
-_MAY_WRITE = "SELECT coalesce(bool_or(has_table_privilege(name, 'UPDATE')), false) FROM unnest($1::text[]) AS name"
 
 
 class PostgresStore(ServerStore[Connection, PgTable]):
@@ -74,8 +71,8 @@ class PostgresStore(ServerStore[Connection, PgTable]):
             pg_schema = PgSchema(self.name, schema, self._config.prefix)
             self._found = await make_ready(connection, self._config, pg_schema, collections)
             names = self._directory.names = pg_schema.names
-            tables = [f'"{schema}"."{names.table(collection.name)}"' for collection in collections]
-            self._reads_only = not await connection.fetchval(_MAY_WRITE, tables)
+            self._stored = {growth.collection.name: growth.was for growth in self._found.comparison.grown}
+            self._reads_only = bool(self._stored) or not await may_write(connection, pg_schema, collections)
             if self._found.namespace:
                 await speak(connection, self._found.namespace)
                 with contextlib.suppress(*MAY_NOT_WRITE):  # by words it can be searched all the same
@@ -101,11 +98,14 @@ class PostgresStore(ServerStore[Connection, PgTable]):
     def _made(self, collections: Mapping[str, Collection]) -> dict[str, PgTable]:
         namespace = self._found.namespace if self._found is not None else ""
         vector_type = f'"{namespace}".vector' if namespace else ""
-        return {name: PgTable(c, self._directory.names, self._config.schema, vector_type, self._thresholds) for name, c in collections.items()}
+        names, schema, stored = self._directory.names, self._config.schema, self._stored
+        return {name: PgTable(c, names, schema, vector_type, self._thresholds, stored.get(name)) for name, c in collections.items()}
 
     async def _look_again(self, connection: Connection) -> Mapping[str, Collection]:
         schema = PgSchema(self.name, self._config.schema, self._config.prefix)
-        return (await look(connection, schema, tuple(self._collections.values()))).comparison.tables
+        comparison = (await look(connection, schema, tuple(self._collections.values()))).comparison
+        self._stored = {growth.collection.name: growth.was for growth in comparison.grown}
+        return comparison.tables
 
     def _is_outgrown(self, error: Exception) -> bool:
         return isinstance(error, asyncpg.UndefinedColumnError)

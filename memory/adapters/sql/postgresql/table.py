@@ -51,10 +51,12 @@ class PgTable(Table[Connection]):
     dialect: ClassVar[sa.Dialect] = asyncpg_dialect()  # type: ignore[no-untyped-call]
     thresholds: Thresholds
 
-    def __init__(self, collection: Collection, names: TableNames, schema: str, vector_type: str, thresholds: Thresholds) -> None:
-        codec = Codec(collection, TYPES)
+    def __init__(
+        self, collection: Collection, names: TableNames, schema: str, vector_type: str, thresholds: Thresholds, actual: Collection | None = None
+    ) -> None:
+        codec = Codec(collection, TYPES, actual)
         shaper = PgShaper(collection, codec.at, TYPES, thresholds.values_written_out)
-        super().__init__(codec, shaper, table_of(collection, schema, names), thresholds)
+        super().__init__(codec, shaper, table_of(collection, schema, names, actual), thresholds)
         self._indexed = self.keyed.union(*collection.indexes)
         self.schema = schema
         self.embeds = bool(vector_type) and collection.vector

@@ -20,7 +20,7 @@ from memory.adapters.sql.server.sharing import Sharing, is_fresh
 from memory.adapters.sql.server.thresholds import ServerThresholds
 from memory.adapters.sql.store import SqlStore
 from memory.adapters.sql.table import Table, Unreadable
-from memory.domain.errors import InvalidInput, MemoryTiersError, NotOpen, StoreUnavailable
+from memory.domain.errors import ConfigError, InvalidInput, MemoryTiersError, NotOpen, StoreUnavailable
 from memory.ports.batch import Collided, NotTogether
 from memory.ports.collections import Collection
 from memory.ports.store import Audit, Health
@@ -79,6 +79,8 @@ class ServerStore(SqlStore[C, R], Generic[C, R]):
         super().__init__(name, directory, thresholds)
         self._pool: Pool[C] | None = None
         self._tables: dict[str, R] = {}
+        self._stored: dict[str, Collection] = {}
+        """The collections as their tables are that lack fields, and that this store may not change."""
         self._epoch = ""
         self._patience = 0.0
 
@@ -128,6 +130,11 @@ class ServerStore(SqlStore[C, R], Generic[C, R]):
     # -- writes -------------------------------------------------------------------------------------------------------
 
     async def _apply(self, writes: Sequence[Write], together: bool) -> list[Outcome]:
+        if self._stored:
+            raise ConfigError(
+                f"store '{self.name}' is open to read only: its tables lack fields of this release ({', '.join(sorted(self._stored))}). "
+                "Open it once with a user who may alter tables, then open it here again"
+            )
         return [await self._sharing.put(writes[0])] if is_fresh(writes) else await self._carry_out(writes, together)
 
     @abstractmethod
@@ -266,7 +273,10 @@ class ServerStore(SqlStore[C, R], Generic[C, R]):
         if self._tables is since and self._pool is not None:
             async with self._pool.connection() as connection:
                 now = await self._look_again(connection)
-            if self._tables is since and any(since[name].collection != collection for name, collection in now.items()):
+            if self._tables is since and any(
+                since[name].collection != collection or since[name].codec.stored != self._stored.get(name, collection)
+                for name, collection in now.items()
+            ):
                 self._tables = self._made(now)
         return self._tables is not since
 

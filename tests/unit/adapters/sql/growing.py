@@ -4,10 +4,16 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import pytest
+
+from memory.adapters.sql.columns import checksum_column
+from memory.adapters.sql.declared import declaration
+from memory.domain.errors import ConfigError
+from memory.orchestrator.collections import MESSAGES
 from memory.ports.collections import Field, FieldType
 from memory.ports.contract.collections import DECLARED, MORE_SAMPLES, SAMPLES
 from memory.ports.contract.support import HERE, asked, delete, done, id_of, put, record
-from memory.ports.query import Eq, IsNull, Query, Search, Words, within
+from memory.ports.query import And, Eq, IsNull, Not, Or, Order, Query, Search, Words, within
 from memory.ports.record import Role
 from memory.ports.store import Store
 
@@ -48,3 +54,36 @@ async def judge(store: Store, before: list[tuple[str, float]]) -> None:
     assert len(await scores(store)) == len(before) + 1
     assert (await store.audit()).problems == ()
     assert (await store.check()).ok
+
+
+async def judge_read_only(store: Store, before: list[tuple[str, float]]) -> None:
+    """A store opened with `WIDE` on what `fill` wrote, which may not add the fields: they are absent in every record."""
+    assert store.reads_only
+    assert await scores(store) == before
+    assert (await store.get(GROWN, [record(1).key]))[0] is not None
+    everybody = frozenset(Role)
+    assert (await store.count(Query(GROWN, within(HERE), IsNull("colour"), roles=everybody))).records == FILLED - 1
+    assert await asked(store, part=Eq("colour", "red"), collection=GROWN) == []
+    red = Or((Eq("type", "fact"), Eq("colour", "red")))
+    assert len(await asked(store, part=And((red, Not(Eq("weight", 0.1)))), collection=GROWN, limit=1_000)) > 500
+    for order in (Order("colour"), Order("weight", descending=True)):
+        query = Query(GROWN, within(HERE), order=(order,), limit=100)
+        first = await store.query(query)
+        second = await store.query(replace(query, cursor=first.cursor))
+        assert len({row.key for row in (*first.records, *second.records)}) == 200
+        heads = (await store.query(replace(query, select=frozenset({"colour", "type"})))).heads
+        assert {head.fields.get("colour") for head in heads} == {None}
+    found = await store.search(Search(GROWN, within(HERE), Words("lantern"), 5, filter=IsNull("colour"), select=frozenset({"colour"})))
+    assert len(found) == 5
+    with pytest.raises(ConfigError, match=r"open to read only: its tables lack fields of this release"):
+        await store.apply([put(record(1_000), collection=GROWN)])
+
+
+def rewound(table: str, registry: str) -> list[str]:
+    """The statements that leave the table of messages as a release had it that did not note who wrote them."""
+    earlier = replace(MESSAGES, fields=MESSAGES.fields[:-1])
+    return [
+        f"ALTER TABLE {table} DROP COLUMN {MESSAGES.fields[-1].name}",
+        f"ALTER TABLE {table} RENAME COLUMN {checksum_column(MESSAGES)} TO {checksum_column(earlier)}",
+        f"UPDATE {registry} SET declaration = '{declaration(earlier)}' WHERE name = 'messages'",  # noqa: S608
+    ]

@@ -14,6 +14,7 @@ from memory.domain.errors import ConfigError, StoreUnavailable
 from memory.ports.contract.collections import DECLARED
 from memory.ports.contract.support import done, live, put, record
 from tests.support.mysql_servers import MySqlServer
+from tests.unit.adapters.sql.growing import WIDE, fill, judge_read_only, rewound
 from tests.unit.adapters.sql.mysql.conftest import ON_SERVER
 
 pytestmark = ON_SERVER
@@ -40,6 +41,32 @@ async def test_a_user_who_may_only_read_opens_reads_and_searches(reader: str, ca
             await memory.write("x", scope="user:ada")
         await memory.admin.sweep()
     assert [one.getMessage() for one in caplog.records if one.levelname in ("WARNING", "ERROR")] == [], "nothing was tried that may not be done"
+
+
+async def test_a_user_who_may_only_read_takes_what_tables_of_an_earlier_release_lack_as_absent(
+    reader: str, server: MySqlServer, database: str
+) -> None:
+    store = MySqlStore(server.url(database))
+    await store.open(DECLARED)
+    before = await fill(store)
+    await store.close()
+    for statement in rewound(f"{database}.memory_messages", f"{database}.memory_collections"):
+        await server.run_sql(statement)
+    store = MySqlStore(reader)
+    await store.open(WIDE)
+    await judge_read_only(store, before)
+    await store.close()
+    async with Memory(reader) as memory:
+        assert [message.content for message in (await memory.session("s").context()).messages] == ["hello"]
+        assert [hit.item.message.content for hit in await memory.search_messages("hello", user="ada")] == ["hello"]
+        assert [hit.entry.content for hit in await memory.search("tea", scope="user:ada")] == ["Ada likes tea"]
+        await memory.admin.sweep()
+        async with Memory(server.url(database)) as owner:  # adds what is lacking while the other is open
+            await owner.session("s", user="ada").append({"role": "user", "content": "more"})
+        assert [hit.item.message.content for hit in await memory.search_messages("more", user="ada")] == ["more"]
+    await server.run_sql(f"GRANT INSERT, UPDATE, DELETE ON {database}.* TO reader")
+    with pytest.raises(ConfigError, match="is denied for table"):
+        await MySqlStore(reader).open(WIDE)
 
 
 async def test_a_call_waits_for_a_connection_of_its_own_process_where_the_server_gives_no_more(server: MySqlServer, database: str) -> None:

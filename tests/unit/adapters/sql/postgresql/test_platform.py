@@ -20,6 +20,7 @@ from memory.ports.contract.collections import DECLARED, SAMPLES
 from memory.ports.contract.support import HERE, done, key_of, live, put, record
 from memory.ports.query import Query, within
 from tests.support import postgres_servers, servers
+from tests.unit.adapters.sql.growing import WIDE, fill, judge_read_only, rewound
 
 pytestmark = [
     pytest.mark.backend("postgresql"),
@@ -165,6 +166,28 @@ async def test_a_role_that_may_only_read_opens_reads_and_searches(reader: str, c
             await memory.write("x", scope="user:ada")
         await memory.admin.sweep()
     assert [one.getMessage() for one in caplog.records if one.levelname in ("WARNING", "ERROR")] == [], "nothing was tried that may not be done"
+
+
+async def test_a_role_that_may_only_read_takes_what_tables_of_an_earlier_release_lack_as_absent(reader: str, admin: Any) -> None:
+    async with _opened(_url()) as store:
+        before = await fill(store)
+    await admin.execute(f"GRANT SELECT ON ALL TABLES IN SCHEMA {SCHEMA} TO reader")
+    await admin.execute("; ".join(rewound(f"{SCHEMA}.memory_messages", f"{SCHEMA}.memory_collections")))
+    store = PostgresStore(_url(reader))
+    await store.open(WIDE)
+    await judge_read_only(store, before)
+    async with Memory(_url(reader)) as memory:
+        assert [message.content for message in (await memory.session("s").context()).messages] == ["hello"]
+        assert [hit.item.message.content for hit in await memory.search_messages("hello", user="ada")] == ["hello"]
+        assert [hit.entry.content for hit in await memory.search("tea", scope="user:ada")] == ["Ada likes tea"]
+        await memory.admin.sweep()
+        async with Memory(_url()) as owner:  # adds what is lacking while the other is open
+            await owner.session("s", user="ada").append({"role": "user", "content": "more"})
+        assert [hit.item.message.content for hit in await memory.search_messages("more", user="ada")] == ["more"]
+    await admin.execute(f"GRANT INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA {SCHEMA} TO reader")
+    with pytest.raises(ConfigError, match="must be owner of table"):
+        await PostgresStore(_url(reader)).open(WIDE)
+    await store.close()
 
 
 async def test_a_missing_permission_is_named(admin: Any) -> None:
