@@ -87,7 +87,7 @@ SLIPS: dict[str, Slip] = {
     "a-kept-version-overwrites-the-one-before": Slip(versions, "kept_version", "record.key.id, record.version)", "record.key.id, 0)", _KEEP),
     # keys
     "another-text-under-a-key-is-answered-the-first": Slip(
-        births, "Births._repeated", "there.record.fields.get(DIGEST) != one.record.fields[DIGEST]", "False", ("write.",)
+        births, "Births._repeated", "(conflict := _conflict(one, there.record)) is not None", "False", ("write.",)
     ),
     "a-repeated-key-is-answered-the-latest-version": Slip(
         births,

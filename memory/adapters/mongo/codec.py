@@ -85,7 +85,8 @@ def document_of(row: Row) -> Document:
     if row.words is not None:
         document |= words_of(row.words)
     document |= {"token": _tokens.getrandbits(63), "checksum": checksum(row)}
-    if size_of(row) + len(row.owed or "") + len(row.note or "") > _SMALL and (size := len(bson.encode(document))) > LARGEST:
+    elements = sum([len(value) for value in row.fields.values() if isinstance(value, tuple | list)])
+    if size_of(row) + elements + len(row.owed or "") + len(row.note or "") > _SMALL and (size := len(bson.encode(document))) > LARGEST:
         raise Unstorable(f"record: as a document it takes {size} bytes, and MongoDB holds at most {LARGEST}")
     return document
 

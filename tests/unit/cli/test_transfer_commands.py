@@ -75,13 +75,13 @@ def test_a_window_of_a_conversation_imported_again_further_on_writes_nothing_twi
     assert {hit["entry"]["speaker"] for hit in found} == {"Ada"}
 
 
-def test_an_import_in_conflict_names_the_line_and_keeps_the_rest(memory: CommandLine) -> None:
+def test_an_import_in_conflict_names_the_line_and_writes_nothing(memory: CommandLine) -> None:
     memory.ok("import", memory.write_lines("chat.jsonl", HELLO | {"id": "m1"}))
     file = memory.write_lines("chat.jsonl", REPLY | {"id": "m0"}, HELLO | {"id": "m1", "content": "otherwise"}, REPLY | {"id": "m2"})
     refused = memory("import", file)
     assert refused.exit_code == 6
     assert "chat.jsonl line 2: key 'm1'" in refused.stderr
-    assert count(memory) == 3
+    assert count(memory) == 1
 
 
 def test_many_batches_are_acknowledged_one_by_one(memory: CommandLine) -> None:
